@@ -1,0 +1,26 @@
+# Every target builds and uses .venv; nothing else needs to be installed but Python 3.11 and make.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: check test demo bench conformance clean
+
+$(VENV): $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "riglm needs Python 3.11 or newer: set PYTHON=..."; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+check: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) build dist .coverage* htmlcov
