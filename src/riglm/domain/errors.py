@@ -1,0 +1,21 @@
+"""What can go wrong, in words that a user can act on."""
+
+
+class RiglmError(Exception):
+    """riglm cannot go on; the message names the place and the fix."""
+
+
+class ConfigurationError(RiglmError):
+    """The configuration is not usable. Its message names the file, the path inside it, and the fix."""
+
+
+class UpstreamUnavailable(RiglmError):
+    """An upstream cannot be reached, died, or did not answer in time."""
+
+
+class AnalyticsUnavailable(RiglmError):
+    """The analytics store cannot be read or written; the cause is kept."""
+
+
+class SchemaTooNew(AnalyticsUnavailable):
+    """The store was written by a newer riglm; it is left untouched. Upgrade riglm or choose another store."""

@@ -1,0 +1,49 @@
+"""An invocation: one `tools/call`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+
+class Found(StrEnum):
+    """How the client came to know the tool that it called."""
+
+    LISTED = "listed"
+    SEARCHED = "searched"
+    NAMED = "named"
+
+
+class ErrorKind(StrEnum):
+    """Why an invocation did not succeed."""
+
+    TOOL = "tool"  # the tool answered with isError
+    PROTOCOL = "protocol"  # the upstream answered with a JSON-RPC error
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    UNAVAILABLE = "unavailable"  # the upstream could not be reached or died
+    UNKNOWN = "unknown"  # riglm or the client went away before the answer came
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInvocation:
+    """One `tools/call` and how it ended. Results are never kept.
+
+    `tool` is the name as the client sees it; `upstream` the name of the server that ran it. `arguments_hash` is a keyed
+    hash, empty when none is to be stored; `arguments` holds the raw JSON only where the configuration asks for it.
+    `timestamp` is the start in seconds since the epoch. `sequence_number` counts from 1 within the session.
+    """
+
+    id: UUID
+    session_id: UUID
+    tool: str
+    upstream: str
+    timestamp: float
+    duration_ms: float
+    success: bool
+    sequence_number: int
+    arguments_hash: str = ""
+    arguments: str | None = None
+    error_kind: ErrorKind | None = None
+    error_code: int | None = None
+    found: Found = Found.NAMED
+    context_embedding: tuple[float, ...] | None = None

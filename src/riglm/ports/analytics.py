@@ -1,0 +1,112 @@
+"""Where recorded usage is kept and asked for."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import UUID
+
+from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClosed:
+    """The end of a session; `ended_at` is in seconds since the epoch."""
+
+    session_id: UUID
+    ended_at: float
+
+
+Record = Session | SessionClosed | ToolInvocation | Exposure
+"""What recording hands over, in the order in which it happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """A session as people list it, with how many calls it made and how many of them failed."""
+
+    session: Session
+    invocations: int
+    failures: int
+    exposures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStatistics:
+    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch."""
+
+    tool: str
+    upstream: str
+    invocations: int
+    failures: int
+    sessions: int
+    median_ms: float
+    p95_ms: float
+    last_used: float
+
+
+class AnalyticsPort(Protocol):
+    """Persists usage data and answers questions about it.
+
+    Methods block; callers keep them off the event loop. Every failure of the store arrives as `AnalyticsUnavailable`
+    with its cause kept. Records are delivered at least once: storing a record whose id is already stored changes
+    nothing, and an invocation or exposure may arrive before its session.
+    """
+
+    @abstractmethod
+    def __enter__(self) -> Self:
+        """Open the store, bringing its schema up to date."""
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+
+    @abstractmethod
+    def record_many(self, records: Sequence[Record]) -> None:
+        """Store all records in one transaction, or none of them."""
+
+    @abstractmethod
+    def create_session(self, session: Session) -> None:
+        """Store a session; one that is already stored takes the new client, keys, metadata and tools available."""
+
+    @abstractmethod
+    def close_session(self, session_id: UUID, ended_at: float) -> None:
+        """Note the end of a session; an unknown session is left alone."""
+
+    @abstractmethod
+    def log_invocation(self, invocation: ToolInvocation) -> None:
+        """Store one invocation."""
+
+    @abstractmethod
+    def get_cooccurrences(self, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
+        """The pairs that hold any of the tools, most frequent first, then by name."""
+
+    @abstractmethod
+    def get_tool_frequencies(self, since: float) -> Mapping[str, int]:
+        """Invocations by tool since the given time."""
+
+    @abstractmethod
+    def refresh_cooccurrences(self, now: float) -> int:
+        """Compute co-occurrence anew from the invocations; the number of pairs."""
+
+    @abstractmethod
+    def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:
+        """The latest sessions, newest first."""
+
+    @abstractmethod
+    def list_invocations(self, session_id: UUID) -> Sequence[ToolInvocation]:
+        """One session's invocations in order."""
+
+    @abstractmethod
+    def list_exposures(self, session_id: UUID) -> Sequence[Exposure]:
+        """One session's exposures in order."""
+
+    @abstractmethod
+    def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
+        """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros."""
