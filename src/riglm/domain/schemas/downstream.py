@@ -1,0 +1,66 @@
+"""How clients reach riglm over HTTP."""
+
+import ipaddress
+import re
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from riglm.domain.schemas.base import Seconds, Section, problem
+
+_PLACEHOLDER = re.compile(
+    r"(?i)(your|my|change|replace|example|placeholder|secret|token|password|test|default|x|1|0|-|_)+(me)?"
+)
+_SHORTEST_TOKEN = 16
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on this host."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Downstream(Section):
+    """The client side of `riglm serve`."""
+
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="The address to listen on; any but loopback needs a token."
+    )
+    port: int = Field(8700, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
+    path: str = Field("/mcp", pattern=r"^/[!-~]*$", description="The path of the Streamable HTTP endpoint.")
+    transport: Literal["http", "sse", "both"] = Field(
+        "http", description="Streamable HTTP, the older HTTP+SSE, or both."
+    )
+    token: SecretStr | None = Field(None, description="Clients must send it as `Authorization: Bearer TOKEN`.")
+    allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted besides the loopback ones.")
+    allowed_origins: tuple[str, ...] = Field((), description="Origin headers accepted besides the loopback ones.")
+    session_idle: Seconds = Field(1800, description="A session that is silent for so many seconds is closed.")
+    max_sessions: int = Field(10_000, ge=1, description="At most so many open sessions.")
+
+    @field_validator("token")
+    @classmethod
+    def _usable(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and not re.fullmatch(r"[!-~]+", token.get_secret_value()):
+            raise problem("the token is empty or has spaces or unusual characters", "use 16 or more letters and digits")
+        return token
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        if is_loopback(self.host):
+            return self
+        if self.token is None:
+            raise problem(
+                f"{self.host} can be reached from other machines and no token is set",
+                "set downstream.token (for example to ${RIGLM_TOKEN}), or listen on 127.0.0.1",
+                key="host",
+            )
+        token = self.token.get_secret_value()
+        if len(token) < _SHORTEST_TOKEN or _PLACEHOLDER.fullmatch(token):
+            raise problem(
+                "the token that guards a public address is easy to guess",
+                f"use {_SHORTEST_TOKEN} or more random characters, for example of `openssl rand -hex 32`",
+                key="token",
+            )
+        return self

@@ -1,0 +1,122 @@
+"""The smaller sections of the configuration."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from riglm.domain.schemas.base import Seconds, Section, problem
+
+_MIB = 1024 * 1024
+
+
+class Timeouts(Section):
+    """How long riglm waits for an upstream, in seconds."""
+
+    connect: Seconds = Field(10, description="To open a connection to a URL.")
+    initialize: Seconds = Field(30, description="For the opening exchange with a server.")
+    list: Seconds = Field(30, description="For one page of a list.")
+    call: Seconds = Field(900, description="For any other request; progress starts it anew.")
+    call_max: Seconds = Field(14_400, description="For any other request in all, progress or not.")
+    shutdown: Seconds = Field(2, description="For a child to go before it is ended, and again before it is killed.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.call_max < self.call:
+            raise problem(
+                f"call_max ({self.call_max:g}) is less than call ({self.call:g})", "make it larger", key="call_max"
+            )
+        return self
+
+
+class Limits(Section):
+    """How much riglm takes."""
+
+    message_bytes: int = Field(64 * _MIB, ge=65_536, description="The largest message in either direction, in bytes.")
+    sse_buffer: int = Field(16 * _MIB, ge=65_536, description="Bytes kept for a client that does not read its stream.")
+
+
+class Sessions(Section):
+    """How calls are told apart by session: the first kind of evidence found counts."""
+
+    meta_keys: tuple[str, ...] = Field(
+        (
+            "vscode.conversationId",
+            "threadId",
+            "openai/session",
+            "ai.opencode/sessionID",
+            "antigravity.google/conversation_id",
+        ),
+        description="Keys of `_meta` in which clients name the conversation, best first.",
+    )
+    environment_keys: tuple[str, ...] = Field(
+        ("CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"),
+        description="Environment variables in which clients on stdio name it, best first.",
+    )
+    header: str = Field(
+        "X-Riglm-Session",
+        pattern=r"^[A-Za-z0-9-]+$",
+        description="The HTTP header in which a client may name its session.",
+    )
+    idle_gap: Seconds = Field(1800, description="A silence of so many seconds ends a session that was only inferred.")
+
+
+class Filtering(Section):
+    """What a client is shown. So far every list passes whole: prediction is yet to come."""
+
+    enabled: bool = Field(True, description="`false` shows everything whatever the rest of this section says.")
+    strategy: Literal["prediction", "none"] = Field(
+        "prediction", description="`prediction` passes all until it is built."
+    )
+    min_tools: int = Field(5, ge=0, description="Show at least so many tools.")
+    max_tools: int = Field(20, ge=1, description="Show at most so many tools.")
+
+    @field_validator("strategy", mode="before")
+    @classmethod
+    def _built(cls, strategy: Any) -> Any:
+        if strategy in {"allowlist", "denylist"}:
+            raise problem(f"{strategy} is not built yet: policies come with prediction", "use prediction or none")
+        return strategy
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_tools < self.min_tools:
+            raise problem(
+                f"max_tools ({self.max_tools}) is less than min_tools ({self.min_tools})",
+                "make it larger",
+                key="max_tools",
+            )
+        return self
+
+
+class Logging(Section):
+    """What riglm says on stderr, and whether arguments leave a trace in the store."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least weight of what is logged."
+    )
+    include_arguments: bool = Field(True, description="Store what `privacy.arguments` says of each call's arguments.")
+    include_results: bool = Field(False, description="Must stay `false`: results are never stored.")
+
+    @field_validator("include_results")
+    @classmethod
+    def _never(cls, include_results: bool) -> bool:
+        if include_results:
+            raise problem("results are never stored", "remove it, or set it to false")
+        return include_results
+
+
+class Storage(Section):
+    """Where usage is recorded."""
+
+    kind: Literal["sqlite", "memory"] = Field("sqlite", description="`memory` forgets everything at the end.")
+    path: str | None = Field(
+        None, min_length=1, description="The database file; by default in the user's data directory."
+    )
+
+
+class Privacy(Section):
+    """What of a call is stored."""
+
+    arguments: Literal["hash", "raw", "none"] = Field(
+        "hash", description="A keyed hash of the arguments, the arguments as they were sent, or nothing."
+    )

@@ -1,0 +1,187 @@
+"""How one upstream server is written in a configuration."""
+
+import re
+from base64 import b64encode
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+
+from riglm.domain.schemas.base import SecretMap, Section, problem
+from riglm.domain.upstream import Kind, Sharing, UpstreamSpec
+
+_ALIASES = {"serverUrl": "url", "httpUrl": "url", "environment": "env", "transport": "type"}
+_KINDS = {
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "streamable_http": "http",
+    "remote": "http",
+    "local": "stdio",
+}
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def _as_words(value: object) -> object:
+    return value if not isinstance(value, str) else [value]
+
+
+class Auth(Section):
+    """How riglm proves itself to an upstream."""
+
+    type: Literal["bearer"] = Field("bearer", description="The only kind so far: `Authorization: Bearer TOKEN`.")
+    token: SecretStr = Field(description="The token; best written as `${VARIABLE}`.")
+
+    @field_validator("token")
+    @classmethod
+    def _usable(cls, token: SecretStr) -> SecretStr:
+        if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
+            raise problem(
+                "the token is empty or has spaces or unusual characters", "give the token as the server issued it"
+            )
+        return token
+
+
+class Server(Section):
+    """One upstream: a command to start, or a URL to reach."""
+
+    type: Kind | None = Field(
+        None, description="Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."
+    )
+    command: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = Field(
+        (),
+        description="The program to start, or the program and its arguments as a list.",
+        json_schema_extra={"type": ["string", "array"]},
+    )
+    args: tuple[str, ...] = Field((), description="Arguments of the program; no shell reads them.")
+    env: SecretMap = Field({}, description="Variables added to riglm's own environment for the program.")
+    cwd: str | None = Field(None, description="The directory in which the program starts.")
+    url: str = Field("", description="Where the server listens: http:// or https://.")
+    auth: Auth | None = Field(None, description="How to authorise towards the URL.")
+    headers: SecretMap = Field({}, description="Headers sent with every request to the URL.")
+    disabled: bool = Field(False, description="Keep the entry, do not use it.")
+    sharing: Sharing = Field("auto", description="`shared`: one process or link for all clients; `session`: one each.")
+    max_processes: int = Field(32, ge=1, le=10_000, description="At most so many children of this server at a time.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_our_words(cls, raw: Any) -> Any:
+        """Clients write the same things under several names; one name each goes on."""
+        if not isinstance(raw, dict):
+            return raw
+        ours = dict(raw)
+        for alias, key in _ALIASES.items():
+            if alias not in ours:
+                continue
+            if key in ours:
+                raise problem(f"`{alias}` and `{key}` say the same thing", f"keep `{key}`", key=alias)
+            ours[key] = ours.pop(alias)
+        if "httpUrl" in raw:
+            ours.setdefault("type", "http")
+        if isinstance(ours.get("type"), str):
+            ours["type"] = _KINDS.get(ours["type"], ours["type"])
+        return ours
+
+    @field_validator("command")
+    @classmethod
+    def _some_program(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if command and not command[0].strip():
+            raise problem("the command is empty", "name the program to start")
+        return command
+
+    @field_validator("command", "args")
+    @classmethod
+    def _no_nul(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        if any("\0" in word for word in words):
+            raise problem("a NUL character cannot be part of a command line", "remove it")
+        return words
+
+    @field_validator("url")
+    @classmethod
+    def _reachable(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            parts, host = urlsplit(""), None
+        if url and (parts.scheme not in {"http", "https"} or not host or re.search(r"[\s\x00-\x1f]", url)):
+            raise problem("this is not a URL that riglm can reach", "write http://HOST:PORT/PATH or https://HOST/PATH")
+        return url
+
+    @field_validator("env")
+    @classmethod
+    def _settable(cls, env: SecretMap) -> SecretMap:
+        for name, value in env.items():
+            if not name or "=" in name or "\0" in name + value.get_secret_value():
+                raise problem(
+                    f"{name!r} cannot be set as an environment variable", "use letters, digits and _", key=name
+                )
+        return env
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, headers: SecretMap) -> SecretMap:
+        for name, value in headers.items():
+            if not _TOKEN.fullmatch(name):
+                raise problem(f"{name!r} is not the name of a header", "use letters, digits and -", key=name)
+            if not re.fullmatch(r"[\t -~]*", value.get_secret_value()):
+                raise problem("a header's value is one line of plain characters", "remove line breaks", key=name)
+        return headers
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            both = "gives both `command` and `url`" if self.url else "gives neither `command` nor `url`"
+            raise problem(f"the server {both}", "give `command:` for a program or `url:` for a running server")
+        if self.type is not None and (self.type == "stdio") is not bool(self.command):
+            wrong, right = ("url", "http or sse") if self.url else ("command", "stdio")
+            raise problem(
+                f"type {self.type} does not go with `{wrong}`", f"make it {right}, or leave it out", key="type"
+            )
+        foreign = ("auth", "headers") if self.command else ("args", "env", "cwd")
+        for key in foreign:
+            if getattr(self, key):
+                given = "command" if self.command else "url"
+                raise problem(f"`{key}` does not go with `{given}`", "remove it", key=key)
+        ways = [bool(self.auth), "authorization" in map(str.lower, self.headers), "@" in urlsplit(self.url).netloc]
+        if sum(ways) > 1:
+            raise problem(
+                "the authorisation is given twice", "keep one of `auth`, the header, and user:password in the URL"
+            )
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        """How the server is spoken to."""
+        if self.type is not None:
+            return self.type
+        if self.command:
+            return "stdio"
+        return "sse" if urlsplit(self.url).path.rstrip("/").endswith("/sse") else "http"
+
+    def spec(self, name: str) -> UpstreamSpec:
+        """The server in its normal form, its secrets in the clear."""
+        headers = {key: value.get_secret_value() for key, value in self.headers.items()}
+        url, basic = _without_user(self.url)
+        if self.auth is not None:
+            headers["Authorization"] = f"Bearer {self.auth.token.get_secret_value()}"
+        elif basic:
+            headers["Authorization"] = f"Basic {basic}"
+        return UpstreamSpec(
+            name=name,
+            kind=self.kind,
+            command=self.command + self.args,
+            env={key: value.get_secret_value() for key, value in self.env.items()},
+            cwd=self.cwd,
+            url=url,
+            headers=headers,
+            sharing=self.sharing,
+            max_processes=self.max_processes,
+        )
+
+
+def _without_user(url: str) -> tuple[str, str]:
+    """The URL without user:password, and these as Basic credentials."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    basic = b64encode(unquote(user).encode()).decode() if at else ""
+    return urlunsplit(parts._replace(netloc=host)), basic

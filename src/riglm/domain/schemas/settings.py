@@ -1,0 +1,97 @@
+"""The whole configuration."""
+
+import re
+from itertools import permutations
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from riglm.domain.schemas.base import Section, problem
+from riglm.domain.schemas.downstream import Downstream
+from riglm.domain.schemas.section import Filtering, Limits, Logging, Privacy, Sessions, Storage, Timeouts
+from riglm.domain.schemas.server import Server
+from riglm.domain.secret import secrets_of_command, secrets_of_url
+from riglm.domain.upstream import UpstreamSpec, derive_name
+
+RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
+"""Names of riglm's own tools, which no server may have."""
+
+SEPARATOR = "__"
+"""What stands between a server's name and a tool's."""
+
+_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+
+
+class Settings(Section):
+    """All that can be configured, with its defaults; validated whole."""
+
+    upstream: Server | None = Field(None, description="The one server behind riglm. Or use `mcpServers`.")
+    mcp_servers: dict[str, Server] = Field(
+        {}, alias="mcpServers", description="Several servers by name, in the shape that clients use."
+    )
+    naming: Literal["prefix", "on_collision", "none"] = Field(
+        "prefix",
+        description="With several servers: tools are called SERVER__TOOL always, when two share a name, or never.",
+    )
+    downstream: Downstream = Downstream()
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    sessions: Sessions = Sessions()
+    filtering: Filtering = Filtering()
+    logging: Logging = Logging()
+    storage: Storage = Storage()
+    privacy: Privacy = Privacy()
+
+    @field_validator("mcp_servers")
+    @classmethod
+    def _good_names(cls, servers: dict[str, Server]) -> dict[str, Server]:
+        for name in servers:
+            if not _SLUG.fullmatch(name):
+                fix = "use up to 48 letters, digits, `-`, `_` and `.`, the first a letter or digit"
+                raise problem(f"{name!r} cannot be the name of a server", fix, key=name)
+            if name.lower() in RESERVED_NAMES:
+                raise problem(f"{name!r} is the name of a tool of riglm", "choose another name", key=name)
+        return servers
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Self:
+        if self.upstream is not None and self.mcp_servers:
+            raise problem("`upstream` and `mcpServers` are both given", "keep one of them", key="upstream")
+        return self
+
+    @model_validator(mode="after")
+    def _distinct_prefixes(self) -> Self:
+        if self.naming == "none":
+            return self
+        names = [name for name, server in self.mcp_servers.items() if not server.disabled]
+        for one, other in permutations(names, 2):
+            if (other + SEPARATOR).startswith(one + SEPARATOR):
+                raise problem(
+                    f"tools of {one!r} and {other!r} could get the same name: `{SEPARATOR}` ends a server's name",
+                    f"rename {one!r} or {other!r}",
+                    key="mcpServers",
+                )
+        return self
+
+    @property
+    def arguments(self) -> Literal["hash", "raw", "none"]:
+        """What is stored of a call's arguments, both switches taken together."""
+        return self.privacy.arguments if self.logging.include_arguments else "none"
+
+    def upstream_specs(self) -> tuple[UpstreamSpec, ...]:
+        """The servers in use, in the order given, in their normal form."""
+        if self.upstream is not None:
+            servers = {derive_name(self.upstream.command + self.upstream.args, self.upstream.url): self.upstream}
+        else:
+            servers = self.mcp_servers
+        return tuple(server.spec(name) for name, server in servers.items() if not server.disabled)
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every value that must never be shown or logged, in the clear: for redaction only."""
+        found = [self.downstream.token] if self.downstream.token else []
+        plain: list[str] = []
+        for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
+            found += [*server.env.values(), *server.headers.values()]
+            found += [server.auth.token] if server.auth else []
+            plain += [*secrets_of_url(server.url), *secrets_of_command(server.command + server.args)]
+        return (*(secret.get_secret_value() for secret in found), *plain)

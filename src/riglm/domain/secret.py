@@ -1,0 +1,87 @@
+"""Secrets in text: found, and covered before anybody reads it."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+MASK = "***"
+"""What stands where a secret was."""
+
+SHORTEST_SECRET = 4
+"""A known value of fewer characters is not searched for: it would cover innocent text and hide nothing."""
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+_CREDENTIAL = re.compile(
+    r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z][\w-]*\s+)?|bearer\s+)(?!\*\*\*)[^\s\"',;]+"
+)
+_SECRET_NAME = re.compile(r"(?i)(token|secret|passw|api[-_]?key|access[-_]?key|credential|authorization|cookie)")
+
+
+def sounds_secret(name: str) -> bool:
+    """Whether a value under this name is better not shown."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def mask_url(url: str) -> str:
+    """The URL with user, password, query and fragment covered; what cannot be read as a URL is covered whole."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return MASK
+    _, at, host = parts.netloc.rpartition("@")
+    netloc = f"{MASK}@{host}" if at else host
+    return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
+
+
+def mask_command(words: Sequence[str]) -> list[str]:
+    """The words of a command with the values of secret-sounding options and the secrets in URLs covered."""
+    masked = [_URL.sub(_mask_match, word) for word in words]
+    for index, value in _option_values(words):
+        masked[index] = words[index].removesuffix(value) + MASK
+    return masked
+
+
+def secrets_of_command(words: Sequence[str]) -> list[str]:
+    """The values of secret-sounding options and the secrets of URLs among the words of a command."""
+    values = [value for _, value in _option_values(words)]
+    return values + [secret for word in words for url in _URL.findall(word) for secret in secrets_of_url(url)]
+
+
+def secrets_of_url(url: str) -> list[str]:
+    """The password and the values of the query, as written and as meant."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return []
+    written = [parts.password or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
+    meant = [unquote(parts.password or ""), *(value for _, value in parse_qsl(parts.query))]
+    return [secret for secret in dict.fromkeys(written + meant) if secret]
+
+
+def _option_values(words: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Where a secret-sounding option (`--token X`, `--token=X`, `API_KEY=X`) has its value, and the value."""
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if equals and value and sounds_secret(name):
+            yield index, value
+        elif word.startswith("-") and not equals and sounds_secret(word) and index + 1 < len(words):
+            if not words[index + 1].startswith("-"):
+                yield index + 1, words[index + 1]
+
+
+def _mask_match(found: re.Match[str]) -> str:
+    return mask_url(found.group())
+
+
+class Redactor:
+    """Covers the given secrets, credentials and the secret parts of URLs wherever they stand in a text."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        known = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def __call__(self, text: str) -> str:
+        """The text without its secrets."""
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        return _CREDENTIAL.sub(rf"\g<1>{MASK}", _URL.sub(_mask_match, text))

@@ -1,0 +1,72 @@
+"""An upstream: one server behind riglm, and how to reach it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Literal
+from urllib.parse import urlsplit
+
+from riglm.domain.secret import mask_url
+
+Kind = Literal["stdio", "http", "sse"]
+"""How a server is spoken to: a child process, Streamable HTTP, or the older HTTP+SSE."""
+
+Sharing = Literal["auto", "session", "shared"]
+"""Whether clients share one process or link of the server, or each has its own; `auto` decides by the era."""
+
+_RUNNERS = re.compile(r"npx|bunx|uvx|pipx|npm|pnpm|yarn|bun|deno|uv|node|python[\d.]*|docker|podman")
+_RUNNER_VERBS = frozenset({"run", "exec", "dlx", "x", "tool"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSpec:
+    """One server in its normal form, every variable expanded and every secret in place.
+
+    `command` (the words of the command line, run without a shell), `env` (added to riglm's own environment) and `cwd`
+    belong to `stdio`; `url` and `headers` (authorisation resolved into `Authorization`) to `http` and `sse`.
+    `max_processes` bounds the children of one `stdio` server. What may hold a secret is left out of the repr.
+    """
+
+    name: str
+    kind: Kind
+    command: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sharing: Sharing = "auto"
+    max_processes: int = 32
+
+    @property
+    def place(self) -> str:
+        """Where the server is, without anything secret: the program of a command, or the URL without user and query."""
+        return self.command[0] if self.kind == "stdio" else mask_url(self.url)
+
+
+def derive_name(command: Sequence[str], url: str = "") -> str:
+    """A short name for a server that was given none: its host, its package, its script or its program.
+
+    `npx -y @scope/server-memory@1.2` gives `server-memory`, `python -m my_server` gives `my_server`.
+    """
+    text = _host(url) if url else _program(command)
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")[:48]
+    return slug or "upstream"
+
+
+def _host(url: str) -> str:
+    parts = urlsplit(url)
+    return parts.hostname or ""
+
+
+def _program(command: Sequence[str]) -> str:
+    first = PurePath(command[0]).name if command else ""
+    if not _RUNNERS.fullmatch(first):
+        return first
+    words = (word for word in command[1:] if not word.startswith("-") and word not in _RUNNER_VERBS)
+    return _package(next(words, first))
+
+
+def _package(word: str) -> str:
+    name = word.rsplit("/", 1)[-1]
+    return re.sub(r"\.(py|m?js|ts)$", "", re.split(r"[@:=<>~]", name, maxsplit=1)[0])
