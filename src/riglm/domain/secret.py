@@ -64,9 +64,9 @@ def _option_values(words: Sequence[str]) -> Iterator[tuple[int, str]]:
         name, equals, value = word.partition("=")
         if equals and value and sounds_secret(name):
             yield index, value
-        elif word.startswith("-") and not equals and sounds_secret(word) and index + 1 < len(words):
-            if not words[index + 1].startswith("-"):
-                yield index + 1, words[index + 1]
+        elif word.startswith("-") and not equals and sounds_secret(word):
+            following = words[index + 1 : index + 2]
+            yield from ((index + 1, value) for value in following if not value.startswith("-"))
 
 
 def _mask_match(found: re.Match[str]) -> str:

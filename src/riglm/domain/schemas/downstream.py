@@ -26,18 +26,20 @@ class Downstream(Section):
     """The client side of `riglm serve`."""
 
     host: str = Field(
-        "127.0.0.1", min_length=1, description="The address to listen on; any but loopback needs a token."
+        default="127.0.0.1", min_length=1, description="The address to listen on; any but loopback needs a token."
     )
-    port: int = Field(8700, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
-    path: str = Field("/mcp", pattern=r"^/[!-~]*$", description="The path of the Streamable HTTP endpoint.")
+    port: int = Field(default=8700, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
+    path: str = Field(default="/mcp", pattern=r"^/[!-~]*$", description="The path of the Streamable HTTP endpoint.")
     transport: Literal["http", "sse", "both"] = Field(
-        "http", description="Streamable HTTP, the older HTTP+SSE, or both."
+        default="http", description="Streamable HTTP, the older HTTP+SSE, or both."
     )
-    token: SecretStr | None = Field(None, description="Clients must send it as `Authorization: Bearer TOKEN`.")
-    allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted besides the loopback ones.")
-    allowed_origins: tuple[str, ...] = Field((), description="Origin headers accepted besides the loopback ones.")
-    session_idle: Seconds = Field(1800, description="A session that is silent for so many seconds is closed.")
-    max_sessions: int = Field(10_000, ge=1, description="At most so many open sessions.")
+    token: SecretStr | None = Field(default=None, description="Clients must send it as `Authorization: Bearer TOKEN`.")
+    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted besides the loopback ones.")
+    allowed_origins: tuple[str, ...] = Field(
+        default=(), description="Origin headers accepted besides the loopback ones."
+    )
+    session_idle: Seconds = Field(default=1800, description="A session that is silent for so many seconds is closed.")
+    max_sessions: int = Field(default=10_000, ge=1, description="At most so many open sessions.")
 
     @field_validator("token")
     @classmethod

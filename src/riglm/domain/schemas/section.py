@@ -12,12 +12,14 @@ _MIB = 1024 * 1024
 class Timeouts(Section):
     """How long riglm waits for an upstream, in seconds."""
 
-    connect: Seconds = Field(10, description="To open a connection to a URL.")
-    initialize: Seconds = Field(30, description="For the opening exchange with a server.")
-    list: Seconds = Field(30, description="For one page of a list.")
-    call: Seconds = Field(900, description="For any other request; progress starts it anew.")
-    call_max: Seconds = Field(14_400, description="For any other request in all, progress or not.")
-    shutdown: Seconds = Field(2, description="For a child to go before it is ended, and again before it is killed.")
+    connect: Seconds = Field(default=10, description="To open a connection to a URL.")
+    initialize: Seconds = Field(default=30, description="For the opening exchange with a server.")
+    list: Seconds = Field(default=30, description="For one page of a list.")
+    call: Seconds = Field(default=900, description="For any other request; progress starts it anew.")
+    call_max: Seconds = Field(default=14_400, description="For any other request in all, progress or not.")
+    shutdown: Seconds = Field(
+        default=2, description="For a child to go before it is ended, and again before it is killed."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -31,15 +33,19 @@ class Timeouts(Section):
 class Limits(Section):
     """How much riglm takes."""
 
-    message_bytes: int = Field(64 * _MIB, ge=65_536, description="The largest message in either direction, in bytes.")
-    sse_buffer: int = Field(16 * _MIB, ge=65_536, description="Bytes kept for a client that does not read its stream.")
+    message_bytes: int = Field(
+        default=64 * _MIB, ge=65_536, description="The largest message in either direction, in bytes."
+    )
+    sse_buffer: int = Field(
+        default=16 * _MIB, ge=65_536, description="Bytes kept for a client that does not read its stream."
+    )
 
 
 class Sessions(Section):
     """How calls are told apart by session: the first kind of evidence found counts."""
 
     meta_keys: tuple[str, ...] = Field(
-        (
+        default=(
             "vscode.conversationId",
             "threadId",
             "openai/session",
@@ -49,26 +55,28 @@ class Sessions(Section):
         description="Keys of `_meta` in which clients name the conversation, best first.",
     )
     environment_keys: tuple[str, ...] = Field(
-        ("CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"),
+        default=("CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"),
         description="Environment variables in which clients on stdio name it, best first.",
     )
     header: str = Field(
-        "X-Riglm-Session",
+        default="X-Riglm-Session",
         pattern=r"^[A-Za-z0-9-]+$",
         description="The HTTP header in which a client may name its session.",
     )
-    idle_gap: Seconds = Field(1800, description="A silence of so many seconds ends a session that was only inferred.")
+    idle_gap: Seconds = Field(
+        default=1800, description="A silence of so many seconds ends a session that was only inferred."
+    )
 
 
 class Filtering(Section):
     """What a client is shown. So far every list passes whole: prediction is yet to come."""
 
-    enabled: bool = Field(True, description="`false` shows everything whatever the rest of this section says.")
+    enabled: bool = Field(default=True, description="`false` shows everything whatever the rest of this section says.")
     strategy: Literal["prediction", "none"] = Field(
-        "prediction", description="`prediction` passes all until it is built."
+        default="prediction", description="`prediction` passes all until it is built."
     )
-    min_tools: int = Field(5, ge=0, description="Show at least so many tools.")
-    max_tools: int = Field(20, ge=1, description="Show at most so many tools.")
+    min_tools: int = Field(default=5, ge=0, description="Show at least so many tools.")
+    max_tools: int = Field(default=20, ge=1, description="Show at most so many tools.")
 
     @field_validator("strategy", mode="before")
     @classmethod
@@ -92,10 +100,12 @@ class Logging(Section):
     """What riglm says on stderr, and whether arguments leave a trace in the store."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least weight of what is logged."
+        default="info", description="The least weight of what is logged."
     )
-    include_arguments: bool = Field(True, description="Store what `privacy.arguments` says of each call's arguments.")
-    include_results: bool = Field(False, description="Must stay `false`: results are never stored.")
+    include_arguments: bool = Field(
+        default=True, description="Store what `privacy.arguments` says of each call's arguments."
+    )
+    include_results: bool = Field(default=False, description="Must stay `false`: results are never stored.")
 
     @field_validator("include_results")
     @classmethod
@@ -108,9 +118,9 @@ class Logging(Section):
 class Storage(Section):
     """Where usage is recorded."""
 
-    kind: Literal["sqlite", "memory"] = Field("sqlite", description="`memory` forgets everything at the end.")
+    kind: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` forgets everything at the end.")
     path: str | None = Field(
-        None, min_length=1, description="The database file; by default in the user's data directory."
+        default=None, min_length=1, description="The database file; by default in the user's data directory."
     )
 
 
@@ -118,5 +128,5 @@ class Privacy(Section):
     """What of a call is stored."""
 
     arguments: Literal["hash", "raw", "none"] = Field(
-        "hash", description="A keyed hash of the arguments, the arguments as they were sent, or nothing."
+        default="hash", description="A keyed hash of the arguments, the arguments as they were sent, or nothing."
     )

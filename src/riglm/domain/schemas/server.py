@@ -28,7 +28,9 @@ def _as_words(value: object) -> object:
 class Auth(Section):
     """How riglm proves itself to an upstream."""
 
-    type: Literal["bearer"] = Field("bearer", description="The only kind so far: `Authorization: Bearer TOKEN`.")
+    type: Literal["bearer"] = Field(
+        default="bearer", description="The only kind so far: `Authorization: Bearer TOKEN`."
+    )
     token: SecretStr = Field(description="The token; best written as `${VARIABLE}`.")
 
     @field_validator("token")
@@ -45,22 +47,26 @@ class Server(Section):
     """One upstream: a command to start, or a URL to reach."""
 
     type: Kind | None = Field(
-        None, description="Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."
+        default=None, description="Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."
     )
     command: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = Field(
-        (),
+        default=(),
         description="The program to start, or the program and its arguments as a list.",
         json_schema_extra={"type": ["string", "array"]},
     )
-    args: tuple[str, ...] = Field((), description="Arguments of the program; no shell reads them.")
-    env: SecretMap = Field({}, description="Variables added to riglm's own environment for the program.")
-    cwd: str | None = Field(None, description="The directory in which the program starts.")
-    url: str = Field("", description="Where the server listens: http:// or https://.")
-    auth: Auth | None = Field(None, description="How to authorise towards the URL.")
-    headers: SecretMap = Field({}, description="Headers sent with every request to the URL.")
-    disabled: bool = Field(False, description="Keep the entry, do not use it.")
-    sharing: Sharing = Field("auto", description="`shared`: one process or link for all clients; `session`: one each.")
-    max_processes: int = Field(32, ge=1, le=10_000, description="At most so many children of this server at a time.")
+    args: tuple[str, ...] = Field(default=(), description="Arguments of the program; no shell reads them.")
+    env: SecretMap = Field(default={}, description="Variables added to riglm's own environment for the program.")
+    cwd: str | None = Field(default=None, description="The directory in which the program starts.")
+    url: str = Field(default="", description="Where the server listens: http:// or https://.")
+    auth: Auth | None = Field(default=None, description="How to authorise towards the URL.")
+    headers: SecretMap = Field(default={}, description="Headers sent with every request to the URL.")
+    disabled: bool = Field(default=False, description="Keep the entry, do not use it.")
+    sharing: Sharing = Field(
+        default="auto", description="`shared`: one process or link for all clients; `session`: one each."
+    )
+    max_processes: int = Field(
+        default=32, ge=1, le=10_000, description="At most so many children of this server at a time."
+    )
 
     @model_validator(mode="before")
     @classmethod

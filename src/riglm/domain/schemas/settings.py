@@ -25,12 +25,12 @@ _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 class Settings(Section):
     """All that can be configured, with its defaults; validated whole."""
 
-    upstream: Server | None = Field(None, description="The one server behind riglm. Or use `mcpServers`.")
+    upstream: Server | None = Field(default=None, description="The one server behind riglm. Or use `mcpServers`.")
     mcp_servers: dict[str, Server] = Field(
-        {}, alias="mcpServers", description="Several servers by name, in the shape that clients use."
+        default={}, alias="mcpServers", description="Several servers by name, in the shape that clients use."
     )
     naming: Literal["prefix", "on_collision", "none"] = Field(
-        "prefix",
+        default="prefix",
         description="With several servers: tools are called SERVER__TOOL always, when two share a name, or never.",
     )
     downstream: Downstream = Downstream()
