@@ -1,0 +1,88 @@
+"""Messages as lines: one a line, ended by a newline, from bytes that come in any pieces."""
+
+from collections.abc import Callable
+
+from riglm.adapters.mcp.wire.gathering import Gathering
+
+
+class LineSplitter:
+    r"""Cuts a stream of bytes into lines, whatever their size, in linear time and bounded memory.
+
+    A line ends at LF; a CR before it is dropped; blank lines (nothing but white space) are skipped. A line of more than
+    `limit` bytes (its CR counted) is skipped up to its newline without being kept, and framing goes on after it.
+
+    Args:
+        on_line: gets each line without its ending. It must not raise: the rest of its chunk would be lost.
+        on_overflow: gets the size in bytes of each line that was over the limit, once, when that line ends.
+        limit: the most bytes of one line.
+    """
+
+    __slots__ = ("_held", "_limit", "_on_line", "_on_overflow", "_skipped")
+
+    def __init__(self, on_line: Callable[[bytes], None], on_overflow: Callable[[int], None], limit: int) -> None:
+        self._on_line = on_line
+        self._on_overflow = on_overflow
+        self._limit = limit
+        self._held = Gathering()
+        self._skipped = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes; calls back for each line that they complete."""
+        end = data.find(b"\n")
+        if end < 0:
+            self._hold(data)
+            return
+        if self._held.size or self._skipped:
+            self._complete(data[:end])
+        else:
+            self._deliver(data[:end])
+        if end + 1 < len(data):
+            *whole, rest = data[end + 1 :].split(b"\n")
+            for line in whole:
+                self._deliver(line)
+            self._hold(rest)
+
+    def end(self) -> None:
+        """The stream is over, which ends its last line as a newline would."""
+        self._complete(b"")
+
+    def _deliver(self, line: bytes) -> None:
+        if len(line) > self._limit:
+            self._on_overflow(len(line))
+            return
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        if line and not line.isspace():
+            self._on_line(line)
+
+    def _complete(self, last: bytes) -> None:
+        size = self._skipped + self._held.size + len(last)
+        if size <= self._limit:
+            self._deliver(self._held.take(last))
+            return
+        self._held.drop()
+        self._skipped = 0
+        self._on_overflow(size)
+
+    def _hold(self, part: bytes) -> None:
+        if self._skipped + self._held.size + len(part) <= self._limit:
+            if part:
+                self._held.add(part)
+            return
+        self._skipped += self._held.size + len(part)
+        self._held.drop()
+
+
+def well_formed(line: bytes) -> bytes:
+    """The line itself when it is valid UTF-8, else a copy that is.
+
+    Each invalid sequence (the longest start of a character that cannot go on, or one stray byte) becomes one U+FFFD, as
+    Unicode recommends and browsers do; every other byte stays as it is.
+    """
+    if line.isascii():
+        return line
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return line.decode(errors="replace").encode()
+    return line

@@ -1,0 +1,137 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
+from riglm.adapters.mcp.wire.gathering import SMALL, Gathering
+
+
+class Heard:
+    """What a splitter said, in order: a line, or the size of one over the limit."""
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self.said: list[bytes | int] = []
+        self.splitter = LineSplitter(self.said.append, self.said.append, limit)
+
+    def after(self, *chunks: bytes) -> list[bytes | int]:
+        for chunk in chunks:
+            self.splitter.feed(chunk)
+        self.splitter.end()
+        return self.said
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+@pytest.mark.parametrize(
+    ("stream", "lines"),
+    [
+        (b'{"a":1}\n', [b'{"a":1}']),
+        (b"a\nb\nc\n", [b"a", b"b", b"c"]),
+        (b"a\r\nb\r\n", [b"a", b"b"]),
+        (b"a\rb\n", [b"a\rb"]),
+        (b"\n\r\n  \t\n\na\n\n", [b"a"]),
+        (b"a\nlast without newline", [b"a", b"last without newline"]),
+        (b"last\r", [b"last"]),
+        (b"", []),
+        (b"\xff\xfe\x00\n\xc3\xa9\n", [b"\xff\xfe\x00", b"\xc3\xa9"]),
+    ],
+)
+def test_lines_are_the_same_however_the_stream_is_cut(stream: bytes, lines: list[bytes]) -> None:
+    assert Heard().after(stream) == lines
+    assert Heard().after(*(stream[i : i + 1] for i in range(len(stream)))) == lines
+    for at in range(len(stream)):
+        assert Heard().after(stream[:at], stream[at:]) == lines
+
+
+@pytest.mark.parametrize(
+    ("stream", "said"),
+    [
+        (b"12345678\n123456789\nok\n", [b"12345678", 9, b"ok"]),
+        (b"1234567\r\n12345678\r\nok\n", [b"1234567", 9, b"ok"]),
+        (b"          \nok\n", [10, b"ok"]),
+        (b"ok\n" + b"x" * 100, [b"ok", 100]),
+        (b"x" * 100 + b"\n\n" + b"y" * 50 + b"\n", [100, 50]),
+    ],
+)
+def test_a_line_over_the_limit_is_reported_once_and_framing_goes_on(stream: bytes, said: list[bytes | int]) -> None:
+    for at in range(len(stream) + 1):
+        assert Heard(8).after(stream[:at], stream[at:]) == said
+    assert Heard(8).after(*(stream[i : i + 1] for i in range(len(stream)))) == said
+
+
+@given(
+    st.lists(st.sampled_from([b"\n", b"\r", b" ", b"a", b"bcdef", b"\xc3\xa9"])).map(b"".join), st.lists(st.integers(0))
+)
+def test_cuts_never_change_what_is_heard(stream: bytes, places: list[int]) -> None:
+    assert Heard(6).after(*cut(stream, places)) == Heard(6).after(stream)
+
+
+def test_an_endless_line_is_not_kept() -> None:
+    heard = Heard(1000)
+    for _ in range(10_000):
+        heard.splitter.feed(b"x" * 100)
+    assert heard.splitter._held.size == 0
+    assert heard.said == []
+    heard.splitter.feed(b"x\nnext\n")
+    assert heard.said == [1_000_001, b"next"]
+
+
+def test_a_long_line_in_many_pieces_comes_out_whole() -> None:
+    line = bytes(range(32, 127)) * 50_000
+    pieces = [line[i : i + 1_000] for i in range(0, len(line), 1_000)]
+    assert Heard(len(line)).after(*pieces, b"\n") == [line]
+
+
+def test_end_said_twice_is_heard_once() -> None:
+    heard = Heard()
+    heard.after(b"last")
+    heard.splitter.end()
+    assert heard.said == [b"last"]
+
+
+def test_single_bytes_are_gathered_into_few_objects() -> None:
+    gathering = Gathering()
+    for _ in range(3 * SMALL):
+        gathering.add(b"x")
+    assert gathering.size == 3 * SMALL
+    assert len(gathering._pieces) <= 4
+    assert gathering.take(b"y") == b"x" * 3 * SMALL + b"y"
+    assert gathering.size == 0
+
+
+@pytest.mark.parametrize("line", [b"", b"plain", "é€😀".encode(), "\ufffd".encode(), b'"\\ud83d"'])
+def test_valid_lines_are_passed_on_as_the_same_object(line: bytes) -> None:
+    assert well_formed(line) is line
+
+
+@pytest.mark.parametrize(
+    ("line", "mended"),
+    [
+        (b'{"a":"\xff"}', '{"a":"\ufffd"}'),
+        (b"\xc3", "\ufffd"),
+        (b"\xc3(", "\ufffd("),
+        (b"\xe2\x82", "\ufffd"),
+        (b"\xe2\x82x\xe2\x82\xac", "\ufffdx\u20ac"),
+        (b"\xf0\x9f\x98", "\ufffd"),
+        (b"\xc0\xaf", "\ufffd\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
+        (b"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),
+        (b"\x80\xbf", "\ufffd\ufffd"),
+        (b"caf\xe9 au lait", "caf\ufffd au lait"),
+        (b"h\x00i\x00\xff\xfe", "h\x00i\x00\ufffd\ufffd"),
+    ],
+)
+def test_each_invalid_sequence_becomes_one_replacement_character(line: bytes, mended: str) -> None:
+    assert well_formed(line) == mended.encode()
+
+
+@given(st.binary())
+def test_what_comes_out_is_always_utf_8_and_stays_so(line: bytes) -> None:
+    once = well_formed(line)
+    once.decode()
+    assert well_formed(once) is once
