@@ -1,0 +1,5 @@
+"""`python -m riglm`."""
+
+from riglm.cli.main import main
+
+main()

@@ -1,0 +1,87 @@
+"""Settings from environment variables: `RIGLM_DOWNSTREAM__PORT=8800`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from riglm.adapters.configuration.problem import KeyPath, Problem
+from riglm.adapters.configuration.shape import TOP, Shape
+
+PREFIX = "RIGLM_"
+"""What the names of all variables of riglm begin with."""
+
+_NESTED = "__"
+
+
+def settings_in(
+    environment: Mapping[str, str], servers: tuple[str, ...] = ()
+) -> Iterator[tuple[str, KeyPath, Any] | Problem]:
+    """Each variable that sets something: its name, the path that it sets, and the value; or what is wrong with it.
+
+    `servers` are the names of the servers known from elsewhere, so that `RIGLM_MCPSERVERS__MY_DOCS__URL` finds
+    `my-docs`. Empty variables set nothing. Lists are JSON or separated by commas, sections and maps are JSON.
+    """
+    for name in sorted(environment):
+        text = environment[name]
+        if not name.startswith(PREFIX) or not text:
+            continue
+        path, shape = _place(name.removeprefix(PREFIX).split(_NESTED), servers)
+        if shape is not None:
+            yield _setting(name, path, shape, text)
+        elif path or _NESTED in name or _near(name):
+            yield _unknown(name, path)
+
+
+def _place(words: list[str], servers: tuple[str, ...]) -> tuple[KeyPath, Shape | None]:
+    path: list[str] = []
+    shape: Shape | None = TOP
+    for index, word in enumerate(words):
+        if shape is None or shape.form in {"list", "value"}:
+            return tuple(path), None
+        if shape.form == "map" and path[-1] != "mcpServers":
+            return (*path, _key(path[-1], _NESTED.join(words[index:]))), shape.below("")
+        choices = tuple(shape.keys) if shape.form == "section" else (*servers, word.lower())
+        key = next((choice for choice in choices if _plain(choice) == _plain(word)), None)
+        if key is None:
+            return tuple(path), None
+        path.append(key)
+        shape = shape.below(key)
+    return tuple(path), shape
+
+
+def _key(map_name: str, word: str) -> str:
+    return word.replace("_", "-") if map_name == "headers" else word
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("-", "_").replace(".", "_")
+
+
+def _setting(name: str, path: KeyPath, shape: Shape, text: str) -> tuple[str, KeyPath, Any] | Problem:
+    if shape.form == "value" or (path[-1] == "command" and not text.startswith("[")):
+        return name, path, text
+    if shape.form == "list" and not text.startswith("["):
+        return name, path, [item.strip() for item in text.split(",")]
+    try:
+        return name, path, json.loads(text)
+    except (ValueError, RecursionError):
+        kind = "list" if shape.form == "list" else "object"
+        return Problem(name, "", f"this is not a JSON {kind}", f"write it as JSON, or set {name}{_NESTED}KEY")
+
+
+def _near(name: str) -> list[str]:
+    known = [_plain(key) for key in TOP.keys]
+    return get_close_matches(name.removeprefix(PREFIX).lower(), known, n=1, cutoff=0.8)
+
+
+def _unknown(name: str, path: KeyPath) -> Problem:
+    words = name.removeprefix(PREFIX).split(_NESTED)
+    shape: Shape | None = TOP
+    for part in path:
+        shape = shape.below(part) if shape else None
+    choices = {_plain(key): key for key in (shape.keys if shape else {})}
+    close = get_close_matches(words[min(len(path), len(words) - 1)].lower(), choices, n=1)
+    known = [PREFIX + _NESTED.join([*map(str, path), choice]).upper() for choice in close or choices]
+    fix = f"did you mean {known[0]}?" if close else f"known are {', '.join(known)}" if known else "remove it"
+    return Problem(name, "", "there is no such setting", fix)

@@ -1,0 +1,116 @@
+"""The configuration from all its places: options over environment over file over defaults."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from riglm.adapters.configuration import client_file, document
+from riglm.adapters.configuration.data_directory import data_directory
+from riglm.adapters.configuration.document import Document
+from riglm.adapters.configuration.draft import Draft
+from riglm.adapters.configuration.environment import settings_in
+from riglm.adapters.configuration.expansion import Expansion
+from riglm.adapters.configuration.explanation import problems_in
+from riglm.adapters.configuration.problem import KeyPath, Problem, refuse
+from riglm.domain.schemas.settings import Settings
+
+FILE_NAME = "riglm.yaml"
+"""The file that is read from the working directory when no other is named."""
+
+_DATABASE = "riglm.db"
+_SERVERS = ("upstream", "mcpServers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line asks for.
+
+    `values` holds other options: the option's name, the path that it sets, the value. Commands that only look at what
+    was recorded leave the servers out, so that a variable that only a server needs may be unset.
+    """
+
+    config: Path | None = None
+    mcp_json: Path | None = None
+    url: str | None = None
+    command: Sequence[str] = ()
+    values: Sequence[tuple[str, KeyPath, Any]] = ()
+    with_servers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The settings, and for each path that something set, what set it."""
+
+    settings: Settings
+    origins: Mapping[KeyPath, str]
+
+
+def load(
+    options: Options, *, environment: Mapping[str, str] | None = None, directory: Path | None = None
+) -> Configuration:
+    """Read, merge and validate the configuration; ConfigurationError names everything that is wrong with it."""
+    environment = os.environ if environment is None else environment
+    draft = Draft()
+    file = options.config or _present((directory or Path.cwd()) / FILE_NAME)
+    if file is not None:
+        found = document.read(file)
+        ignored = () if options.with_servers else _SERVERS
+        values = {key: value for key, value in found.values.items() if key not in ignored}
+        _take_file(draft, Document(found.source, values, found.problems), Expansion(found.source, environment))
+    _take_environment(draft, environment, options)
+    _take_servers(draft, environment, options)
+    for name, path, value in options.values:
+        draft.set(path, value, name)
+    if not draft.holds("storage", "path"):
+        draft.set(("storage", "path"), str(data_directory(environment) / _DATABASE), "default")
+    return _validated(draft, str(file) if file else FILE_NAME)
+
+
+def _present(file: Path) -> Path | None:
+    return file if file.is_file() else None
+
+
+def _take_file(draft: Draft, found: Document, expansion: Expansion) -> None:
+    draft.set((), expansion(found.values), found.source)
+    draft.problems += [*found.problems, *expansion.problems]
+
+
+def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options) -> None:
+    servers = draft.values.get("mcpServers")
+    for found in settings_in(environment, tuple(servers) if isinstance(servers, dict) else ()):
+        if isinstance(found, Problem):
+            draft.problems.append(found)
+        elif options.with_servers or found[1][0] not in _SERVERS:
+            name, path, value = found
+            draft.set(path, value, name)
+
+
+def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options) -> None:
+    """A server named on the command line replaces every other one."""
+    given = [bool(options.mcp_json), bool(options.url), bool(options.command)]
+    if sum(given) > 1:
+        fix = "keep one of --mcp-json, --url and -- COMMAND"
+        draft.problems.append(Problem("command line", "", "servers are named in several ways", fix))
+    if any(given):
+        draft.drop(*_SERVERS)
+    if options.mcp_json:
+        found = client_file.read(options.mcp_json)
+        _take_file(draft, found, Expansion(found.source, environment, of_client=True))
+    elif options.url:
+        draft.set(("upstream",), {"url": options.url}, "--url")
+    elif options.command:
+        draft.set(("upstream",), {"command": list(options.command)}, "command line")
+
+
+def _validated(draft: Draft, default_origin: str) -> Configuration:
+    try:
+        settings = Settings.model_validate(draft.values)
+    except ValidationError as error:
+        refuse([*draft.problems, *problems_in(error, draft.origins, default_origin)])
+        raise
+    refuse(draft.problems)
+    return Configuration(settings, draft.origins)

@@ -1,0 +1,66 @@
+"""The command `riglm`."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from riglm.cli import serving
+from riglm.domain.errors import ConfigurationError, RiglmError
+
+app = typer.Typer(
+    name="riglm",
+    help="A drop-in MCP proxy that records which tools are used.",
+    rich_markup_mode=None,  # rich costs 60 ms of start
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
+# What follows the first word of the server's command belongs to that command.
+_WITH_COMMAND = {"allow_interspersed_args": False}
+app.command(context_settings=_WITH_COMMAND)(serving.run)
+app.command(context_settings=_WITH_COMMAND)(serving.serve)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"riglm {version('riglm')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _riglm(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A drop-in MCP proxy that records which tools are used."""
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use or configuration."""
+    try:
+        app()
+    except ConfigurationError as error:
+        _fail(error, 2)
+    except RiglmError as error:
+        _fail(error, 1)
+    finally:
+        _flush()
+
+
+def _fail(error: RiglmError, code: int) -> None:
+    typer.echo(f"riglm: {error}", err=True)
+    sys.exit(code)
+
+
+def _flush() -> None:
+    """Write out what is left; a reader that has gone, as in `riglm tools | head -1`, is no failure."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Or Python complains when it flushes once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

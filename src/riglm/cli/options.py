@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="F", help="The configuration; by default ./riglm.yaml if it is there."),
+]
+McpJsonOption = Annotated[
+    Path | None, typer.Option("--mcp-json", metavar="F", help="A client's own file of servers, for example .mcp.json.")
+]
+UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="One server to stand in front of, by URL.")]
+CommandArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="One server to stand in front of, by command.")
+]
+NoFilterOption = Annotated[bool, typer.Option("--no-filter", help="Show all tools.")]
+LogLevelOption = Annotated[
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]

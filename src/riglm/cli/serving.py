@@ -1,0 +1,78 @@
+"""`riglm run` and `riglm serve`: stand in front of servers."""
+
+from typing import Annotated, Any
+
+import typer
+
+from riglm.cli.options import (
+    CommandArgument,
+    ConfigOption,
+    LogLevelOption,
+    McpJsonOption,
+    NoFilterOption,
+    UrlOption,
+)
+
+
+def run(
+    command: CommandArgument = None,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    mcp_json: McpJsonOption = None,
+    no_filter: NoFilterOption = False,
+    log_level: LogLevelOption = None,
+) -> None:
+    """Serve one client on stdin and stdout, as a client starts a server."""
+    from riglm.adapters.configuration.loading import Options
+
+    options = Options(
+        config=config, mcp_json=mcp_json, url=url, command=command or (), values=_common(no_filter, log_level)
+    )
+    settings = _ready(options)
+    from riglm.container import run_stdio
+
+    raise typer.Exit(run_stdio(settings))
+
+
+def serve(
+    command: CommandArgument = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on (127.0.0.1).")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="The port to listen on (8700); 0 takes a free one.")
+    ] = None,
+    transport: Annotated[str | None, typer.Option("--transport", help="http, sse or both.")] = None,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    mcp_json: McpJsonOption = None,
+    no_filter: NoFilterOption = False,
+    log_level: LogLevelOption = None,
+) -> None:
+    """Serve clients over HTTP."""
+    from riglm.adapters.configuration.loading import Options
+
+    values = [
+        *_common(no_filter, log_level),
+        ("--host", ("downstream", "host"), host),
+        ("--port", ("downstream", "port"), port),
+        ("--transport", ("downstream", "transport"), transport),
+    ]
+    settings = _ready(Options(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values))
+    from riglm.container import run_http
+
+    raise typer.Exit(run_http(settings))
+
+
+def _common(no_filter: bool, log_level: str | None) -> list[tuple[str, tuple[str, ...], Any]]:
+    return [
+        ("--no-filter", ("filtering", "enabled"), False if no_filter else None),
+        ("--log-level", ("logging", "level"), log_level),
+    ]
+
+
+def _ready(options: Any) -> Any:
+    from riglm.adapters.configuration.loading import load
+    from riglm.adapters.configuration.presence import require_upstreams
+
+    configuration = load(options)
+    require_upstreams(configuration)
+    return configuration.settings
