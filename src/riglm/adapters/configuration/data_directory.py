@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import platformdirs
-
 VARIABLE = "RIGLM_DATA_DIR"
 """The environment variable that names another directory."""
 
@@ -12,4 +10,8 @@ VARIABLE = "RIGLM_DATA_DIR"
 def data_directory(environment: Mapping[str, str]) -> Path:
     """The user's data directory for riglm, or the one that RIGLM_DATA_DIR names; it need not exist."""
     named = environment.get(VARIABLE)
-    return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("riglm", appauthor=False))
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("riglm", appauthor=False))

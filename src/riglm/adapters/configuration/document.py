@@ -53,7 +53,7 @@ def _text(file: Path, source: str) -> str:
 
 
 def _read_yaml(text: str, source: str) -> tuple[Any, list[Problem]]:
-    import yaml  # noqa: PLC0415  # 15 ms that only those pay who have a YAML file
+    import yaml
 
     problems: list[Problem] = []
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from riglm.adapters.configuration.problem import KeyPath, Problem
@@ -71,11 +70,15 @@ def _setting(name: str, path: KeyPath, shape: Shape, text: str) -> tuple[str, Ke
 
 
 def _near(name: str) -> list[str]:
+    from difflib import get_close_matches
+
     known = [_plain(key) for key in TOP.keys]
     return get_close_matches(name.removeprefix(PREFIX).lower(), known, n=1, cutoff=0.8)
 
 
 def _unknown(name: str, path: KeyPath) -> Problem:
+    from difflib import get_close_matches
+
     words = name.removeprefix(PREFIX).split(_NESTED)
     shape: Shape | None = TOP
     for part in path:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from riglm.adapters.configuration.problem import KeyPath, Problem, dotted
+from riglm.adapters.configuration.problem import KeyPath, Problem, dotted, origin_of
 from riglm.adapters.configuration.shape import keys_at
 
 _WORDS = {
@@ -41,15 +41,6 @@ def _problem(detail: ErrorDetails, origins: Mapping[KeyPath, str], default_origi
     if key:
         path = (*path, key)
     return Problem(origin_of(path, origins, default_origin), dotted(path), what, fix)
-
-
-def origin_of(path: KeyPath, origins: Mapping[KeyPath, str], default_origin: str) -> str:
-    """Where the value at a path came from: what set it, or set something around it, or something in it."""
-    for length in range(len(path), 0, -1):
-        if path[:length] in origins:
-            return origins[path[:length]]
-    inside = (origin for place, origin in origins.items() if place[: len(path)] == path)
-    return next(inside, default_origin)
 
 
 def _explain(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:

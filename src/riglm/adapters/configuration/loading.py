@@ -8,13 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from riglm.adapters.configuration import client_file, document
 from riglm.adapters.configuration.data_directory import data_directory
-from riglm.adapters.configuration.document import Document
 from riglm.adapters.configuration.draft import Draft
 from riglm.adapters.configuration.environment import settings_in
 from riglm.adapters.configuration.expansion import Expansion
-from riglm.adapters.configuration.explanation import problems_in
 from riglm.adapters.configuration.problem import KeyPath, Problem, refuse
 from riglm.domain.schemas.settings import Settings
 
@@ -57,10 +54,7 @@ def load(
     draft = Draft()
     file = options.config or _present((directory or Path.cwd()) / FILE_NAME)
     if file is not None:
-        found = document.read(file)
-        ignored = () if options.with_servers else _SERVERS
-        values = {key: value for key, value in found.values.items() if key not in ignored}
-        _take_file(draft, Document(found.source, values, found.problems), Expansion(found.source, environment))
+        _take_file(draft, file, environment, options)
     _take_environment(draft, environment, options)
     _take_servers(draft, environment, options)
     for name, path, value in options.values:
@@ -74,7 +68,22 @@ def _present(file: Path) -> Path | None:
     return file if file.is_file() else None
 
 
-def _take_file(draft: Draft, found: Document, expansion: Expansion) -> None:
+def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options: Options) -> None:
+    from riglm.adapters.configuration import document
+
+    found = document.read(file)
+    expansion = Expansion(found.source, environment)
+    ignored = () if options.with_servers else _SERVERS
+    values = {key: value for key, value in found.values.items() if key not in ignored}
+    draft.set((), expansion(values), found.source)
+    draft.problems += [*found.problems, *expansion.problems]
+
+
+def _take_client_file(draft: Draft, file: Path, environment: Mapping[str, str]) -> None:
+    from riglm.adapters.configuration import client_file
+
+    found = client_file.read(file)
+    expansion = Expansion(found.source, environment, of_client=True)
     draft.set((), expansion(found.values), found.source)
     draft.problems += [*found.problems, *expansion.problems]
 
@@ -98,8 +107,7 @@ def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options
     if any(given):
         draft.drop(*_SERVERS)
     if options.mcp_json:
-        found = client_file.read(options.mcp_json)
-        _take_file(draft, found, Expansion(found.source, environment, of_client=True))
+        _take_client_file(draft, options.mcp_json, environment)
     elif options.url:
         draft.set(("upstream",), {"url": options.url}, "--url")
     elif options.command:
@@ -110,6 +118,8 @@ def _validated(draft: Draft, default_origin: str) -> Configuration:
     try:
         settings = Settings.model_validate(draft.values)
     except ValidationError as error:
+        from riglm.adapters.configuration.explanation import problems_in
+
         refuse([*draft.problems, *problems_in(error, draft.origins, default_origin)])
         raise
     refuse(draft.problems)

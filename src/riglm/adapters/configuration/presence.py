@@ -5,9 +5,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from riglm.adapters.configuration.explanation import origin_of
 from riglm.adapters.configuration.loading import Configuration
-from riglm.adapters.configuration.problem import Problem, dotted, refuse
+from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refuse
 from riglm.domain.upstream import UpstreamSpec
 
 

@@ -1,6 +1,6 @@
 """What is wrong with a configuration, collected, so that a user can mend all of it at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from riglm.domain.errors import ConfigurationError
@@ -29,6 +29,15 @@ def dotted(path: KeyPath) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.removeprefix(".")
+
+
+def origin_of(path: KeyPath, origins: Mapping[KeyPath, str], default_origin: str) -> str:
+    """Where the value at a path came from: what set it, or set something around it, or something in it."""
+    for length in range(len(path), 0, -1):
+        if path[:length] in origins:
+            return origins[path[:length]]
+    inside = (origin for place, origin in origins.items() if place[: len(path)] == path)
+    return next(inside, default_origin)
 
 
 def refuse(problems: Iterable[Problem]) -> None:
