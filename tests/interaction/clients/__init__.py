@@ -1,0 +1,1 @@
+"""Raw MCP clients that see every byte."""

@@ -1,0 +1,86 @@
+"""A raw client's pipe to a child process."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.interaction.clients.link import Receiver
+
+
+class StdioLink:
+    """Starts a command in a process group of its own and speaks to it line by line."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], stderr: Path, cwd: Path | None = None) -> None:
+        self._command = command
+        self._env = env
+        self._cwd = cwd
+        self.stderr = stderr
+        self.exit_code: int | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Start the command."""
+        self._receiver = receiver
+        with self.stderr.open("ab") as stderr:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                env=dict(self._env),
+                cwd=self._cwd,
+                start_new_session=True,
+            )
+        self._reading = asyncio.create_task(self._read())
+
+    async def send(self, raw: bytes) -> object:
+        """Write one line."""
+        await self.write(raw + b"\n")
+        return self
+
+    async def write(self, raw: bytes) -> None:
+        """Write bytes as they are."""
+        assert self.process.stdin
+        self.process.stdin.write(raw)
+        await self.process.stdin.drain()
+
+    async def abandon(self, stream: object) -> bool:
+        """A pipe has no streams to close."""
+        return False
+
+    async def close(self, within: float = 10.0) -> None:
+        """End the input and wait for the process to go by itself; one that stays is killed and fails the test."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        try:
+            async with asyncio.timeout(within):
+                self.exit_code = await self.process.wait()
+                await self._reading
+        except TimeoutError:
+            raise AssertionError(f"still running {within} s after the end of its input: {self._command}") from None
+        finally:
+            self.kill()
+            self._reading.cancel()
+            self.exit_code = await self.process.wait()
+
+    def kill(self) -> None:
+        """Kill the whole process group, if it is still there."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    async def _read(self) -> None:
+        assert self.process.stdout
+        parts: list[bytes] = []
+        while data := await self.process.stdout.read(1 << 18):
+            *whole, rest = data.split(b"\n")
+            for line in whole:
+                self._receiver.received(b"".join((*parts, line)), self)
+                parts.clear()
+            if rest:
+                parts.append(rest)
+        if parts:
+            self._receiver.received(b"".join(parts), self)
+        self._receiver.stream_ended(self, ConnectionError("the process closed its output"))

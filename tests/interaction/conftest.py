@@ -1,0 +1,28 @@
+"""Stages: one for a test alone, and one for all tests of a worker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interaction.stage import Stage
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "behaviour(id): the behaviour of the manifest that a test proves")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A stage of the test's own."""
+    made = Stage(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A stage whose listening processes are shared by all tests that change nothing on them."""
+    made = Stage(tmp_path_factory.mktemp("company"))
+    yield made
+    made.close()

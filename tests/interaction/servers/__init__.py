@@ -1,0 +1,1 @@
+"""Real MCP servers, run as subprocesses."""

@@ -1,0 +1,269 @@
+"""Where the actors of a test stand: servers, riglm between, clients in front, and nobody left at the end."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.interaction.clients import http
+from tests.interaction.clients.link import Link
+from tests.interaction.clients.old_sse import SseLink
+from tests.interaction.clients.raw import MODERN, Answer, RawClient
+from tests.interaction.clients.stdio import StdioLink
+from tests.interaction.clients.streamable import StreamableLink
+from tests.interaction.log import ServerLog
+from tests.interaction.route import Route
+
+SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"
+SDK_SERVER = Path(__file__).parent / "servers" / "sdk_server.py"
+MARK = "RIGLM_TEST_STAGE"
+"""Every process that a stage starts carries this variable, so that none is lost from sight."""
+
+
+def marked(mark: str) -> list[int]:
+    """The living processes that carry this mark, zombies left out."""
+    found = []
+    wanted = f"{MARK}={mark}".encode()
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Process:
+    """A server or riglm in a process group of its own, with its stderr in a file."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], stderr: Path) -> None:
+        self.command = command
+        self.stderr = stderr
+        with stderr.open("ab") as file:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env=dict(env),
+                start_new_session=True,
+            )
+        self.pid = self._child.pid
+
+    def read_line(self, within: float = 20.0) -> bytes:
+        """The first line of its output."""
+        assert self._child.stdout
+        ready, _, _ = select.select([self._child.stdout], [], [], within)
+        line = self._child.stdout.readline() if ready else b""
+        assert line, f"{self.command} said nothing: {self.stderr.read_text(errors='replace')[-2000:]}"
+        return line
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._child.poll() is None
+
+    def wait_for_port(self, port: int, within: float = 20.0) -> None:
+        """Until it listens on this port of loopback."""
+        deadline = time.monotonic() + within
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+            assert self.running, (
+                f"ended with {self._child.returncode}: {self.stderr.read_text(errors='replace')[-2000:]}"
+            )
+            assert time.monotonic() < deadline, f"nobody listens on {port}: {self.command}"
+            time.sleep(0.02)
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone."""
+        os.kill(self.pid, number)
+
+    def wait(self, within: float = 10.0) -> int:
+        """Its exit code, once it ended."""
+        return self._child.wait(within)
+
+    def end(self, number: signal.Signals = signal.SIGTERM, within: float = 10.0) -> int:
+        """Ask it to go, make it go if it stays, and return its exit code."""
+        try:
+            if self.running:
+                self.tell(number)
+            return self.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running {within} s after {number.name}: {self.command}") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._child.wait(5)
+            if self._child.stdout:
+                self._child.stdout.close()
+
+
+class Stage:
+    """Starts what a test needs and sees to it that everything ends.
+
+    Processes that listen on a port may be shared between tests: ask for the same thing and get the same process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+        self._listening: dict[tuple[str, ...], tuple[str, Process]] = {}
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of every process on this stage."""
+        kept = {name: content for name, content in os.environ.items() if not name.startswith("RIGLM_")}
+        return {**kept, MARK: self.mark, "RIGLM_DATA_DIR": str(self.folder / "data"), "NO_PROXY": "*"}
+
+    def log(self, *flags: str) -> ServerLog:
+        """The log of the scripted servers that were started with these flags."""
+        return ServerLog(self.folder / f"server-{_digest(flags)}.jsonl")
+
+    def scripted(self, *flags: str) -> list[str]:
+        """The command of a scripted server."""
+        return [sys.executable, str(SCRIPTED), "--log", str(self.log(*flags).path), *flags]
+
+    def listening(self, *command: str, port: int = 0) -> str:
+        """The origin of a server that prints its port, shared by all who give the same command."""
+        if command not in self._listening:
+            process = Process([*command, "--port", str(port)], self.env, self.folder / "server.stderr")
+            self._listening[command] = ("", process)
+            port = json.loads(process.read_line())["port"]
+            self._listening[command] = (f"http://127.0.0.1:{port}", process)
+        return self._listening[command][0]
+
+    def process(self, *command: str) -> Process:
+        """The process that was started by this command."""
+        return self._listening[command][1]
+
+    def restart(self, *command: str) -> None:
+        """Kill a listening server and start it anew on its port."""
+        origin, process = self._listening.pop(command)
+        process.end(signal.SIGKILL)
+        self.listening(*command, port=int(origin.rpartition(":")[2]))
+
+    def network_server(self, *flags: str) -> tuple[str, ...]:
+        """The command of a scripted server that listens, for `listening` and `restart`."""
+        return (*self.scripted(*flags), "--transport", "http")
+
+    def riglm(self, verb: str, *arguments: str) -> list[str]:
+        """A command of riglm."""
+        return [sys.executable, "-m", "riglm", verb, *arguments]
+
+    def serve(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+        """The origin of `riglm serve` with these arguments, shared by all who give the same ones."""
+        key = ("serve", *arguments, *(f"{name}={content}" for name, content in (env or {}).items()))
+        if key not in self._listening:
+            port = free_port()
+            command = self.riglm("serve", "--port", str(port), "--transport", "both", *arguments)
+            process = Process(command, {**self.env, **(env or {})}, self.folder / "riglm.stderr")
+            self._listening[key] = (f"http://127.0.0.1:{port}", process)
+            process.wait_for_port(port)
+        return self._listening[key][0]
+
+    def served_by(self, origin: str) -> Process:
+        """The process behind an origin."""
+        return next(process for known, process in self._listening.values() if known == origin)
+
+    def back(self, kind: str, *flags: str) -> list[str]:
+        """How riglm is told of a scripted server that speaks over `kind`."""
+        if kind == "stdio":
+            return ["--", *self.scripted(*flags)]
+        origin = self.listening(*self.network_server(*flags))
+        return ["--url", origin + ("/sse" if kind == "sse" else "/mcp")]
+
+    def link(self, route: Route, *flags: str, headers: Mapping[str, str] | None = None, listen: bool = True) -> Link:
+        """A client's way into this route."""
+        if route.front == "stdio":
+            command = self.scripted(*flags) if route.direct else self.riglm("run", *self.back(route.back, *flags))
+            return StdioLink(command, self.env, self.folder / "child.stderr")
+        if route.direct:
+            origin = self.listening(*self.network_server(*flags))
+        else:
+            origin = self.serve(*self.back(route.back, *flags))
+        if route.front == "sse":
+            return SseLink(origin + "/sse", headers)
+        return StreamableLink(origin + "/mcp", headers, listen=listen and route.era != MODERN)
+
+    @asynccontextmanager
+    async def client(
+        self,
+        route: Route,
+        *flags: str,
+        answers: Mapping[str, Answer] | None = None,
+        greet: bool = True,
+        headers: Mapping[str, str] | None = None,
+        version: str | None = None,
+    ) -> AsyncIterator[RawClient]:
+        """A raw client on this route that has greeted the server; when it leaves, its process must end well."""
+        link = self.link(route, *flags, headers=headers)
+        async with RawClient(link, route.era, answers=answers, version=version) as client:
+            if greet:
+                await client.greet()
+            yield client
+        if isinstance(link, StdioLink) and not route.direct:
+            assert link.exit_code == 0, f"riglm ended with {link.exit_code}: {link.stderr.read_text()[-2000:]}"
+            assert client.strays == [], f"riglm's output was not clean: {client.strays[:3]}"
+
+    def close(self) -> None:
+        """End every process; one that has to be found by its mark is a leak, and fails the test."""
+        try:
+            for _, process in self._listening.values():
+                process.end()
+        finally:
+            left = self.leaks(5.0)
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert left == {}, f"processes were left behind: {left}"
+
+    def leaks(self, within: float, besides: Sequence[int] = ()) -> dict[int, str]:
+        """The processes of this stage that are alive after the time given, with their commands."""
+        deadline = time.monotonic() + within
+        while left := [pid for pid in marked(self.mark) if pid not in besides]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        named = {}
+        for pid in left:
+            with contextlib.suppress(OSError):
+                named[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return named
+
+
+def _digest(flags: Sequence[str]) -> str:
+    return uuid.uuid5(uuid.NAMESPACE_URL, "\0".join(flags)).hex[:12]
+
+
+async def raw_post(
+    url: str, body: bytes, headers: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    """One POST as it is: status, headers and body of its response."""
+    basic = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    response = await http.send("POST", url, {**basic, **(headers or {})}, body)
+    try:
+        return response.status, response.headers, await response.body()
+    finally:
+        await response.close()
+
+
+Json = dict[str, Any]
