@@ -1,6 +1,13 @@
 """Co-occurrence: which tools are used in the same sessions, and how near to each other."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
+
+MAX_TOOLS_PER_SESSION: Final = 256
+"""Only the first so many distinct tools of a session form pairs, so that one odd session cannot fill the memory."""
+
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +24,57 @@ class ToolCooccurrence:
     count: int
     average_distance: float
     last_updated: float
+
+
+def least_distances(calls: Iterable[tuple[str, int]]) -> dict[Pair, int]:
+    """The least difference between the sequence numbers of each two tools of one session.
+
+    `calls` are pairs of tool and sequence number in ascending order of the latter.
+    """
+    last: dict[str, int] = {}  # in the order of last use
+    before: dict[str, dict[str, int]] = {}  # how far before a tool the others were used, at the least
+    for tool, number in calls:
+        previous = last.pop(tool, None)
+        if previous is None:
+            if len(last) == MAX_TOOLS_PER_SESSION:
+                continue
+            before[tool] = {other: number - used for other, used in last.items()}
+        else:
+            nearest = before[tool]
+            for other, used in reversed(last.items()):
+                if used < previous:  # and all that follow are older: the tool's previous use was nearer to them
+                    break
+                known = nearest.get(other)
+                if known is None or number - used < known:
+                    nearest[other] = number - used
+        last[tool] = number
+    least: dict[Pair, int] = {}
+    for tool, others in before.items():
+        for other, distance in others.items():
+            pair = (tool, other) if tool < other else (other, tool)
+            least[pair] = min(distance, least.get(pair, distance))
+    return least
+
+
+class CooccurrenceCounter:
+    """Adds up sessions, one at a time."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Pair, tuple[int, int]] = {}
+
+    def add_session(self, calls: Iterable[tuple[str, int]]) -> None:
+        """Count one session's calls: pairs of tool and sequence number in ascending order of the latter."""
+        sums = self._sums
+        for pair, distance in least_distances(calls).items():
+            sessions, total = sums.get(pair, (0, 0))
+            sums[pair] = (sessions + 1, total + distance)
+
+    def __len__(self) -> int:
+        return len(self._sums)
+
+    def pairs(self, now: float) -> Iterator[ToolCooccurrence]:
+        """Every pair counted so far, in no particular order; `now` is in seconds since the epoch."""
+        for (tool_a, tool_b), (sessions, total) in self._sums.items():
+            yield ToolCooccurrence(
+                tool_a=tool_a, tool_b=tool_b, count=sessions, average_distance=total / sessions, last_updated=now
+            )

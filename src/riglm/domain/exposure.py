@@ -8,7 +8,8 @@ from uuid import UUID
 class Exposure:
     """What one `tools/list` showed and hid, by whose choice, and why.
 
-    `timestamp` is in seconds since the epoch; `predictor` is empty when nothing was predicted.
+    `shown` is in the order shown; `hidden` has no order of its own and is kept sorted. `timestamp` is in seconds since
+    the epoch; `predictor` is empty when nothing was predicted.
     """
 
     id: UUID
@@ -18,3 +19,13 @@ class Exposure:
     hidden: tuple[str, ...] = ()
     predictor: str = ""
     reason: str = ""
+
+    @property
+    def available(self) -> tuple[str, ...]:
+        """All tools, shown or hidden: as shown when none is hidden, else sorted."""
+        return available_tools(self.shown, self.hidden)
+
+
+def available_tools(shown: tuple[str, ...], hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """All tools: as shown when none is hidden, else sorted, so that the same tools make the same list."""
+    return tuple(sorted({*shown, *hidden})) if hidden else shown

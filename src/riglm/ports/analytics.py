@@ -8,6 +8,7 @@ from typing import Protocol, Self
 from uuid import UUID
 
 from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Session
@@ -25,9 +26,16 @@ Record = Session | SessionClosed | ToolInvocation | Exposure
 """What recording hands over, in the order in which it happened."""
 
 
+class RecordRefused(RiglmError):
+    """The store works and cannot hold a record among those given; none of them was stored, and trying again is vain."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session as people list it, with how many calls it made and how many of them failed."""
+    """A session as people list it, with how many calls it made and how many of them failed.
+
+    The session's `sequence` is the highest sequence number that is stored.
+    """
 
     session: Session
     invocations: int
@@ -37,7 +45,11 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStatistics:
-    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch."""
+    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
+
+    Percentiles are durations that occurred (nearest rank). For a tool that was shown and never used, all numbers are
+    zero and `upstream` is empty.
+    """
 
     tool: str
     upstream: str
@@ -53,8 +65,9 @@ class AnalyticsPort(Protocol):
     """Persists usage data and answers questions about it.
 
     Methods block; callers keep them off the event loop. Every failure of the store arrives as `AnalyticsUnavailable`
-    with its cause kept. Records are delivered at least once: storing a record whose id is already stored changes
-    nothing, and an invocation or exposure may arrive before its session.
+    with its cause kept; a record that the store cannot hold, as `RecordRefused`. Records are delivered at least once:
+    storing an invocation or exposure whose id is already stored changes nothing, and both may arrive before their
+    session. What is stored and what is returned share nothing that can change.
     """
 
     @abstractmethod
@@ -69,11 +82,11 @@ class AnalyticsPort(Protocol):
 
     @abstractmethod
     def record_many(self, records: Sequence[Record]) -> None:
-        """Store all records in one transaction, or none of them."""
+        """Store all records in one transaction, or none of them. Ends of sessions count after all else."""
 
     @abstractmethod
     def create_session(self, session: Session) -> None:
-        """Store a session; one that is already stored takes the new client, keys, metadata and tools available."""
+        """Store a session; one that is stored already keeps its start and a known end, and takes all else."""
 
     @abstractmethod
     def close_session(self, session_id: UUID, ended_at: float) -> None:
@@ -93,7 +106,10 @@ class AnalyticsPort(Protocol):
 
     @abstractmethod
     def refresh_cooccurrences(self, now: float) -> int:
-        """Compute co-occurrence anew from the invocations; the number of pairs."""
+        """Compute co-occurrence anew from the invocations, and give the number of pairs.
+
+        Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs.
+        """
 
     @abstractmethod
     def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:
@@ -105,7 +121,7 @@ class AnalyticsPort(Protocol):
 
     @abstractmethod
     def list_exposures(self, session_id: UUID) -> Sequence[Exposure]:
-        """One session's exposures in order."""
+        """One session's exposures in the order of their time."""
 
     @abstractmethod
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:

@@ -1,0 +1,78 @@
+"""How values that no database type fits on its own are put into columns."""
+
+import json
+import re
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Dialect, LargeBinary, Text, TypeDecorator, Uuid
+from sqlalchemy.types import TypeEngine
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+class CompactUuid(TypeDecorator[UUID]):
+    """A UUID in 16 bytes: bytes on SQLite, the native type elsewhere."""
+
+    impl = LargeBinary(16)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The type underneath."""
+        return dialect.type_descriptor(LargeBinary(16) if dialect.name == "sqlite" else Uuid())
+
+    def process_bind_param(self, value: UUID | None, dialect: Dialect) -> Any:
+        """A UUID as the database takes it."""
+        return value.bytes if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:  # noqa: ARG002  # SQLAlchemy's
+        """A UUID as the database gave it."""
+        return UUID(bytes=value) if isinstance(value, bytes) else value
+
+
+class SafeText(TypeDecorator[str]):
+    """Text from strangers: NUL and lone surrogates, which no database takes, become U+FFFD."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002  # SQLAlchemy's
+        """Text that can be stored."""
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
+
+
+class JsonText(TypeDecorator[Any]):
+    """A small JSON value as ASCII text, spelt in one way."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:  # noqa: ARG002  # SQLAlchemy's
+        """The value as JSON."""
+        return to_json(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002  # SQLAlchemy's
+        """The value from JSON."""
+        return None if value is None else json.loads(value)
+
+
+class Vector(TypeDecorator[Sequence[float]]):
+    """Numbers in single precision, little-endian."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[float] | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002  # SQLAlchemy's
+        """The numbers as bytes."""
+        return None if value is None else struct.pack(f"<{len(value)}f", *value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[float, ...] | None:  # noqa: ARG002  # SQLAlchemy's
+        """The numbers from bytes."""
+        return None if value is None else struct.unpack(f"<{len(value) // 4}f", value)
+
+
+def to_json(value: Any) -> str:
+    """Compact ASCII JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

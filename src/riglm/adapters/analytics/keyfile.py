@@ -1,0 +1,50 @@
+"""The secret key under which what must not be readable is hashed, kept in a file of its own."""
+
+import contextlib
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.hashing import KEY_BYTES
+
+
+def load_or_create_key(path: Path) -> bytes:
+    """The key in the file at `path`; when there is none, a new random one, readable by its owner alone.
+
+    Processes that start at once agree on one key. Raises `ConfigurationError` when the file cannot be read or made,
+    or does not hold a key.
+    """
+    try:
+        try:
+            key = path.read_bytes()
+        except FileNotFoundError:
+            _create(path)
+            key = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the hashing key {path} cannot be read or made ({error.strerror}): make the file and its directory "
+            "readable and writable for the user who runs riglm"
+        ) from error
+    if len(key) != KEY_BYTES:
+        raise ConfigurationError(
+            f"the hashing key {path} has {len(key)} bytes, not {KEY_BYTES}: restore it from a copy, or remove it to "
+            "start with a new one (hashes stored so far will match no later ones)"
+        )
+    return key
+
+
+def _create(path: Path) -> None:
+    """Write the key aside, then give it its name: whoever opens the file sees all of it, and the first one wins."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        Path(draft).unlink()

@@ -1,0 +1,191 @@
+"""Usage kept in the memory of this process, and forgotten with it."""
+
+import math
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from uuid import UUID
+
+from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.session import Session
+from riglm.ports.analytics import (
+    AnalyticsPort,
+    Record,
+    RecordRefused,
+    SessionClosed,
+    SessionSummary,
+    ToolStatistics,
+)
+
+CAPACITY: Final = 100_000
+"""So many sessions, invocations and exposures are kept; then the oldest make room."""
+
+_Kept = TypeVar("_Kept", Session, ToolInvocation, Exposure)
+
+
+class InMemoryAnalytics(AnalyticsPort):
+    """Keeps the latest usage in plain dictionaries; opening and closing it keeps what it holds."""
+
+    def __init__(self, *, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._sessions: dict[UUID, Session] = {}
+        self._invocations: dict[UUID, ToolInvocation] = {}
+        self._exposures: dict[UUID, Exposure] = {}
+        self._cooccurrences: tuple[ToolCooccurrence, ...] = ()
+
+    def __enter__(self) -> Self:
+        """Ready as it is."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Keep what is held: whoever has this object may open it again."""
+
+    def record_many(self, records: Sequence[Record]) -> None:
+        """Store all records, or none of them."""
+        for record in records:
+            if not isinstance(record, Record):
+                raise RecordRefused(f"{type(record).__name__} is no record")
+        with self._lock:
+            for record in records:
+                match record:
+                    case Session():
+                        self._keep(self._sessions, self._merged(record))
+                    case ToolInvocation():
+                        self._keep(self._invocations, self._invocations.get(record.id, record))
+                    case Exposure():
+                        self._keep(self._exposures, self._exposures.get(record.id) or _with_sorted_hidden(record))
+            for record in records:
+                if isinstance(record, SessionClosed) and record.session_id in self._sessions:
+                    self._sessions[record.session_id].ended_at = record.ended_at
+
+    def create_session(self, session: Session) -> None:
+        """Store a session."""
+        self.record_many([session])
+
+    def close_session(self, session_id: UUID, ended_at: float) -> None:
+        """Note the end of a session."""
+        self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
+
+    def log_invocation(self, invocation: ToolInvocation) -> None:
+        """Store one invocation."""
+        self.record_many([invocation])
+
+    def get_cooccurrences(self, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
+        """The pairs that hold any of the tools, most frequent first, then by name."""
+        wanted = frozenset(tools)
+        found = (pair for pair in self._cooccurrences if pair.tool_a in wanted or pair.tool_b in wanted)
+        return sorted(found, key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
+
+    def get_tool_frequencies(self, since: float) -> Mapping[str, int]:
+        """Invocations by tool since the given time."""
+        return Counter(call.tool for call in self._calls() if call.timestamp >= since)
+
+    def refresh_cooccurrences(self, now: float) -> int:
+        """Compute co-occurrence anew from the invocations, and give the number of pairs."""
+        by_session: defaultdict[UUID, list[ToolInvocation]] = defaultdict(list)
+        for call in self._calls():
+            by_session[call.session_id].append(call)
+        counter = CooccurrenceCounter()
+        for calls in by_session.values():
+            counter.add_session((call.tool, call.sequence_number) for call in _in_order(calls))
+        self._cooccurrences = tuple(counter.pairs(now))
+        return len(counter)
+
+    def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:
+        """The latest sessions, newest first."""
+        with self._lock:
+            sessions = [session for session in self._sessions.values() if session.ended_at is None or not active_only]
+            sessions.sort(key=lambda session: (session.started_at, session.id), reverse=True)
+            latest = [_copy(session) for session in sessions[:limit]]
+            exposures = Counter(exposure.session_id for exposure in self._exposures.values())
+        by_session: dict[UUID, list[ToolInvocation]] = {session.id: [] for session in latest}
+        for call in self._calls():
+            if call.session_id in by_session:
+                by_session[call.session_id].append(call)
+        return [_summary(session, by_session[session.id], exposures[session.id]) for session in latest]
+
+    def list_invocations(self, session_id: UUID) -> Sequence[ToolInvocation]:
+        """One session's invocations in order."""
+        return _in_order(call for call in self._calls() if call.session_id == session_id)
+
+    def list_exposures(self, session_id: UUID) -> Sequence[Exposure]:
+        """One session's exposures in the order of their time."""
+        found = [exposure for exposure in self._shown() if exposure.session_id == session_id]
+        return sorted(found, key=lambda exposure: (exposure.timestamp, exposure.id))
+
+    def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
+        """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros."""
+        by_tool: defaultdict[tuple[str, str], list[ToolInvocation]] = defaultdict(list)
+        for call in self._calls():
+            if call.timestamp >= since:
+                by_tool[call.tool, call.upstream].append(call)
+        used = {tool for tool, _ in by_tool}
+        shown = {tool for exposure in self._shown() if exposure.timestamp >= since for tool in exposure.shown}
+        by_tool.update({(tool, ""): [] for tool in shown - used})
+        found = [_statistics(tool, upstream, calls) for (tool, upstream), calls in by_tool.items()]
+        return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
+
+    def _calls(self) -> list[ToolInvocation]:
+        with self._lock:
+            return list(self._invocations.values())
+
+    def _shown(self) -> list[Exposure]:
+        with self._lock:
+            return list(self._exposures.values())
+
+    def _keep(self, kept: dict[UUID, _Kept], record: _Kept) -> None:
+        kept[record.id] = record
+        if len(kept) > self._capacity:
+            del kept[next(iter(kept))]
+
+    def _merged(self, session: Session) -> Session:
+        merged = _copy(session)
+        stored = self._sessions.get(session.id)
+        if stored is not None:
+            merged.started_at = stored.started_at
+            merged.ended_at = session.ended_at if stored.ended_at is None else stored.ended_at
+        return merged
+
+
+def _copy(session: Session) -> Session:
+    return replace(session, keys=dict(session.keys), metadata=dict(session.metadata))
+
+
+def _with_sorted_hidden(exposure: Exposure) -> Exposure:
+    return replace(exposure, hidden=tuple(sorted(set(exposure.hidden) - set(exposure.shown))))
+
+
+def _in_order(calls: Iterable[ToolInvocation]) -> list[ToolInvocation]:
+    return sorted(calls, key=lambda call: (call.sequence_number, call.id))
+
+
+def _summary(session: Session, calls: Sequence[ToolInvocation], exposures: int) -> SessionSummary:
+    session.sequence = max((call.sequence_number for call in calls), default=0)
+    failures = sum(not call.success for call in calls)
+    return SessionSummary(session=session, invocations=len(calls), failures=failures, exposures=exposures)
+
+
+def _statistics(tool: str, upstream: str, calls: Sequence[ToolInvocation]) -> ToolStatistics:
+    durations = sorted(call.duration_ms for call in calls)
+    return ToolStatistics(
+        tool=tool,
+        upstream=upstream,
+        invocations=len(calls),
+        failures=sum(not call.success for call in calls),
+        sessions=len({call.session_id for call in calls}),
+        median_ms=_nearest_rank(durations, 50),
+        p95_ms=_nearest_rank(durations, 95),
+        last_used=max((call.timestamp for call in calls), default=0.0),
+    )
+
+
+def _nearest_rank(ascending: Sequence[float], percent: int) -> float:
+    return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else 0.0

@@ -1,0 +1,183 @@
+"""The questions that the store answers, in SQL that SQLite and PostgreSQL both understand."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, case, func, not_, or_, select
+
+from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.rows import Names
+from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session, toolset
+from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.ports.analytics import SessionSummary, ToolStatistics
+
+_AT_ONCE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
+_SESSIONS_AT_ONCE: Final = 500
+
+_failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
+
+
+def sessions(connection: Connection, limit: int, *, active_only: bool) -> Sequence[SessionSummary]:
+    """The latest sessions, newest first."""
+    query = select(session).order_by(session.c.started_at.desc(), session.c.id.desc()).limit(limit)
+    if active_only:
+        query = query.where(session.c.ended_at.is_(None))
+    latest = connection.execute(query).mappings().all()
+    ids = [row["id"] for row in latest]
+    names = _toolsets(connection, (row["tools_available"] for row in latest))
+    calls = _calls_by_session(connection, ids)
+    exposures = _exposures_by_session(connection, ids)
+    return [_summary(row, names, calls.get(row["id"], (0, 0, 0)), exposures.get(row["id"], 0)) for row in latest]
+
+
+def invocations(connection: Connection, session_id: UUID) -> Sequence[ToolInvocation]:
+    """One session's invocations in order."""
+    query = select(invocation).where(invocation.c.session_id == session_id)
+    found = connection.execute(query.order_by(invocation.c.sequence_number, invocation.c.id)).mappings()
+    return [rows.invocation_from(row) for row in found]
+
+
+def exposures(connection: Connection, session_id: UUID) -> Sequence[Exposure]:
+    """One session's exposures in the order of their time."""
+    query = select(exposure).where(exposure.c.session_id == session_id)
+    found = connection.execute(query.order_by(exposure.c.timestamp, exposure.c.id)).mappings().all()
+    names = _toolsets(connection, (row[column] for row in found for column in ("shown", "available")))
+    return [rows.exposure_from(row, names) for row in found]
+
+
+def tool_frequencies(connection: Connection, since: float) -> Mapping[str, int]:
+    """Invocations by tool since the given time."""
+    query = select(invocation.c.tool, func.count()).where(invocation.c.timestamp >= since)
+    return dict(connection.execute(query.group_by(invocation.c.tool)).tuples().all())
+
+
+def tool_statistics(connection: Connection, since: float) -> Sequence[ToolStatistics]:
+    """Every tool that was shown or used since the given time, most used first, then by name."""
+    found = [_statistics(row) for row in connection.execute(_statistics_query(since)).mappings()]
+    used = {each.tool for each in found}
+    shown = select(exposure.c.shown).where(exposure.c.timestamp >= since).distinct()
+    lists = _toolsets(connection, connection.execute(shown).scalars()).values()
+    found += [_never_used(tool) for tool in {tool for names in lists for tool in names} - used]
+    return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
+
+
+def cooccurrences(connection: Connection, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
+    """The pairs that hold any of the tools, most frequent first, then by name."""
+    found: dict[tuple[str, str], ToolCooccurrence] = {}
+    for some in _slices(tools):
+        query = select(cooccurrence).where(or_(cooccurrence.c.tool_a.in_(some), cooccurrence.c.tool_b.in_(some)))
+        for row in connection.execute(query).mappings():
+            found[row["tool_a"], row["tool_b"]] = ToolCooccurrence(**row)
+    return sorted(found.values(), key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
+
+
+def sessions_after(connection: Connection, after: UUID | None) -> Sequence[UUID]:
+    """The next few sessions with invocations by id, from the lowest id on when `after` is None."""
+    query = select(invocation.c.session_id).distinct().order_by(invocation.c.session_id).limit(_SESSIONS_AT_ONCE)
+    if after is not None:
+        query = query.where(invocation.c.session_id > after)
+    return connection.execute(query).scalars().all()
+
+
+def calls_of_sessions(connection: Connection, first: UUID, last: UUID) -> Iterator[Iterator[tuple[str, int]]]:
+    """Tool and sequence number of each call in order, session by session, from the session `first` to `last`."""
+    query = (
+        select(invocation.c.session_id, invocation.c.tool, invocation.c.sequence_number)
+        .where(invocation.c.session_id.between(first, last))
+        .order_by(invocation.c.session_id, invocation.c.sequence_number, invocation.c.id)
+    )
+    for _, calls in groupby(connection.execute(query), key=itemgetter(0)):
+        yield ((tool, number) for _, tool, number in calls)
+
+
+def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+
+
+def _toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Names]:
+    found: dict[UUID, Names] = {}
+    for some in _slices(list(set(ids))):
+        for id_, names in connection.execute(select(toolset.c.id, toolset.c.names).where(toolset.c.id.in_(some))):
+            found[id_] = tuple(names)
+    return found
+
+
+def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int, int]]:
+    found: dict[UUID, tuple[int, int, int]] = {}
+    for some in _slices(ids):
+        query = (
+            select(invocation.c.session_id, func.count(), _failures, func.max(invocation.c.sequence_number))
+            .where(invocation.c.session_id.in_(some))
+            .group_by(invocation.c.session_id)
+        )
+        found.update({id_: (calls, failed, highest) for id_, calls, failed, highest in connection.execute(query)})
+    return found
+
+
+def _exposures_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, int]:
+    found: dict[UUID, int] = {}
+    for some in _slices(ids):
+        query = select(exposure.c.session_id, func.count()).where(exposure.c.session_id.in_(some))
+        found.update(connection.execute(query.group_by(exposure.c.session_id)).tuples().all())
+    return found
+
+
+def _summary(
+    row: RowMapping, names: Mapping[UUID, Names], calls: tuple[int, int, int], exposures: int
+) -> SessionSummary:
+    count, failures, highest = calls
+    return SessionSummary(
+        session=rows.session_from(row, names[row["tools_available"]], highest),
+        invocations=count,
+        failures=failures,
+        exposures=exposures,
+    )
+
+
+def _statistics_query(since: float) -> Any:
+    """Percentiles by rank within each tool: no two databases share a function for them."""
+    calls = invocation.c
+    tool = (calls.tool, calls.upstream)
+    ranked = (
+        select(
+            *tool,
+            calls.session_id,
+            calls.success,
+            calls.timestamp,
+            calls.duration_ms,
+            func.row_number().over(partition_by=tool, order_by=calls.duration_ms).label("rank"),
+            func.count().over(partition_by=tool).label("total"),
+        )
+        .where(calls.timestamp >= since)
+        .subquery()
+    )
+
+    def percentile(percent: int) -> ColumnElement[float]:
+        nearest = (ranked.c.total * percent + 99) // 100
+        return func.max(case((ranked.c.rank == nearest, ranked.c.duration_ms)))
+
+    return select(
+        ranked.c.tool,
+        ranked.c.upstream,
+        func.count().label("invocations"),
+        func.sum(case((not_(ranked.c.success), 1), else_=0)).label("failures"),
+        func.count(ranked.c.session_id.distinct()).label("sessions"),
+        percentile(50).label("median_ms"),
+        percentile(95).label("p95_ms"),
+        func.max(ranked.c.timestamp).label("last_used"),
+    ).group_by(ranked.c.tool, ranked.c.upstream)
+
+
+def _statistics(row: RowMapping) -> ToolStatistics:
+    return ToolStatistics(**row)
+
+
+def _never_used(tool: str) -> ToolStatistics:
+    return ToolStatistics(
+        tool=tool, upstream="", invocations=0, failures=0, sessions=0, median_ms=0.0, p95_ms=0.0, last_used=0.0
+    )

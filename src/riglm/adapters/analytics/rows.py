@@ -1,0 +1,124 @@
+"""Domain records as rows of the tables, and back."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import RowMapping
+
+from riglm.adapters.analytics.columns import to_json
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.session import Client, Era, Method, Session, Transport
+
+Row = dict[str, Any]
+Names = tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def toolset_id(names: Names) -> UUID:
+    """The id of a list of names: equal lists have equal ids in every process."""
+    return UUID(bytes=hashlib.sha256(to_json(names).encode("ascii")).digest()[:16])
+
+
+def toolset_rows(lists: Iterable[Names]) -> list[Row]:
+    """Each different list once."""
+    return [{"id": id_, "names": names} for id_, names in {toolset_id(names): names for names in lists}.items()]
+
+
+def session_row(session: Session) -> Row:
+    """A session; its tools available are a toolset, its sequence follows from its invocations."""
+    return {
+        "id": session.id,
+        "started_at": float(session.started_at),
+        "ended_at": session.ended_at,
+        "era": session.era.value,
+        "transport": session.transport.value,
+        "method": session.method.value,
+        "confidence": session.confidence.value,
+        "client_name": session.client.name,
+        "client_version": session.client.version,
+        "client_id": session.client_id,
+        "principal": session.principal,
+        "protocol_version": session.protocol_version,
+        "keys": session.keys,
+        "metadata": session.metadata,
+        "tools_available": toolset_id(session.tools_available),
+    }
+
+
+def session_from(row: RowMapping, tools_available: Names, sequence: int) -> Session:
+    """The session of a row."""
+    return Session(
+        id=row["id"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        era=Era(row["era"]),
+        transport=Transport(row["transport"]),
+        method=Method(row["method"]),
+        client=Client(name=row["client_name"], version=row["client_version"]),
+        client_id=row["client_id"],
+        principal=row["principal"],
+        protocol_version=row["protocol_version"],
+        keys=row["keys"],
+        metadata=row["metadata"],
+        tools_available=tools_available,
+        sequence=sequence,
+    )
+
+
+def invocation_row(call: ToolInvocation) -> Row:
+    """An invocation."""
+    return {
+        "id": call.id,
+        "session_id": call.session_id,
+        "tool": call.tool,
+        "upstream": call.upstream,
+        "timestamp": float(call.timestamp),
+        "duration_ms": float(call.duration_ms),
+        "success": call.success,
+        "sequence_number": call.sequence_number,
+        "arguments_hash": call.arguments_hash,
+        "arguments": call.arguments,
+        "error_kind": None if call.error_kind is None else call.error_kind.value,
+        "error_code": call.error_code,
+        "found": call.found.value,
+        "context_embedding": call.context_embedding,
+    }
+
+
+def invocation_from(row: RowMapping) -> ToolInvocation:
+    """The invocation of a row."""
+    kind = row["error_kind"]
+    return ToolInvocation(
+        **{**row, "error_kind": None if kind is None else ErrorKind(kind), "found": Found(row["found"])}
+    )
+
+
+def exposure_row(exposure: Exposure) -> Row:
+    """An exposure: what was shown and what was available are toolsets; what was hidden is the difference."""
+    return {
+        "id": exposure.id,
+        "session_id": exposure.session_id,
+        "timestamp": float(exposure.timestamp),
+        "shown": toolset_id(exposure.shown),
+        "available": toolset_id(exposure.available),
+        "predictor": exposure.predictor,
+        "reason": exposure.reason,
+    }
+
+
+def exposure_from(row: RowMapping, toolsets: Mapping[UUID, Names]) -> Exposure:
+    """The exposure of a row."""
+    shown = toolsets[row["shown"]]
+    return Exposure(
+        id=row["id"],
+        session_id=row["session_id"],
+        timestamp=row["timestamp"],
+        shown=shown,
+        hidden=tuple(sorted(set(toolsets[row["available"]]) - set(shown))),
+        predictor=row["predictor"],
+        reason=row["reason"],
+    )

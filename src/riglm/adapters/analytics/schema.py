@@ -1,0 +1,119 @@
+"""Brings the analytics store to the newest schema, and tells which one it has."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+import riglm
+from riglm.adapters.analytics.engine import make_engine, prepare, safe_url, sqlite_file, translated, writing
+from riglm.adapters.analytics.tables import SCHEMA_REVISION
+from riglm.domain.errors import SchemaTooNew
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+_upgrading: Final = threading.Lock()  # alembic keeps the migration that runs in a global
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaStatus:
+    """Which migration a store has, which one this riglm has, and what is yet to be run."""
+
+    url: str
+    current: str | None
+    head: str
+    pending: tuple[str, ...]
+
+
+def upgrade(url: str) -> SchemaStatus:
+    """Bring the store at `url` to the newest schema, making it if it is not there; any number of processes may.
+
+    Raises `SchemaTooNew` when a newer riglm wrote the store, `AnalyticsUnavailable` when it cannot be used.
+    """
+    with translated(url), _engine(url) as engine:
+        bring_up_to_date(engine, url)
+    return status(url)
+
+
+def status(url: str) -> SchemaStatus:
+    """Compare the store at `url` with this riglm; nothing is made or changed.
+
+    Raises `AnalyticsUnavailable` when the store cannot be read.
+    """
+    current = None
+    with translated(url):
+        file = sqlite_file(url)
+        if file is None or file.exists():
+            with _engine(url) as engine, engine.connect() as connection:
+                current = current_revision(connection)
+    return SchemaStatus(url=safe_url(url), current=current, head=SCHEMA_REVISION, pending=_after(current, url))
+
+
+def bring_up_to_date(engine: Engine, url: str) -> None:
+    """As `upgrade`, on an engine that is there already; the caller translates errors."""
+    prepare(engine, url)
+    with engine.connect() as connection:
+        current = current_revision(connection)
+    if current == SCHEMA_REVISION:
+        return
+    from alembic import command  # noqa: PLC0415  # 0.2 s that an up-to-date store need not wait for
+
+    with _upgrading, writing(engine) as connection:
+        if _after(current_revision(connection), url):
+            config = alembic_config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def current_revision(connection: Connection) -> str | None:
+    """The newest migration that ran, None for an empty database."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    return revision
+
+
+def migrations_directory() -> Path:
+    """Where the migrations are: inside an installed package, or at the top of a checkout."""
+    package = Path(riglm.__file__).parent
+    installed = package / "migrations"
+    return installed if installed.is_dir() else package.parents[1] / "migrations"
+
+
+def alembic_config() -> "Config":
+    """The configuration for alembic's commands; no file is needed."""
+    from alembic.config import Config  # noqa: PLC0415  # see bring_up_to_date
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_directory()).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _after(current: str | None, url: str) -> tuple[str, ...]:
+    """The migrations that follow `current`, oldest first."""
+    from alembic.script import ScriptDirectory  # noqa: PLC0415  # see bring_up_to_date
+
+    known = [script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()][::-1]
+    if current is None:
+        return tuple(known)
+    if current not in known:
+        raise SchemaTooNew(
+            f"the analytics store {safe_url(url)} has schema {current}, and this riglm knows none after "
+            f"{SCHEMA_REVISION}: upgrade riglm, or choose another store"
+        )
+    return tuple(known[known.index(current) + 1 :])
+
+
+@contextmanager
+def _engine(url: str) -> Iterator[Engine]:
+    engine = make_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()

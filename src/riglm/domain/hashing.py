@@ -1,0 +1,54 @@
+"""Keyed hashes: equal things can be told apart from unequal ones, and nobody without the key learns what they were."""
+
+import hmac
+import json
+from typing import Final
+
+KEY_BYTES: Final = 32
+LONGEST_CANONICAL: Final = 1 << 20
+"""Arguments longer than this many bytes are hashed as they came."""
+
+_HEX_DIGITS: Final = 32
+
+
+def canonical_json(raw: bytes) -> bytes | None:
+    """One spelling for all equal JSON documents: sorted keys, no spaces. None when `raw` is not strict JSON."""
+    try:
+        value = json.loads(raw)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except (ValueError, RecursionError):
+        return None
+
+
+class KeyedHasher:
+    """HMAC-SHA-256 under one key, cut to 128 bits, in hex. Each kind of thing is hashed under a label of its own."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < KEY_BYTES:
+            raise ValueError(f"a hashing key has {KEY_BYTES} bytes, not {len(key)}")
+        self._key = key
+
+    def arguments(self, raw: bytes) -> str:
+        """The hash of a call's arguments: equal for equal JSON, however spelt."""
+        canonical = canonical_json(raw) if len(raw) <= LONGEST_CANONICAL else None
+        return self._digest(b"arguments as sent", raw) if canonical is None else self._digest(b"arguments", canonical)
+
+    def client_id(self, name: str, principal: str = "", address: str = "") -> str:
+        """The hash that stands for a client: what it calls itself, who uses it, and where from."""
+        return self._digest(b"client", *(_utf8(part) for part in (name, principal, address)))
+
+    def principal(self, principal: str) -> str:
+        """The hash that stands for who is calling."""
+        return self._digest(b"principal", _utf8(principal))
+
+    def session_key(self, value: str) -> str:
+        """The hash of a conversation key or handle by which a session was recognised."""
+        return self._digest(b"session key", _utf8(value))
+
+    def _digest(self, label: bytes, *parts: bytes) -> str:
+        framed = b"".join(len(part).to_bytes(8) + part for part in (label, *parts))
+        return hmac.digest(self._key, framed, "sha256").hex()[:_HEX_DIGITS]
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
