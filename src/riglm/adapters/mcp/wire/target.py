@@ -1,0 +1,117 @@
+"""Where an HTTP request goes, worked out once."""
+
+import ipaddress
+import re
+from base64 import b64encode
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from riglm.domain.errors import ConfigurationError
+
+PORTS = {"http": 80, "https": 443}
+
+_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
+_PATH = "/%:=&?~+!$,;'@()*[]"
+"""What stays as it is in a path or a query; all else outside ASCII's unreserved letters is percent-encoded."""
+
+
+class Target:
+    """An http or https URL, taken apart, with the parts of a request's head that never change.
+
+    Credentials in the URL become a Basic `Authorization` header. `str()` of a target is safe to log: it shows neither
+    credentials nor the query, which may hold a key.
+
+    Raises:
+        ConfigurationError: the URL is not one to send requests to. The message does not repeat the URL.
+    """
+
+    __slots__ = (
+        "_printable",
+        "absolute_form",
+        "authority",
+        "authorization",
+        "host",
+        "origin",
+        "origin_form",
+        "port",
+        "tls",
+    )
+
+    def __init__(self, url: str) -> None:
+        parts, port = _split(url)
+        host = _ascii(parts.hostname or "")
+        self.tls = parts.scheme == "https"
+        self.host = host
+        """The host to connect to: lower case, no brackets around an IPv6 address."""
+        self.port = port or PORTS[parts.scheme]
+        name = f"[{host}]" if ":" in host else host
+        self.authority = f"{name}:{self.port}"
+        """Host and port as a proxy's CONNECT names them."""
+        self.origin = f"{parts.scheme}://{self.authority}"
+        """Scheme, host and port: targets with the same origin share connections."""
+        site = name if self.port == PORTS[parts.scheme] else self.authority
+        path = quote(parts.path, safe=_PATH) or "/"
+        query = f"?{quote(parts.query, safe=_PATH)}" if parts.query else ""
+        self._printable = f"{parts.scheme}://{site}{path}{'?…' if query else ''}"
+        self.authorization = _basic(parts)
+        """The header line for the URL's credentials, with its ending; empty without any."""
+        rest = f" HTTP/1.1\r\nHost: {site}\r\nAccept-Encoding: identity\r\n"
+        self.origin_form = f" {path}{query}{rest}".encode()
+        """The request line after its method, and the headers that every request to this target has."""
+        self.absolute_form = f" {parts.scheme}://{site}{path}{query}{rest}".encode()
+        """The same as a forwarding proxy wants it."""
+
+    def __str__(self) -> str:
+        return self._printable
+
+    def __repr__(self) -> str:
+        return f"Target({self._printable!r})"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the host is an IP address, so that there is nothing to look up."""
+        return is_address(self.host)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the host is this machine."""
+        if self.numeric:
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost" or self.host.endswith(".localhost")
+
+
+def is_address(host: str) -> bool:
+    """Whether the host is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _split(url: str) -> tuple[SplitResult, int | None]:
+    if _UNPRINTABLE.search(url):
+        raise ConfigurationError("The URL holds a space or a control character: remove it or percent-encode it")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigurationError("The URL's host or port is not valid: write it as http://host:port/path") from error
+    if parts.scheme not in PORTS:
+        raise ConfigurationError("The URL must begin with http:// or https://")
+    if not parts.hostname or port == 0:
+        raise ConfigurationError("The URL names no host to connect to: write it as http://host:port/path")
+    return parts, port
+
+
+def _ascii(host: str) -> str:
+    try:
+        return host if host.isascii() and len(host) < 254 else host.encode("idna").decode()
+    except UnicodeError as error:
+        raise ConfigurationError("The URL's host is not a valid name") from error
+
+
+def _basic(parts: SplitResult) -> bytes:
+    if parts.username is None and parts.password is None:
+        return b""
+    credentials = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return b"Authorization: Basic %b\r\n" % b64encode(credentials.encode())
