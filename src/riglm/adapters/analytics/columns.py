@@ -27,7 +27,7 @@ class CompactUuid(TypeDecorator[UUID]):
         """A UUID as the database takes it."""
         return value.bytes if value is not None and dialect.name == "sqlite" else value
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:  # noqa: ARG002  # SQLAlchemy's
+    def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:
         """A UUID as the database gave it."""
         return UUID(bytes=value) if isinstance(value, bytes) else value
 
@@ -38,7 +38,7 @@ class SafeText(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002  # SQLAlchemy's
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Text that can be stored."""
         return None if value is None else _UNSTORABLE.sub("\ufffd", value)
 
@@ -49,11 +49,11 @@ class JsonText(TypeDecorator[Any]):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str:  # noqa: ARG002  # SQLAlchemy's
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
         """The value as JSON."""
         return to_json(value)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002  # SQLAlchemy's
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """The value from JSON."""
         return None if value is None else json.loads(value)
 
@@ -64,11 +64,11 @@ class Vector(TypeDecorator[Sequence[float]]):
     impl = LargeBinary
     cache_ok = True
 
-    def process_bind_param(self, value: Sequence[float] | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002  # SQLAlchemy's
+    def process_bind_param(self, value: Sequence[float] | None, dialect: Dialect) -> bytes | None:
         """The numbers as bytes."""
         return None if value is None else struct.pack(f"<{len(value)}f", *value)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[float, ...] | None:  # noqa: ARG002  # SQLAlchemy's
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[float, ...] | None:
         """The numbers from bytes."""
         return None if value is None else struct.unpack(f"<{len(value) // 4}f", value)
 

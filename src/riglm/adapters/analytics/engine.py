@@ -39,8 +39,8 @@ def make_engine(url: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Engine:
     """An engine that has not connected yet."""
     place = make_url(url)
     if place.get_backend_name() != "sqlite":
-        return create_engine(place)
-    engine = create_engine(place, connect_args={"timeout": busy_timeout_ms / 1000})
+        return create_engine(place, hide_parameters=True)
+    engine = create_engine(place, hide_parameters=True, connect_args={"timeout": busy_timeout_ms / 1000})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -1,0 +1,77 @@
+"""Maintenance: what is computed from the records from time to time, on a thread of its own."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from riglm.ports.analytics import AnalyticsPort
+
+_log: Final = logging.getLogger("riglm.maintenance")
+
+
+class Maintenance:
+    """Refreshes co-occurrence soon after start, and then at every interval in which new records were stored.
+
+    `stored` tells how many records were stored so far. `delay` and `interval` are in seconds; the first leaves the
+    start to the client. The store is opened by this thread for each refresh, and closed again.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], AnalyticsPort],
+        stored: Callable[[], int],
+        *,
+        delay: float = 10.0,
+        interval: float = 600.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._open_store = open_store
+        self._stored = stored
+        self._delay = delay
+        self._interval = interval
+        self._clock = clock
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="riglm-maintenance", daemon=True)
+        self._seen = -1
+
+    def start(self) -> None:
+        """Begin to refresh."""
+        self._thread.start()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Stop; wait at most `timeout` seconds for a refresh that is under way. Its end is not needed for anything."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def refresh(self) -> None:
+        """Refresh now unless nothing was stored since the last time. Failures are logged; the next time tries again."""
+        stored = self._stored()
+        if stored == self._seen:
+            return
+        try:
+            with self._open_store() as store:
+                pairs = store.refresh_cooccurrences(self._clock())
+        except Exception:  # noqa: BLE001  # nothing here may end the thread
+            _log.warning("co-occurrence could not be refreshed", exc_info=True)
+            return
+        self._seen = stored
+        _log.debug("co-occurrence refreshed: %d pairs", pairs)
+
+    def _run(self) -> None:
+        pause = self._delay
+        while not self._ending.wait(pause):
+            self.refresh()
+            pause = self._interval

@@ -1,0 +1,203 @@
+"""Tracking: notes what happened in a session and hands it to the recorder. A failure here never reaches a call."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Literal, NamedTuple, Protocol
+from uuid import UUID
+
+from riglm.application.record_queue import Item
+from riglm.domain.exposure import Exposure, available_tools
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.identifier import uuid7
+from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.session import Session
+from riglm.ports.analytics import SessionClosed
+
+_log: Final = logging.getLogger("riglm.tracking")
+_LARGEST_CODE: Final = 2**63 - 1  # what a database can hold; upstreams may send anything
+_BYTES_PER_NOTE: Final = 600
+_BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
+
+
+class RecordSink(Protocol):
+    """Where records go: the recorder."""
+
+    def put(self, item: Item, size: int) -> None:
+        """Take a record of about `size` bytes."""
+        ...
+
+
+class Privacy(Protocol):
+    """What of a call's arguments may be stored: a keyed hash, the arguments as well, or nothing."""
+
+    @property
+    def arguments(self) -> Literal["hash", "raw", "none"]:
+        """The choice."""
+        ...
+
+
+class CalledNote(NamedTuple):
+    """What is known of an invocation at its end; identifier and hash are made when it becomes a record."""
+
+    session_id: UUID
+    sequence_number: int
+    tool: str
+    upstream: str
+    started: float
+    duration_ms: float
+    error_kind: ErrorKind | None
+    error_code: int | None
+    found: Found
+    arguments: bytes | None
+    keep_arguments: bool
+    hasher: KeyedHasher
+
+    def record(self) -> ToolInvocation:
+        """The invocation. Notes made into records one after the other have ascending ids."""
+        raw, code = self.arguments, self.error_code
+        return ToolInvocation(
+            id=uuid7(),
+            session_id=self.session_id,
+            tool=self.tool,
+            upstream=self.upstream,
+            timestamp=self.started,
+            duration_ms=self.duration_ms,
+            success=self.error_kind is None,
+            sequence_number=self.sequence_number,
+            arguments_hash="" if raw is None else self.hasher.arguments(raw),
+            arguments=raw.decode("utf-8", "replace") if raw is not None and self.keep_arguments else None,
+            error_kind=self.error_kind,
+            error_code=code if code is not None and abs(code) <= _LARGEST_CODE else None,
+            found=self.found,
+        )
+
+
+class TrackingService:
+    """Turns what happens into records. May be called on the event loop: it does no I/O and never raises."""
+
+    def __init__(
+        self,
+        recorder: RecordSink,
+        hasher: KeyedHasher,
+        privacy: Privacy,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._put = recorder.put
+        self._hasher = hasher
+        self._hides_arguments = privacy.arguments == "none"
+        self._keeps_arguments = privacy.arguments == "raw"
+        self._clock = clock
+        self._last_exposures: dict[UUID, tuple[tuple[str, ...], tuple[str, ...], str, str]] = {}
+        self._guarded = _Guard()
+
+    def session_opened(self, session: Session) -> None:
+        """Note a new session."""
+        with self._guarded:
+            self._put_session(session)
+
+    def session_changed(self, session: Session) -> None:
+        """Note what became known of a session since it was opened."""
+        with self._guarded:
+            self._put_session(session)
+
+    def session_closed(self, session: Session, ended_at: float) -> None:
+        """Note the end of a session, in seconds since the epoch."""
+        with self._guarded:
+            self._last_exposures.pop(session.id, None)
+            self._put(SessionClosed(session_id=session.id, ended_at=ended_at), _BYTES_PER_NOTE)
+
+    def exposed(
+        self,
+        session: Session,
+        shown: tuple[str, ...],
+        hidden: tuple[str, ...] = (),
+        predictor: str = "",
+        reason: str = "",
+    ) -> None:
+        """Note the list that was shown, unless it is the same as the session's last one."""
+        with self._guarded:
+            exposure = (shown, hidden, predictor, reason)
+            if self._last_exposures.get(session.id) == exposure:
+                return
+            self._last_exposures[session.id] = exposure
+            available = available_tools(shown, hidden)
+            if session.tools_available != available:
+                session.tools_available = available
+                self._put_session(session)
+            self._put(
+                Exposure(
+                    id=uuid7(),
+                    session_id=session.id,
+                    timestamp=self._clock(),
+                    shown=shown,
+                    hidden=hidden,
+                    predictor=predictor,
+                    reason=reason,
+                ),
+                _BYTES_PER_NOTE + _BYTES_PER_NAME * len(available),
+            )
+
+    def called(
+        self,
+        session: Session,
+        *,
+        tool: str,
+        upstream: str,
+        arguments: bytes | None,
+        started: float,
+        duration_ms: float,
+        error_kind: ErrorKind | None = None,
+        error_code: int | None = None,
+        found: Found = Found.NAMED,
+    ) -> None:
+        """Note an invocation that ended; `started` is in seconds since the epoch.
+
+        `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none.
+        """
+        with self._guarded:
+            if self._hides_arguments:
+                arguments = None
+            note = CalledNote(
+                session.id,
+                session.next_sequence_number(),
+                tool,
+                upstream,
+                started,
+                duration_ms,
+                error_kind,
+                error_code,
+                found,
+                arguments,
+                self._keeps_arguments,
+                self._hasher,
+            )
+            self._put(note, _BYTES_PER_NOTE if arguments is None else _BYTES_PER_NOTE + len(arguments))
+
+    def _put_session(self, session: Session) -> None:
+        """Queue the session as it is now: it goes on changing while the record waits."""
+        snapshot = replace(session, keys=dict(session.keys), metadata=dict(session.metadata))
+        self._put(snapshot, _BYTES_PER_NOTE + _BYTES_PER_NAME * len(session.tools_available))
+
+
+class _Guard:
+    """Lets no failure out of its block, and logs each kind of failure once."""
+
+    def __init__(self) -> None:
+        self._reported: set[type[BaseException]] = set()
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        if kind not in self._reported:
+            self._reported.add(kind)
+            _log.error("usage could not be recorded; the call goes through, and this is said once", exc_info=error)
+        return True
