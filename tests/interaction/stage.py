@@ -191,18 +191,46 @@ class Stage:
         origin = self.listening(*self.network_server(*flags))
         return ["--url", origin + ("/sse" if kind == "sse" else "/mcp")]
 
-    def link(self, route: Route, *flags: str, headers: Mapping[str, str] | None = None, listen: bool = True) -> Link:
-        """A client's way into this route."""
-        if route.front == "stdio":
-            command = self.scripted(*flags) if route.direct else self.riglm("run", *self.back(route.back, *flags))
-            return StdioLink(command, self.env, self.folder / "child.stderr")
-        if route.direct:
-            origin = self.listening(*self.network_server(*flags))
+    def link(
+        self,
+        route: Route,
+        *flags: str,
+        headers: Mapping[str, str] | None = None,
+        listen: bool = True,
+        env: Mapping[str, str] | None = None,
+        upstream: Sequence[str] | None = None,
+    ) -> Link:
+        """A client's way into this route; `upstream` replaces what riglm is told of the server."""
+        if route.direct and route.front == "stdio":
+            return self.pipe(self.scripted(*flags))
+        if not route.direct:
+            told = self.back(route.back, *flags) if upstream is None else upstream
+            if route.front == "stdio":
+                return self.pipe(self.riglm("run", *told), env)
+            origin = self.serve(*told, env=env)
         else:
-            origin = self.serve(*self.back(route.back, *flags))
+            origin = self.listening(*self.network_server(*flags))
         if route.front == "sse":
             return SseLink(origin + "/sse", headers)
         return StreamableLink(origin + "/mcp", headers, listen=listen and route.era != MODERN)
+
+    def pipe(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> StdioLink:
+        """A pipe to this command, which is started when the link is opened."""
+        return StdioLink(command, {**self.env, **(env or {})}, self.folder / "child.stderr")
+
+    def config(self, name: str, servers: Mapping[str, Any]) -> list[str]:
+        """The arguments that give riglm these servers, in the shape that all clients use."""
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps({"mcpServers": servers}))
+        return ["--mcp-json", str(path)]
+
+    def entry(self, kind: str, *flags: str) -> dict[str, Any]:
+        """A scripted server as an entry of a client's configuration."""
+        if kind == "stdio":
+            command, *arguments = self.scripted(*flags)
+            return {"command": command, "args": arguments}
+        origin = self.listening(*self.network_server(*flags))
+        return {"type": kind, "url": origin + ("/sse" if kind == "sse" else "/mcp")}
 
     @asynccontextmanager
     async def client(
@@ -211,17 +239,20 @@ class Stage:
         *flags: str,
         answers: Mapping[str, Answer] | None = None,
         greet: bool = True,
-        headers: Mapping[str, str] | None = None,
         version: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        upstream: Sequence[str] | None = None,
     ) -> AsyncIterator[RawClient]:
         """A raw client on this route that has greeted the server; when it leaves, its process must end well."""
-        link = self.link(route, *flags, headers=headers)
+        link = self.link(route, *flags, headers=headers, env=env, upstream=upstream)
         async with RawClient(link, route.era, answers=answers, version=version) as client:
             if greet:
                 await client.greet()
             yield client
         if isinstance(link, StdioLink) and not route.direct:
-            assert link.exit_code == 0, f"riglm ended with {link.exit_code}: {link.stderr.read_text()[-2000:]}"
+            said = link.stderr.read_text(errors="replace")[-2000:]
+            assert link.exit_code == 0, f"riglm ended with {link.exit_code}: {said}"
             assert client.strays == [], f"riglm's output was not clean: {client.strays[:3]}"
 
     def close(self) -> None:
@@ -264,6 +295,3 @@ async def raw_post(
         return response.status, response.headers, await response.body()
     finally:
         await response.close()
-
-
-Json = dict[str, Any]

@@ -35,9 +35,10 @@ class Refuse(Exception):  # reads as what it is
 class Exchange:
     """A request on its way."""
 
-    def __init__(self, client: "RawClient", identifier: bytes) -> None:
+    def __init__(self, client: "RawClient", identifier: bytes, params: bytes | None) -> None:
         self._client = client
         self.id = identifier
+        self.params = params
         self.stream: object = None
         self.outcome: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
@@ -108,8 +109,10 @@ class RawClient:
         if id is None:
             id, self._next_id = self._next_id, self._next_id + 1  # noqa: A001
         identifier = text.dump(id)
-        exchange = self._exchanges[identifier] = Exchange(self, identifier)
-        exchange.stream = await self.link.send(text.request(identifier, method, self.enveloped(params, meta)))
+        whole = self.enveloped(params, meta)
+        exchange = Exchange(self, identifier, None if whole is None else text.dump(whole))
+        self._exchanges[identifier] = exchange
+        exchange.stream = await self.link.send(text.request(identifier, method, exchange.params))
         self._streams[exchange.stream] = exchange
         return exchange
 
@@ -201,7 +204,7 @@ class RawClient:
         assert message.id is not None
         try:
             if answer is None:
-                raise Refuse(b'{"code":-32601,"message":"no such thing"}')  # noqa: TRY301
+                raise Refuse(b'{"code":-32601,"message":"no such thing"}')
             raw = text.response(message.id, answer(message))
         except Refuse as refusal:
             raw = b'{"jsonrpc":"2.0","id":' + message.id + b',"error":' + refusal.error + b"}"

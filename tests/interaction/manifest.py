@@ -1,0 +1,135 @@
+"""What clients and servers may rely on when riglm stands between them; every entry has a test, every test an entry."""
+
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One behaviour, and where it is asked for."""
+
+    id: str
+    source: str
+    behaviour: str
+
+
+MANIFEST = (
+    # payloads
+    Requirement("payload.params", "PRODUCT 2", "Params of requests arrive byte for byte."),
+    Requirement(
+        "payload.result", "PRODUCT 2", "Results arrive byte for byte: numbers, escapes, spaces, lone surrogates."
+    ),
+    Requirement(
+        "payload.error", "PRODUCT 2", "JSON-RPC errors arrive with their code, message and data byte for byte."
+    ),
+    Requirement("payload.tool_error", "PRODUCT 2", "A tool's failure arrives as the result that it is."),
+    Requirement(
+        "payload.greeting", "PRODUCT 2", "Both sides see each other's capabilities and identity, vendor fields too."
+    ),
+    Requirement("payload.vendor_request", "PROTOCOL 1", "Unknown methods and tasks pass both ways."),
+    Requirement("payload.vendor_notification", "PROTOCOL 1", "Unknown notifications pass both ways."),
+    Requirement("payload.big", "RELIABILITY U8", "10 MB pass in one message, from either side."),
+    Requirement("payload.id", "RELIABILITY 2", "Answers carry the id as the client wrote it."),
+    # lists
+    Requirement(
+        "list.unchanged", "PRODUCT 2", "With one upstream every list keeps its names, order, fields and bytes."
+    ),
+    Requirement("list.pages", "PROTOCOL 4", "Cursors lead through the same pages as without riglm."),
+    Requirement("list.requests", "PROTOCOL 1", "Prompts, resources, templates and completion answer as without riglm."),
+    # calls
+    Requirement("call.once", "HOUSE 4.3", "One request of the client is one request to the upstream."),
+    Requirement("call.own_answer", "RELIABILITY R10", "Every client gets its own answers, whatever ids others use."),
+    Requirement("call.own_state", "RELIABILITY 5 #20", "Handshake-era clients do not share an upstream's session."),
+    Requirement("call.progress", "PROTOCOL 4", "Progress reaches the caller, with its own token, before the answer."),
+    Requirement("call.log", "PROTOCOL 1", "Log messages reach the client that asked for their level."),
+    Requirement("call.cancel", "PROTOCOL 1", "A cancelled request is cancelled upstream, and no other is."),
+    Requirement("call.late_reply", "RELIABILITY U7", "A reply that comes after the cancellation is dropped."),
+    Requirement("call.left", "RELIABILITY C1", "A handshake-era call goes on when its response stream is closed."),
+    # questions of the server
+    Requirement(
+        "question.round_trip", "PROTOCOL 1", "Sampling, elicitation, roots, ping and unknown requests reach the client."
+    ),
+    Requirement("question.refused", "PROTOCOL 1", "The client's error answers reach the server byte for byte."),
+    Requirement("question.own_client", "RELIABILITY 2", "A question goes to the client whose call raised it."),
+    Requirement("question.roots_changed", "PROTOCOL 1", "The client's notifications reach the server."),
+    Requirement(
+        "question.input_required", "PROTOCOL 1", "Rounds of input_required pass, request state and new ids included."
+    ),
+    # changes
+    Requirement(
+        "change.lists", "RELIABILITY U10", "list_changed reaches the client, and the next list is the new one."
+    ),
+    Requirement("change.resource", "PROTOCOL 4", "resources/updated reaches subscribers, until they unsubscribe."),
+    Requirement("change.listen", "PROTOCOL 1", "Subscriptions deliver changes stamped with the listener's own id."),
+    Requirement(
+        "change.storm", "RELIABILITY U10", "A storm of changes leaves the final state and a working connection."
+    ),
+    # eras
+    Requirement("era.mirrored", "PROTOCOL 2", "The upstream is spoken to in the client's era."),
+    Requirement(
+        "era.fallback", "PROTOCOL 2", "A modern request to a handshake-only upstream answers -32022 with versions."
+    ),
+    Requirement("era.translated", "PROTOCOL 2", "A handshake client works with a modern-only upstream."),
+    Requirement("era.versions", "PROTOCOL 1", "Every handshake revision is negotiated between client and upstream."),
+    # bad input
+    Requirement("bad.client_message", "RELIABILITY 3", "A message that is none gets an error, and the next one works."),
+    Requirement("bad.client_bytes", "RELIABILITY 3", "Noise in the client's bytes does no harm."),
+    Requirement(
+        "bad.upstream_noise", "RELIABILITY U5-U7", "Noise around an upstream's answers is neither felt nor passed on."
+    ),
+    # faults
+    Requirement(
+        "fault.crash", "RELIABILITY U1-U2", "A crash mid-call is an error that names the upstream; the next call works."
+    ),
+    Requirement(
+        "fault.start", "RELIABILITY U2-U3", "An upstream that does not start or hangs at initialize gives an error."
+    ),
+    Requirement("fault.hang", "RELIABILITY U4", "A call past its deadline is an error, and is cancelled upstream."),
+    Requirement("fault.restart", "RELIABILITY U11", "An HTTP upstream that restarted is re-initialised unseen."),
+    Requirement(
+        "fault.down", "RELIABILITY U11", "An HTTP upstream that is down is an error, and works once it is back."
+    ),
+    Requirement("fault.http", "RELIABILITY U12", "A broken HTTP answer is an error, never a second execution."),
+    # several upstreams
+    Requirement(
+        "many.names", "PRODUCT 2", "Tools and prompts of several upstreams are listed as server__name and routed."
+    ),
+    Requirement("many.health", "RELIABILITY U13", "Hung and dead upstreams hide and delay none of the others."),
+    Requirement("many.resources", "PRODUCT 2", "Resources of several upstreams keep usable URIs."),
+    Requirement(
+        "many.traffic", "PRODUCT 2", "Progress, cancellation, questions and changes work with several upstreams."
+    ),
+    Requirement("many.eras", "PROTOCOL 2", "One handshake-only upstream among several makes all of them handshake."),
+    Requirement("many.collision", "PRODUCT 2", "Names that collide stop the start and are both named."),
+    # security
+    Requirement(
+        "guard.credentials", "RELIABILITY 2", "A client's credentials reach no upstream; the configured ones do."
+    ),
+    Requirement("guard.origin", "RELIABILITY R15", "Forged Host and Origin are refused before anything is done."),
+    Requirement("guard.token", "RELIABILITY 2", "With a token configured, nobody comes in without it."),
+    Requirement("guard.session", "RELIABILITY 5 #13", "A session that riglm does not know is answered with 404."),
+    # life
+    Requirement("life.stdout", "PROTOCOL 6", "riglm's stdout carries messages and nothing else."),
+    Requirement("life.end", "PROTOCOL 6", "End of input, SIGTERM and SIGINT end riglm with exit code 0 and no orphan."),
+    Requirement("life.killed", "RELIABILITY C5", "When riglm is killed no child stays, stubborn ones included."),
+    Requirement("life.sessions", "RELIABILITY R8", "Clients that left leave no child process and no open file."),
+    Requirement("life.start_errors", "issue Proxy", "What cannot start ends with exit code 2 and says what is wrong."),
+    # recording
+    Requirement("record.calls", "PRODUCT 4", "Every invocation is recorded with its session, order and outcome."),
+    Requirement("record.secrets", "RELIABILITY 2", "Planted secrets are found nowhere in what riglm stores or logs."),
+    # real peers
+    Requirement("peer.sdk", "issue Proxy", "The SDK's client and server work through riglm in both eras."),
+    Requirement("peer.fastmcp", "issue Proxy", "FastMCP's client works through riglm in both eras."),
+    Requirement("peer.inspector", "issue Proxy", "The Inspector works through riglm in both eras."),
+    # the suite itself
+    Requirement("manifest.complete", "HOUSE 4.1", "Every behaviour has a test, and every test names a behaviour."),
+)
+
+_KNOWN = {requirement.id for requirement in MANIFEST}
+
+
+def behaviour(identifier: str) -> pytest.MarkDecorator:
+    """Say which behaviour a test proves."""
+    assert identifier in _KNOWN, f"{identifier} is not in the manifest"
+    return pytest.mark.behaviour(identifier)

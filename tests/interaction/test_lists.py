@@ -1,0 +1,127 @@
+from typing import Any
+
+from tests.interaction import text
+from tests.interaction.clients.raw import MODERN, RawClient
+from tests.interaction.manifest import behaviour
+from tests.interaction.route import DIRECT, EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.servers import catalogue
+from tests.interaction.stage import Stage
+
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+REQUESTS: tuple[tuple[str, Any], ...] = (
+    ("prompts/get", b'{"name":"greet","arguments":{"topic":"\\u0061","x":1.0}}'),
+    ("prompts/get", {"name": "no such prompt"}),
+    ("resources/read", {"uri": "note://scripted/one"}),
+    ("resources/read", {"uri": "note://scripted/any thing?x=\u00e9#f"}),
+    ("resources/read", {"uri": "note://nowhere/one"}),
+    (
+        "completion/complete",
+        b'{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"topic","value":"a"},"x":1.0}',
+    ),
+    (
+        "completion/complete",
+        b'{"ref":{"type":"ref/resource","uri":"note://{server}/{id}"},"argument":{"name":"id","value":""}}',
+    ),
+    ("tools/list", {"cursor": "no such cursor"}),
+    ("no/such/method", {"x": 1}),
+)
+
+
+def _straight(route: Route) -> Route:
+    return Route(route.back, route.back, DIRECT, route.era)
+
+
+async def pages(client: RawClient, method: str) -> list[bytes]:
+    """The results of a list method, page by page."""
+    found, params = [], {}
+    while True:
+        found.append((await client.request(method, params)).result)
+        assert len(found) < 50, "the cursors never end"
+        cursor = text.members(found[-1]).get("nextCursor")
+        if cursor is None:
+            return found
+        params = {"cursor": text.value(cursor)}
+
+
+@behaviour("list.unchanged")
+@routes(EVERY)
+async def test_tools_are_listed_as_the_server_lists_them(company: Stage, route: Route):
+    async with company.client(route) as client:
+        listed = text.elements(text.at_path((await client.request("tools/list")).result, "tools"))
+    assert listed == [catalogue.tool(name) for name in catalogue.NAMES]
+
+
+@behaviour("list.unchanged")
+@routes(EVERY, through=RIGLM)
+async def test_every_list_is_the_server_s_own(company: Stage, route: Route):
+    async with company.client(route) as client, company.client(_straight(route)) as witness:
+        for method in LISTS:
+            assert await pages(client, method) == await pages(witness, method), method
+
+
+@behaviour("list.unchanged")
+@routes(MAIN)
+async def test_asking_twice_lists_the_same_bytes(company: Stage, route: Route):
+    async with company.client(route) as client:
+        assert (await client.request("tools/list")).result == (await client.request("tools/list", {})).result
+
+
+@behaviour("list.pages")
+@routes(EVERY)
+async def test_cursors_lead_through_all_pages(company: Stage, route: Route):
+    async with company.client(route, "--page-size", "5") as client:
+        for method, member in LISTS.items():
+            found = await pages(client, method)
+            sizes = [len(text.elements(text.at_path(page, member))) for page in found]
+            assert sizes == {"tools": [5, 5, 5, 3], "resourceTemplates": [1]}.get(member, [3]), method
+        tools = [
+            tool for page in await pages(client, "tools/list") for tool in text.elements(text.at_path(page, "tools"))
+        ]
+    assert tools == [catalogue.tool(name) for name in catalogue.NAMES]
+
+
+@behaviour("list.pages")
+@routes(MAIN, through=RIGLM)
+async def test_pages_are_cut_where_the_server_cuts_them(company: Stage, route: Route):
+    flags = ("--page-size", "2")
+    async with company.client(route, *flags) as client, company.client(_straight(route), *flags) as witness:
+        for method in LISTS:
+            assert await pages(client, method) == await pages(witness, method), method
+
+
+@behaviour("list.requests")
+@routes(EVERY)
+async def test_the_known_requests_are_answered(company: Stage, route: Route):
+    async with company.client(route) as client:
+        prompt = await client.request("prompts/get", REQUESTS[0][1])
+        assert '"topic":"\\u0061","x":1.0' in prompt.decoded()["messages"][0]["content"]["text"]
+        resource = await client.request("resources/read", REQUESTS[2][1])
+        assert resource.decoded()["contents"][0]["text"] == "words of note://scripted/one"
+        completion = await client.request("completion/complete", REQUESTS[5][1])
+        assert '"x":1.0' in completion.decoded()["completion"]["values"][0]
+        assert (await client.request("no/such/method")).code == -32601
+        if route.era != MODERN:
+            assert (await client.request("ping")).result == b'{"vendorField":1.0}'
+
+
+@behaviour("list.requests")
+@routes(EVERY, through=RIGLM)
+async def test_requests_are_answered_as_without_riglm(company: Stage, route: Route):
+    async with company.client(route) as client, company.client(_straight(route)) as witness:
+        for method, params in REQUESTS:
+            ours, theirs = await client.request(method, params), await witness.request(method, params)
+            assert ours.parts.get("result") == theirs.parts.get("result"), (method, params)
+            assert ours.parts.get("error") == theirs.parts.get("error"), (method, params)
+
+
+@behaviour("list.unchanged")
+@routes(MAIN)
+async def test_two_thousand_tools_are_listed(company: Stage, route: Route):
+    async with company.client(route, "--many-tools", "2000", "--page-size", "700") as client:
+        found = await pages(client, "tools/list")
+    assert [len(text.elements(text.at_path(page, "tools"))) for page in found] == [700, 700, 618]
