@@ -103,6 +103,11 @@ class RecordQueue:
             self._dropped["closed"] += self._in_hand
             self._release(self._in_hand)
 
+    def rest(self, seconds: float) -> None:
+        """Wait `seconds`, or until somebody waits for the queue to empty."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._hurried or self._closed, seconds)
+
     def pause(self, seconds: float) -> bool:
         """Wait before the store is tried again, at most `seconds`; False when it is not worth trying any more."""
         with self._changed:

@@ -34,9 +34,9 @@ class Backoff:
 class Recorder:
     """Takes records at once and stores them later: in order, in batches, each at least once.
 
-    The store is opened by the writing thread, when the first record is due, and opened anew after it failed; meanwhile
-    records wait. What finds the queue full is dropped and counted. Where a spool on disk is wanted, it goes between the
-    queue and the store.
+    The store is opened by the writing thread and opened anew after it failed; meanwhile records wait. What finds the
+    queue full is dropped and counted. For `head_start` seconds the writer does nothing: what it imports to open the
+    store would slow the first answers. Where a spool on disk is wanted, it goes between the queue and the store.
     """
 
     def __init__(
@@ -45,12 +45,14 @@ class Recorder:
         *,
         limits: QueueLimits | None = None,
         backoff: Backoff | None = None,
+        head_start: float = 0.5,
         close_timeout: float = 5.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_store = open_store
         self._queue = RecordQueue(limits or QueueLimits())
         self._backoff = backoff or Backoff()
+        self._head_start = head_start
         self._close_timeout = close_timeout
         self._monotonic = monotonic
         self._thread = threading.Thread(target=self._run, name="riglm-recorder", daemon=True)
@@ -98,6 +100,7 @@ class Recorder:
         self.close()
 
     def _run(self) -> None:
+        self._queue.rest(self._head_start)
         while batch := self._queue.take():
             self._record(self._made(batch))
             self._tell_losses()

@@ -1,6 +1,7 @@
 """Connections to the database, and its errors in riglm's words."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ def translated(url: str) -> Iterator[None]:
     """Turn every failure of the database at `url` into `AnalyticsUnavailable`."""
     try:
         yield
-    except (SQLAlchemyError, OSError, ImportError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         raise AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {reason}") from error
 

@@ -53,7 +53,7 @@ def exposures(connection: Connection, session_id: UUID) -> Sequence[Exposure]:
 def tool_frequencies(connection: Connection, since: float) -> Mapping[str, int]:
     """Invocations by tool since the given time."""
     query = select(invocation.c.tool, func.count()).where(invocation.c.timestamp >= since)
-    return dict(connection.execute(query.group_by(invocation.c.tool)).tuples().all())
+    return dict(connection.execute(query.group_by(invocation.c.tool)).all())
 
 
 def tool_statistics(connection: Connection, since: float) -> Sequence[ToolStatistics]:
@@ -123,7 +123,7 @@ def _exposures_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[U
     found: dict[UUID, int] = {}
     for some in _slices(ids):
         query = select(exposure.c.session_id, func.count()).where(exposure.c.session_id.in_(some))
-        found.update(connection.execute(query.group_by(exposure.c.session_id)).tuples().all())
+        found.update(connection.execute(query.group_by(exposure.c.session_id)).all())
     return found
 
 

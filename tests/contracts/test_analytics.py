@@ -1,0 +1,196 @@
+"""Every analytics store, held to the same contract, and what only SQL does."""
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.analytics.memory import InMemoryAnalytics
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
+from riglm.domain.identifier import uuid7
+from riglm.ports.analytics import AnalyticsPort, RecordRefused
+from riglm.testing.analytics import AnalyticsContract, a_session, an_exposure, an_invocation
+
+
+def url(file: Path) -> str:
+    return f"sqlite:///{file}"
+
+
+class TestInMemoryAnalytics(AnalyticsContract):
+    @pytest.fixture
+    def analytics(self) -> Iterator[AnalyticsPort]:
+        with InMemoryAnalytics() as store:
+            yield store
+
+    def test_the_oldest_make_room_when_the_capacity_is_reached(self):
+        store = InMemoryAnalytics(capacity=2)
+        session = a_session()
+        calls = [an_invocation(session, "read") for _ in range(3)]
+        store.record_many(calls)
+        assert list(store.list_invocations(session.id)) == calls[1:]
+
+    def test_it_remembers_when_it_is_opened_again(self):
+        store = InMemoryAnalytics()
+        with store:
+            store.create_session(a_session())
+        with store:
+            assert len(store.list_sessions()) == 1
+
+
+class TestSqliteAnalytics(AnalyticsContract):
+    @pytest.fixture
+    def analytics(self, tmp_path: Path) -> Iterator[AnalyticsPort]:
+        with SqlAnalytics(url(tmp_path / "usage.db")) as store:
+            yield store
+
+
+def test_records_are_there_when_the_database_is_opened_again(tmp_path):
+    place = url(tmp_path / "new" / "usage.db")
+    session = a_session()
+    with SqlAnalytics(place) as store:
+        store.record_many([session, an_invocation(session, "read")])
+    with SqlAnalytics(place) as store:
+        assert store.list_sessions()[0].invocations == 1
+
+
+def test_constructing_a_store_touches_nothing(tmp_path):
+    SqlAnalytics(url(tmp_path / "usage.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_database_is_readable_by_its_owner_alone(tmp_path):
+    file = tmp_path / "usage.db"
+    with SqlAnalytics(url(file)) as store:
+        store.create_session(a_session())
+        assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_list_of_tools_that_repeats_is_stored_once(tmp_path):
+    file = tmp_path / "usage.db"
+    names = tuple(f"tool_{number}" for number in range(100))
+    with SqlAnalytics(url(file)) as store:
+        sessions = [a_session(tools_available=names) for _ in range(10)]
+        store.record_many([*sessions, *(an_exposure(each, *names[:5], hidden=names[5:]) for each in sessions)])
+    rows = sqlite3.connect(file)
+    assert rows.execute("SELECT count(*) FROM toolset").fetchone() == (3,)
+    rows.close()
+
+
+def test_identifiers_take_sixteen_bytes(tmp_path):
+    file = tmp_path / "usage.db"
+    session = a_session()
+    with SqlAnalytics(url(file)) as store:
+        store.create_session(session)
+    rows = sqlite3.connect(file)
+    assert rows.execute("SELECT id FROM session").fetchone() == (session.id.bytes,)
+    rows.close()
+
+
+def test_readers_see_the_store_while_another_process_writes(tmp_path):
+    file = tmp_path / "usage.db"
+    with SqlAnalytics(url(file)) as store:
+        store.create_session(a_session())
+        writer = sqlite3.connect(file, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        assert len(store.list_sessions()) == 1
+        writer.execute("ROLLBACK")
+        writer.close()
+
+
+def test_a_locked_database_is_unavailable_until_the_lock_is_gone(tmp_path):
+    file = tmp_path / "usage.db"
+    with SqlAnalytics(url(file), busy_timeout_ms=10) as store:
+        other = sqlite3.connect(file, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*locked") as raised:
+            store.create_session(a_session())
+        assert raised.value.__cause__ is not None
+        other.execute("ROLLBACK")
+        other.close()
+        store.create_session(a_session())
+        assert len(store.list_sessions()) == 1
+
+
+def test_a_file_that_is_no_database_is_unavailable_and_left_alone(tmp_path):
+    file = tmp_path / "usage.db"
+    file.write_bytes(b"no database " * 1000)
+    with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*not a database"), SqlAnalytics(url(file)):
+        pass
+    assert file.read_bytes() == b"no database " * 1000
+
+
+def test_a_directory_that_cannot_be_made_is_unavailable(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AnalyticsUnavailable, match="file"), SqlAnalytics(url(tmp_path / "file" / "usage.db")):
+        pass
+
+
+@pytest.mark.parametrize("place", ["nonsense", "nodialect://host/db", "postgresql+nodriver://user:secret@host/db"])
+def test_an_unusable_url_is_unavailable_and_its_password_is_not_told(place):
+    with pytest.raises(AnalyticsUnavailable) as raised, SqlAnalytics(place):
+        pass
+    assert "secret" not in str(raised.value)
+
+
+def test_a_table_that_is_gone_makes_the_store_unavailable(tmp_path):
+    file = tmp_path / "usage.db"
+    with SqlAnalytics(url(file)) as store:
+        other = sqlite3.connect(file)
+        other.execute("DROP TABLE invocation")
+        other.close()
+        with pytest.raises(AnalyticsUnavailable, match="invocation"):
+            store.list_invocations(uuid7())
+        with pytest.raises(AnalyticsUnavailable, match="invocation"):
+            store.log_invocation(an_invocation(a_session(), "read"))
+
+
+def test_a_store_of_a_newer_riglm_is_refused_and_not_written_to(tmp_path):
+    file = tmp_path / "usage.db"
+    with SqlAnalytics(url(file)) as store:
+        store.create_session(a_session())
+    other = sqlite3.connect(file)
+    other.execute("UPDATE alembic_version SET version_num = '9999'")
+    other.commit()
+    other.close()
+    before = file.read_bytes()
+    with pytest.raises(SchemaTooNew, match=r"9999.*upgrade riglm"), SqlAnalytics(url(file)):
+        pass
+    assert file.read_bytes() == before
+
+
+def test_a_store_that_is_not_open_says_so(tmp_path):
+    store = SqlAnalytics(url(tmp_path / "usage.db"))
+    with pytest.raises(AnalyticsUnavailable, match="not open"):
+        store.list_sessions()
+    store.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timestamp": float("nan")},
+        {"duration_ms": "soon"},
+        {"sequence_number": 2**70},
+        {"upstream": 7},
+        {"context_embedding": ("x",)},
+    ],
+)
+def test_a_value_that_fits_no_column_is_refused_and_nothing_is_stored(tmp_path, wrong):
+    session = a_session()
+    with SqlAnalytics(url(tmp_path / "usage.db")) as store:
+        with pytest.raises(RecordRefused):
+            store.record_many([session, an_invocation(session, "read", **wrong)])
+        assert list(store.list_sessions()) == []
+
+
+def test_a_refusal_does_not_tell_the_values_of_other_records(tmp_path):
+    session = a_session()
+    secret = an_invocation(session, "read", arguments="s3cret")
+    with SqlAnalytics(url(tmp_path / "usage.db")) as store:
+        with pytest.raises(RecordRefused) as raised:
+            store.record_many([secret, an_invocation(session, "read", timestamp=float("nan"))])
+        told = [str(raised.value), str(raised.value.__cause__), repr(raised.value.__cause__)]
+    assert not any("s3cret" in each for each in told)
