@@ -157,9 +157,13 @@ class Stage:
 
     def restart(self, *command: str) -> None:
         """Kill a listening server and start it anew on its port."""
+        self.listening(*command, port=self.kill(*command))
+
+    def kill(self, *command: str) -> int:
+        """Kill a listening server; the port that it had."""
         origin, process = self._listening.pop(command)
         process.end(signal.SIGKILL)
-        self.listening(*command, port=int(origin.rpartition(":")[2]))
+        return int(origin.rpartition(":")[2])
 
     def network_server(self, *flags: str) -> tuple[str, ...]:
         """The command of a scripted server that listens, for `listening` and `restart`."""

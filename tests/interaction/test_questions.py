@@ -1,0 +1,123 @@
+import asyncio
+
+import pytest
+
+from tests.interaction import text
+from tests.interaction.clients.message import Message
+from tests.interaction.clients.raw import HANDSHAKE, MODERN, Refuse
+from tests.interaction.manifest import behaviour
+from tests.interaction.route import EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.stage import Stage
+
+QUESTIONS = {
+    "sampling/createMessage": (
+        b'{"messages":[{"role":"user","content":{"type":"text","text":"\\u0061?"}}],"maxTokens":7,"x":1.0}'
+    ),
+    "elicitation/create": (
+        b'{"message":"\\u0061?","requestedSchema":{"type":"object","properties":{"n":{"type":"number"}}},"x":1.0}'
+    ),
+    "roots/list": b'{"_meta":{"vendor/x":1.0}}',
+}
+ANSWER = b'{ "role":"assistant","content":{"type":"text","text":"\\u0061!"},"model":"m","x":[1.0,1E2] }'
+
+
+@behaviour("question.round_trip")
+@pytest.mark.parametrize("method", [*QUESTIONS, "ping", "vendor/ask"])
+@routes(EVERY, HANDSHAKE)
+async def test_questions_reach_the_client_and_answers_the_server(company: Stage, route: Route, method: str):
+    params = QUESTIONS.get(method, b'{"vendor":1.0}')
+    async with company.client(route, answers={method: lambda _: ANSWER}) as client:
+        reply = await client.call("ask", b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), params))
+        assert reply.words_list == [ANSWER.decode()] * 2
+        assert [(message.method, message.params) for message in client.asked] == [(method, params)] * 2
+
+
+@behaviour("question.refused")
+@routes(EVERY, HANDSHAKE)
+async def test_refusals_reach_the_server(company: Stage, route: Route):
+    refusal = b'{"code":-31998,"message":"n\\u006f","data":{"why":1.0}}'
+
+    def refuse(_: Message) -> bytes:
+        raise Refuse(refusal)
+
+    async with company.client(route, answers={"sampling/createMessage": refuse}) as client:
+        arguments = b'{"method":"sampling/createMessage","params":%b}' % QUESTIONS["sampling/createMessage"]
+        assert (await client.call("ask", arguments)).words == refusal.decode()
+
+
+@behaviour("question.own_client")
+@routes(MAIN, HANDSHAKE)
+async def test_questions_go_to_the_client_whose_call_raised_them(company: Stage, route: Route):
+    async def one(number: int) -> list[str]:
+        answer = b'{"number":%d}' % number
+        async with company.client(route, answers={"roots/list": lambda _: answer}) as client:
+            exchanges = [await client.start_call("ask", {"method": "roots/list", "rounds": 3}) for _ in range(3)]
+            return [words for exchange in exchanges for words in (await exchange.answer()).words_list]
+
+    found = await asyncio.gather(*(one(number) for number in range(4)))
+    assert found == [[f'{{"number":{number}}}'] * 9 for number in range(4)]
+
+
+@behaviour("question.own_client")
+@routes(EVERY, HANDSHAKE)
+async def test_a_question_does_not_hold_up_other_calls(company: Stage, route: Route):
+    async with company.client(route) as client:
+        asked = asyncio.Event()
+
+        def note(_: Message) -> bytes:
+            asked.set()
+            raise Refuse(b'{"code":1,"message":"later"}')
+
+        client.answers["vendor/ask"] = note
+        first = await client.start_call("ask", {"method": "vendor/ask"})
+        second = await client.start_call("nonce", {"nonce": "meanwhile"})
+        assert (await second.answer()).words == "meanwhile"
+        await first.answer()
+        assert asked.is_set()
+
+
+@behaviour("question.roots_changed")
+@routes(EVERY, HANDSHAKE)
+async def test_notifications_of_the_client_reach_the_server(company: Stage, route: Route):
+    log = company.log()
+    async with company.client(route) as client:
+        for method in ("notifications/roots/list_changed", "notifications/tasks/status"):
+            await client.notify(method, b'{"_meta":{"n":1.50}}')
+            entry = await log.wait_for(lambda entry: entry.event == "received" and entry.method == method)  # noqa: B023
+            assert entry.parts["params"] == b'{"_meta":{"n":1.50}}'
+
+
+@behaviour("question.input_required")
+@pytest.mark.parametrize("method", [*QUESTIONS])
+@routes(MAIN, MODERN)
+async def test_rounds_of_input_required_pass(company: Stage, route: Route, method: str):
+    rounds, answers = 3, b""
+    arguments = b'{"method":%b,"params":%b,"rounds":%d}' % (text.dump(method), QUESTIONS[method], rounds)
+    async with company.client(route) as client:
+        for number in range(rounds):
+            reply = await client.request(
+                "tools/call", text.merged(client.call_params("ask", arguments), answers or b"{}")
+            )
+            state = text.dump(text.dump([ANSWER.decode()] * number).decode())
+            assert reply.result == (
+                b'{"resultType":"input_required","inputRequests":{"question \\u0061":{"method":%b,"params":%b}},'
+                b'"requestState":%b,"x":1.0}' % (text.dump(method), QUESTIONS[method], state)
+            )
+            answers = b'{"inputResponses":{"question \\u0061":%b},"requestState":%b}' % (ANSWER, state)
+        last = await client.request("tools/call", text.merged(client.call_params("ask", arguments), answers))
+        assert last.words_list == [ANSWER.decode()] * rounds
+
+
+@behaviour("question.input_required")
+@pytest.mark.parametrize("method", [*QUESTIONS])
+@routes(MAIN, HANDSHAKE, RIGLM)
+async def test_input_required_of_a_modern_upstream_is_asked_of_a_handshake_client(
+    company: Stage, route: Route, method: str
+):
+    arguments = b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), QUESTIONS[method])
+    async with company.client(route, "--eras", "modern", answers={method: lambda _: ANSWER}) as client:
+        reply = await client.call("ask", arguments)
+        assert [text.value(words.encode()) for words in reply.words_list] == [text.value(ANSWER)] * 2
+        assert [(message.method, message.decoded("params")) for message in client.asked] == [
+            (method, text.value(QUESTIONS[method]))
+        ] * 2
