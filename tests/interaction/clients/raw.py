@@ -177,7 +177,7 @@ class RawClient:
             return
         if message.method is None:
             exchange = self._exchanges.get(message.id or b"null")
-            if exchange is None and stream is not self.link:
+            if exchange is None and getattr(stream, "whole", False):
                 exchange = self._streams.get(stream)
             if exchange is None or exchange.outcome.done():
                 self.strays.append(raw)

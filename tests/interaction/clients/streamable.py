@@ -28,7 +28,7 @@ class Post:
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         self.response: http.Response | None = None
-        self.answered = False
+        self.whole = False
 
 
 class StreamableLink:
@@ -127,6 +127,7 @@ class StreamableLink:
     def _take_body(self, post: Post, status: int, body: bytes, parts: Mapping[str, bytes] | None = None) -> None:
         if not body.lstrip().startswith(b"{"):
             raise HttpRefused(status, body)
+        post.whole = True
         self._take(post, body, parts or {})
 
     async def _listen_on(self) -> None:
