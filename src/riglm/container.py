@@ -1,14 +1,188 @@
-"""The composition root: the one place that knows which adapter stands behind which port."""
+"""The composition root: the one place that knows which adapter stands behind which port.
 
-from riglm.domain.errors import ConfigurationError
+The container builds, `lifespan` opens and closes: constructors do no I/O. Adapters are imported when they are chosen,
+and the store by the thread that writes to it, so that a start waits for nothing that it does not need.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from dependency_injector import containers, providers
+
+from riglm.adapters.configuration.data_directory import data_directory
+from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.application.catalogues import Catalogues
+from riglm.application.filtering import FilteringService
+from riglm.application.maintenance import Maintenance
+from riglm.application.proxy import ProxyService
+from riglm.application.recorder import Recorder
+from riglm.application.services import Services
+from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.tracking import TrackingService
+from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
+from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.upstream import UpstreamPort
+
+_SWEEP_SECONDS = 30.0
+
+_log = logging.getLogger("riglm")
+
+
+def store_path(settings: Settings) -> Path:
+    """The database file."""
+    named = settings.storage.path
+    return Path(named).expanduser() if named else data_directory(os.environ) / "riglm.db"
+
+
+def _memory() -> AnalyticsPort:
+    from riglm.adapters.analytics.memory import InMemoryAnalytics
+
+    return InMemoryAnalytics()
+
+
+def _sqlite(settings: Settings) -> AnalyticsPort:
+    from riglm.adapters.analytics.sql import SqlAnalytics
+
+    path = store_path(settings)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return SqlAnalytics(f"sqlite:///{path}")
+
+
+def _hasher(settings: Settings) -> KeyedHasher:
+    from riglm.adapters.analytics.keyfile import load_or_create_key
+
+    if settings.storage.kind == "memory":
+        return KeyedHasher(os.urandom(32))
+    directory = store_path(settings).parent
+    directory.mkdir(parents=True, exist_ok=True)
+    return KeyedHasher(load_or_create_key(directory / "riglm.key"))
+
+
+def _evidence(settings: Settings) -> Evidence:
+    sessions = settings.sessions
+    return Evidence(
+        meta_keys=sessions.meta_keys,
+        environment_keys=sessions.environment_keys,
+        environment=os.environ,
+        idle_gap=sessions.idle_gap,
+        most_kept=settings.downstream.max_sessions,
+    )
+
+
+class Container(containers.DeclarativeContainer):
+    """Everything that one riglm process is made of."""
+
+    settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
+    analytics: providers.Provider[AnalyticsPort] = providers.Selector(
+        settings.provided.storage.kind,
+        memory=providers.Singleton(_memory),
+        sqlite=providers.Factory(_sqlite, settings),
+    )
+    hasher: providers.Provider[KeyedHasher] = providers.Singleton(_hasher, settings)
+    recorder: providers.Provider[Recorder] = providers.Singleton(Recorder, analytics.provider)
+    tracking: providers.Provider[TrackingService] = providers.Singleton(TrackingService, recorder, hasher, settings)
+    sessions: providers.Provider[SessionRegistry] = providers.Singleton(
+        SessionRegistry, tracking, hasher, providers.Callable(_evidence, settings)
+    )
+    services: providers.Provider[Services] = providers.Singleton(
+        Services,
+        tracking=tracking,
+        sessions=sessions,
+        catalogues=providers.Singleton(Catalogues),
+        filtering=providers.Singleton(FilteringService),
+    )
+
+
+def build(settings: Settings) -> Container:
+    """A container for these settings."""
+    return Container(settings=settings)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
+    """A proxy whose parts are open; they are closed in reverse order."""
+    from riglm.adapters.mcp.upstream.building import Upstreams
+
+    settings = container.settings()
+    services = container.services()
+    recorder = container.recorder()
+    upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(recorder)
+        stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored))
+        async with upstreams.opened(services.catalogues.input_schema) as ports:
+            proxy = _proxy(services, ports, settings)
+            sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
+            try:
+                yield proxy
+            finally:
+                sweeping.cancel()
+                await proxy.close()
+
+
+def _proxy(services: Services, upstreams: tuple[UpstreamPort, ...], settings: Settings) -> ProxyService:
+    return ProxyService(services, upstreams)
+
+
+async def _sweep(proxy: ProxyService) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        proxy.sweep()
 
 
 def run_stdio(settings: Settings) -> int:
     """Serve one client on stdin and stdout until it leaves; the exit code."""
-    raise ConfigurationError(f"forwarding is not built in yet ({len(settings.upstream_specs())} servers configured)")
+    from riglm.adapters.mcp.downstream.stdio import serve_stdio
+
+    async def serve(proxy: ProxyService, stop: asyncio.Event) -> None:
+        await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
+
+    return _run(settings, serve)
 
 
 def run_http(settings: Settings) -> int:
     """Serve clients over HTTP until a signal ends it; the exit code."""
-    raise ConfigurationError(f"forwarding is not built in yet ({len(settings.upstream_specs())} servers configured)")
+    from riglm.adapters.mcp.downstream.http import HttpDownstream, bound_socket
+
+    downstream = settings.downstream
+    listener = bound_socket(downstream.host, downstream.port)
+
+    async def serve(proxy: ProxyService, stop: asyncio.Event) -> None:
+        await HttpDownstream(proxy, settings).serve(listener, stop)
+
+    return _run(settings, serve)
+
+
+def _run(settings: Settings, serve: Callable[[ProxyService, asyncio.Event], Awaitable[None]]) -> int:
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, stop.set)
+        async with lifespan(build(settings)) as proxy:
+            gc.collect()
+            gc.freeze()  # what start made lives to the end: the collector need not walk it again
+            await serve(proxy, stop)
+
+    with (
+        JsonLogs(level=settings.logging.level, secrets=settings.secrets()),
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+    ):
+        runner.run(main())
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop

@@ -1,0 +1,66 @@
+"""Makes upstreams from their specifications, with what they share."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.http import HttpUpstream
+from riglm.adapters.mcp.upstream.http_link import HttpPlace
+from riglm.adapters.mcp.upstream.process import Guardian
+from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.adapters.mcp.wire.http_client import HttpClient, Target
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import UpstreamPort
+
+
+class Timeouts(Protocol):
+    """How long to wait for an upstream, in seconds, as configured."""
+
+    connect: float
+    initialize: float
+    list: float
+    call: float
+    call_max: float
+    shutdown: float
+
+
+class Upstreams:
+    """The servers behind one riglm process: they share an HTTP client and a guardian."""
+
+    def __init__(self, specs: Sequence[UpstreamSpec], timeouts: Timeouts, limit: int) -> None:
+        """Upstreams that are not opened yet; `limit` is the longest message in bytes."""
+        self._specs = specs
+        self._limit = limit
+        self._patience = Patience(
+            connect=timeouts.connect,
+            initialize=timeouts.initialize,
+            list=timeouts.list,
+            call=timeouts.call,
+            call_max=timeouts.call_max,
+            shutdown=timeouts.shutdown,
+        )
+
+    @contextlib.asynccontextmanager
+    async def opened(self, input_schema: Callable[[str, str], Raw | None]) -> AsyncIterator[tuple[UpstreamPort, ...]]:
+        """The upstreams, in the order configured; all they hold is let go at the end."""
+        guardian = Guardian()
+        client = HttpClient(connect_timeout=self._patience.connect)
+        try:
+            yield tuple(self._make(spec, guardian, client, input_schema) for spec in self._specs)
+        finally:
+            await client.close()
+            guardian.close()
+
+    def _make(
+        self,
+        spec: UpstreamSpec,
+        guardian: Guardian,
+        client: HttpClient,
+        input_schema: Callable[[str, str], Raw | None],
+    ) -> UpstreamPort:
+        if spec.kind == "stdio":
+            return StdioUpstream(spec, guardian=guardian, patience=self._patience, limit=self._limit)
+        place = HttpPlace(spec=spec, client=client, target=Target(spec.url), patience=self._patience, limit=self._limit)
+        return HttpUpstream(place, input_schema)

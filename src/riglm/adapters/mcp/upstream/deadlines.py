@@ -1,0 +1,106 @@
+"""Requests that wait for an answer, and how long they may."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from riglm.domain.invocation import ErrorKind
+from riglm.ports.upstream import Reply
+
+_SWEEP_SECONDS: Final = 0.25
+_FOREVER: Final = float("inf")
+_PROBE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long riglm waits for an upstream, in seconds; `call` starts anew with each sign of progress."""
+
+    connect: float = 10.0
+    initialize: float = 30.0
+    list: float = 30.0
+    call: float = 900.0
+    call_max: float = 14_400.0
+    shutdown: float = 2.0
+
+    def of(self, method: str | None) -> tuple[float, float]:
+        """The time without a sign of life and the time in all for a request."""
+        match method:
+            case "initialize":
+                return self.initialize, self.initialize
+            case "server/discover":
+                seconds = min(self.initialize, _PROBE_SECONDS)
+                return seconds, seconds
+            case "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list":
+                return self.list, self.list
+            case "subscriptions/listen":
+                return _FOREVER, _FOREVER
+            case _:
+                return self.call, self.call_max
+
+
+class Waiting:
+    """One request that waits for its answer."""
+
+    __slots__ = ("last", "patience", "reply", "until")
+
+    def __init__(self, reply: Reply, patience: float, until: float, last: float) -> None:
+        self.reply = reply
+        self.patience = patience
+        self.until = until
+        self.last = last
+
+    def progressed(self) -> None:
+        """The upstream gave a sign of life for this request."""
+        self.last = time.monotonic()
+
+
+class Deadlines:
+    """Ends requests that waited too long; looks a few times a second, and only while something waits."""
+
+    def __init__(self, name: str, patience: Patience, on_expiry: Callable[[Waiting], None]) -> None:
+        """`on_expiry` is told before the request fails, so that the upstream can be told to stop."""
+        self._name = name
+        self._patience = patience
+        self._on_expiry = on_expiry
+        self._waiting: dict[int, Waiting] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, reply: Reply) -> Waiting:
+        """Start the clock for a request."""
+        now = time.monotonic()
+        patience, most = self._patience.of(reply.message.method)
+        waiting = Waiting(reply, patience, now + most, now)
+        self._waiting[id(waiting)] = waiting
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+        return waiting
+
+    def remove(self, waiting: Waiting) -> None:
+        """The request is answered or given up."""
+        self._waiting.pop(id(waiting), None)
+
+    def close(self) -> None:
+        """Stop looking."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        for waiting in list(self._waiting.values()):
+            if now > waiting.until or now - waiting.last > waiting.patience:
+                self.remove(waiting)
+                self._on_expiry(waiting)
+                seconds = waiting.patience if now <= waiting.until else self._patience.call_max
+                waiting.reply.failed(
+                    ErrorKind.TIMEOUT,
+                    f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",
+                )
+        self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None

@@ -1,0 +1,49 @@
+"""An upstream over Streamable HTTP."""
+
+import asyncio
+from collections.abc import Callable
+
+from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
+from riglm.adapters.mcp.upstream.http_link import HttpPlace
+from riglm.adapters.mcp.upstream.http_modern import ModernHttpLink
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.session import Era
+from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
+
+
+class HttpUpstream(UpstreamPort):
+    """All links share one client and its connections."""
+
+    def __init__(self, place: HttpPlace, input_schema: Callable[[str, str], Raw | None]) -> None:
+        """An upstream at `place`; `input_schema` as in `ModernHttpLink`."""
+        self.spec = place.spec
+        self._place = place
+        self._input_schema = input_schema
+        self._eras: dict[Era, bool] = {}
+        self._links: set[HandshakeHttpLink] = set()
+        self._stateless: ModernHttpLink | None = None
+
+    def connect(self, outlet: Outlet) -> UpstreamLink:
+        """A link with a session of its own."""
+        link = HandshakeHttpLink(self._place, outlet, self._links.discard)
+        self._links.add(link)
+        return link
+
+    def stateless(self, outlet: Outlet) -> UpstreamLink:
+        """The link that all requests of the modern era share."""
+        if self._stateless is None:
+            self._stateless = ModernHttpLink(self._place, outlet, self._input_schema)
+        return self._stateless
+
+    def supports(self, era: Era) -> bool | None:
+        """Whether the server speaks this era."""
+        return self._eras.get(era)
+
+    def learned(self, era: Era, *, supported: bool) -> None:
+        """Remember an era."""
+        self._eras[era] = supported
+
+    async def close(self) -> None:
+        """End all sessions."""
+        links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]
+        await asyncio.gather(*(link.close() for link in links), return_exceptions=True)

@@ -1,0 +1,137 @@
+"""What an upstream says of its own accord over Streamable HTTP: the stream of a GET."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from riglm.adapters.mcp.upstream.http_post import RETRY_MS
+from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpFailure, ResponseSink
+from riglm.adapters.mcp.wire.sse import Event, EventParser
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Malformed, Message
+from riglm.ports.upstream import EventMark, Stream
+
+_LONGEST_WAIT: Final = 30.0
+_NOT_OFFERED: Final = frozenset({400, 401, 403, 404, 405, 406, 501})
+
+
+class Getter(Protocol):
+    """Sends a GET whose answer goes to a sink."""
+
+    def __call__(self, last_event_id: bytes | None, sink: ResponseSink) -> Exchange:
+        """Send it."""
+
+
+class _Events(ResponseSink):
+    """One GET's stream."""
+
+    def __init__(
+        self, limit: int, on_event: Callable[[EventMark | None, Message | None], None], on_end: Callable[[int], None]
+    ) -> None:
+        """`on_end` gets the HTTP status, 0 when there was none."""
+        self._limit = limit
+        self._on_event = on_event
+        self._on_end = on_end
+        self._status = 0
+        self._parser: EventParser | None = None
+
+    def head(self, status: int, headers: Headers) -> None:
+        """Read events only from an event stream."""
+        self._status = status
+        if status == 200 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
+            self._parser = EventParser(self._event, self._limit)
+
+    def data(self, chunk: bytes) -> None:
+        """Take a piece."""
+        if self._parser is not None:
+            self._parser.feed(chunk)
+
+    def end(self) -> None:
+        """The stream ended."""
+        self._on_end(self._status)
+
+    def failed(self, failure: HttpFailure) -> None:
+        """The stream broke."""
+        self._on_end(self._status)
+
+    def _event(self, event: Event) -> None:
+        mark = EventMark(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
+        if not event.data:
+            self._on_event(mark, None)
+            return
+        try:
+            self._on_event(mark, jsonrpc.decode(well_formed(event.data)))
+        except Malformed:
+            self._on_event(mark, None)
+
+
+class Listening:
+    """Keeps one stream open for as long as somebody listens, and takes it up where it broke off."""
+
+    def __init__(self, get: Getter, limit: int, on_message: Callable[[Message, EventMark | None], None]) -> None:
+        """A stream that is not asked for yet."""
+        self._get = get
+        self._limit = limit
+        self._on_message = on_message
+        self._exchange: Exchange | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_event_id: bytes | None = None
+        self._retry_ms = RETRY_MS
+        self._failures = 0
+        self._wanted = False
+
+    def start(self) -> None:
+        """Open the stream unless it is open."""
+        self._wanted = True
+        if self._exchange is None and self._timer is None:
+            self._open()
+
+    def stop(self) -> None:
+        """Close the stream."""
+        self._wanted = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._exchange is not None:
+            self._exchange.abort()
+            self._exchange = None
+
+    def restart(self) -> None:
+        """The server forgot us and knows us anew: what was open there is gone."""
+        if self._wanted:
+            self.stop()
+            self._last_event_id = None
+            self.start()
+
+    def _open(self) -> None:
+        self._timer = None
+        self._exchange = self._get(self._last_event_id, _Events(self._limit, self._event, self._ended))
+
+    def _event(self, mark: EventMark | None, message: Message | None) -> None:
+        self._failures = 0
+        if mark is not None:
+            self._last_event_id = mark.id or self._last_event_id
+            self._retry_ms = mark.retry_ms if mark.retry_ms is not None else self._retry_ms
+        if message is not None:
+            self._on_message(message, mark)
+
+    def _ended(self, status: int) -> None:
+        self._exchange = None
+        if not self._wanted or status in _NOT_OFFERED:
+            return
+        delay = min(_LONGEST_WAIT, self._retry_ms / 1000 * 2**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._open)
+
+
+def resume_stream(get: Getter, limit: int, last_event_id: bytes, stream: Stream) -> Exchange:
+    """Ask for the rest of a stream that a client lost."""
+
+    def event(mark: EventMark | None, message: Message | None) -> None:
+        if message is not None:
+            stream.continued(message, mark)
+        elif mark is not None:
+            stream.primed(mark)
+
+    return get(last_event_id, _Events(limit, event, lambda _: stream.ended()))

@@ -1,0 +1,57 @@
+"""The link for requests of the modern era over Streamable HTTP: each one stands by itself."""
+
+from collections.abc import Callable
+from typing import Final
+
+from riglm.adapters.mcp import headers
+from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace
+from riglm.adapters.mcp.upstream.http_post import Post, Told
+from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.ports.upstream import Outlet, Reply, Stream
+
+_LATEST: Final = protocol.MODERN_VERSIONS[-1].encode()
+
+
+class ModernHttpLink(HttpLink):
+    """Adds the headers that repeat the body; to give a request up is to close its connection."""
+
+    def __init__(self, place: HttpPlace, outlet: Outlet, input_schema: Callable[[str, str], Raw | None]) -> None:
+        """`input_schema` gives the schema of an upstream's tool as last listed, by upstream and tool."""
+        super().__init__(place, outlet)
+        self._input_schema = input_schema
+
+    def block(self, post: Post) -> bytes:
+        """The header block for a request: the client's own headers where it sent some, computed ones otherwise."""
+        given = post.reply.headers
+        if given:
+            return self._headers + b"".join(b"%b: %b\r\n" % pair for pair in given.items())
+        envelope = parameters.envelope(post.message)
+        version = envelope.version.encode() if envelope and envelope.version else _LATEST
+        return self._headers + headers.for_request(post.message, version, self._parameters(post.message))
+
+    def send(self, message: Message) -> None:
+        """Forward a notification."""
+        block = self._headers + headers.for_request(message, _LATEST, ())
+        self._send(b"POST", block, message.line, Told())
+
+    def cancel(self, reply: Reply, notice: Message | None) -> None:
+        """Close the request's connection."""
+        post = self._posts.get(id(reply))
+        if post is not None:
+            self.ended(post)
+            post.abandon()
+
+    def listen(self, *, listening: bool) -> None:
+        """In this era a client listens by a request."""
+
+    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+        """In this era a broken stream is lost."""
+        stream.ended()
+
+    def _parameters(self, message: Message) -> tuple[headers.Annotated, ...]:
+        if message.method != "tools/call":
+            return ()
+        tool = jsonrpc.text(parameters.read(message).name)
+        schema = self._input_schema(self.spec.name, tool) if tool else None
+        return headers.annotated(schema) if schema else ()

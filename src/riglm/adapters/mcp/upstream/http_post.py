@@ -1,0 +1,261 @@
+"""One request to an upstream over Streamable HTTP, from its POST to the answer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from riglm.adapters.mcp.upstream.deadlines import Waiting
+from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpFailure, ResponseSink
+from riglm.adapters.mcp.wire.sse import Event, EventParser
+from riglm.domain import jsonrpc
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Malformed, Message
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import EventMark, Reply
+
+RETRY_MS: Final = 1000
+"""How long to wait before a broken stream is asked for again, when the server does not say."""
+
+_MOST_RESUMPTIONS: Final = 10
+_LINGER_SECONDS: Final = 5.0
+
+
+class PostOwner(Protocol):
+    """The link that a request goes over, as the request sees it."""
+
+    spec: UpstreamSpec
+    limit: int
+
+    def headed(self, post: "Post", headers: Headers) -> None:
+        """The upstream began to answer."""
+
+    def answered(self, post: "Post", message: Message) -> None:
+        """The answer is there, and will be passed on next."""
+
+    def refused(self, post: "Post", message: Message | None) -> bool:
+        """The upstream answered with an HTTP error; True when the link deals with it and the request goes on."""
+
+    def failed(self, post: "Post", failure: HttpFailure) -> None:
+        """The exchange broke."""
+
+    def take_up(self, post: "Post", last_event_id: bytes) -> None:
+        """Ask for the rest of the request's stream."""
+
+    def ended(self, post: "Post") -> None:
+        """Nothing more will come for this request."""
+
+
+class Body:
+    """Collects an answer's body up to a limit."""
+
+    __slots__ = ("chunks", "size")
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.size = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take a piece."""
+        self.chunks.append(chunk)
+        self.size += len(chunk)
+
+    def message(self) -> Message | None:
+        """The message that the body is, None when it is none."""
+        try:
+            return jsonrpc.decode(well_formed(b"".join(self.chunks)))
+        except Malformed:
+            return None
+
+
+class Post(ResponseSink):
+    """Passes on what comes back for one request, as JSON or as an event stream."""
+
+    __slots__ = (
+        "_body",
+        "_last_event_id",
+        "_owner",
+        "_parser",
+        "_resumptions",
+        "_retry_ms",
+        "exchange",
+        "message",
+        "over",
+        "repeated",
+        "reply",
+        "status",
+        "waiting",
+    )
+
+    def __init__(self, owner: PostOwner, message: Message, reply: Reply, waiting: Waiting) -> None:
+        """A request that is about to be sent."""
+        self._owner = owner
+        self.message = message
+        self.reply = reply
+        self.waiting = waiting
+        self.exchange: Exchange | None = None
+        self.over = False
+        self.repeated = False
+        self.status = 0
+        self._body = Body()
+        self._parser: EventParser | None = None
+        self._last_event_id: bytes | None = None
+        self._retry_ms = RETRY_MS
+        self._resumptions = 0
+
+    def again(self) -> None:
+        """Forget what came so far: the request, or the rest of its stream, is asked for anew."""
+        self.status = 0
+        self._body = Body()
+        self._parser = None
+
+    def abandon(self, after: float = 0.0) -> None:
+        """Take nothing more, and let the connection go."""
+        self.over = True
+        if self.exchange is not None:
+            if after:
+                asyncio.get_running_loop().call_later(after, self.exchange.abort)
+            else:
+                self.exchange.abort()
+
+    def head(self, status: int, headers: Headers) -> None:
+        """Note how the answer comes."""
+        self.status = status
+        if self.over:
+            return
+        self._owner.headed(self, headers)
+        if status < 300 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
+            self._parser = EventParser(self._event, self._owner.limit)
+
+    def data(self, chunk: bytes) -> None:
+        """Take a piece of the answer."""
+        if self._parser is not None:
+            self._parser.feed(chunk)
+        elif not self.over:
+            self._body.add(chunk)
+            if self._body.size > self._owner.limit:
+                self.fail(ErrorKind.PROTOCOL, f"answered with more than {self._owner.limit} bytes")
+                self.abandon()
+
+    def end(self) -> None:
+        """The HTTP answer is complete."""
+        if self.over:
+            return
+        if self._parser is not None:
+            self._broke_off()
+            return
+        message = self._body.message()
+        if message is not None and message.is_response and self.status < 300:
+            self._replied(message)
+        elif self._owner.refused(self, message):
+            return
+        elif message is not None and message.error:
+            self._replied(message)
+        elif self.status in (202, 204):
+            self.fail(ErrorKind.PROTOCOL, "accepted the request without an answer")
+        elif self.status < 300:
+            self.fail(ErrorKind.PROTOCOL, "sent an answer that is no JSON-RPC message")
+        elif self.status == 401:
+            self.fail(
+                ErrorKind.PROTOCOL, "refused the credentials (HTTP 401): see `auth` and `headers` of the upstream"
+            )
+        else:
+            kind = ErrorKind.UNAVAILABLE if self.status >= 500 else ErrorKind.PROTOCOL
+            self.fail(kind, f"answered HTTP {self.status}")
+
+    def failed(self, failure: HttpFailure) -> None:
+        """The exchange broke."""
+        if self.over:
+            return
+        if self._last_event_id is not None:
+            self._broke_off()
+        else:
+            self._owner.failed(self, failure)
+
+    def fail(self, kind: ErrorKind, words: str) -> None:
+        """End the request without an answer."""
+        if not self.over:
+            self.over = True
+            self._owner.ended(self)
+            self.reply.failed(kind, f"upstream {self._owner.spec.name!r} {words}")
+
+    def _event(self, event: Event) -> None:
+        if event.retry_ms is not None:
+            self._retry_ms = event.retry_ms
+        if event.id:
+            self._last_event_id = event.id
+        if self.over:
+            return
+        mark = EventMark(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
+        if not event.data:
+            if mark is not None:
+                self.reply.primed(mark)
+            return
+        try:
+            message = jsonrpc.decode(well_formed(event.data))
+        except Malformed as error:
+            self.fail(ErrorKind.PROTOCOL, f"sent an unreadable event: {error}")
+            self.abandon()
+            return
+        if message.is_response:
+            self._replied(message, mark)
+            if self.exchange is not None:
+                asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.exchange.abort)
+        else:
+            self.waiting.progressed()
+            self.reply.related(message, mark)
+
+    def _replied(self, message: Message, event: EventMark | None = None) -> None:
+        asked = self.message.id or b"null"
+        if message.id != asked and (message.id is None or jsonrpc.id_key(message.id) != jsonrpc.id_key(asked)):
+            if message.id != b"null":
+                self.fail(ErrorKind.PROTOCOL, "answered under an id that was not asked")
+                return
+            message = message.replace(id=asked)
+        self.over = True
+        self._owner.answered(self, message)
+        self._owner.ended(self)
+        self.reply.replied(message, self.status, event)
+
+    def _broke_off(self) -> None:
+        """The stream ended before the answer: it can be asked for again if the server named a place in it."""
+        if self._last_event_id is None:
+            self.fail(ErrorKind.UNAVAILABLE, "closed the stream before its answer")
+        elif self.reply.resumable:
+            self.over = True
+            self._owner.ended(self)
+            self.reply.interrupted()
+        elif self._resumptions >= _MOST_RESUMPTIONS:
+            self.fail(ErrorKind.UNAVAILABLE, "closed the stream again and again before its answer")
+        else:
+            self._resumptions += 1
+            asyncio.get_running_loop().call_later(self._retry_ms / 1000, self._resume, self._last_event_id)
+
+    def _resume(self, last_event_id: bytes) -> None:
+        if not self.over:
+            self.again()
+            self._owner.take_up(self, last_event_id)
+
+
+class Told(ResponseSink):
+    """A message to which no answer is owed; only its delivery is awaited."""
+
+    def __init__(self, done: Callable[[int], None] = lambda _: None) -> None:
+        """`done` gets the HTTP status, 0 when there was none."""
+        self._done = done
+        self._status = 0
+
+    def head(self, status: int, headers: Headers) -> None:
+        """Note the status."""
+        self._status = status
+
+    def data(self, chunk: bytes) -> None:
+        """Nothing is owed, so nothing is read."""
+
+    def end(self) -> None:
+        """It arrived."""
+        self._done(self._status)
+
+    def failed(self, failure: HttpFailure) -> None:
+        """It may not have arrived."""
+        self._done(0)

@@ -1,0 +1,65 @@
+"""A client on a channel that carries both eras: the era is decided for each request by itself."""
+
+from riglm.domain import jsonrpc, parameters
+from riglm.domain.jsonrpc import Malformed, Message
+from riglm.ports.downstream import (
+    Caller,
+    ClientChannel,
+    ClientConnection,
+    Conversation,
+    DownstreamPort,
+    ReplySink,
+    Underway,
+)
+
+
+class Connection(ClientConnection):
+    """Reads a client's lines and hands each message to whom it concerns."""
+
+    def __init__(self, proxy: DownstreamPort, caller: Caller, channel: ClientChannel, sink: ReplySink) -> None:
+        """A connection whose every answer goes to `sink`."""
+        self._proxy = proxy
+        self._caller = caller
+        self._channel = channel
+        self._sink = sink
+        self._conversation: Conversation | None = None
+        self._modern: dict[bytes, Underway] = {}
+
+    def received(self, line: bytes) -> None:
+        """Take one message; what is none is answered with an error."""
+        try:
+            message = jsonrpc.decode(line)
+        except Malformed as error:
+            self._sink.replied(jsonrpc.error(error.id, error.code, str(error)))
+            return
+        if message.is_request:
+            envelope = parameters.envelope(message)
+            if envelope is not None:
+                self._asked(message, envelope)
+                return
+        elif message.method == "notifications/cancelled" and self._modern:
+            exchange = self._modern.pop(parameters.cancelled_id(message) or b"", None)
+            if exchange is not None:
+                self._proxy.modern.cancel(exchange, message)
+                return
+        if self._conversation is None:
+            if not message.is_request:
+                self._proxy.modern.told(message)
+                return
+            self._conversation = self._proxy.converse(self._caller, self._channel)
+        self._conversation.received(message, self._sink)
+        if message.method == "notifications/initialized":
+            self._conversation.listen(listening=True)
+
+    async def close(self) -> None:
+        """The client is gone."""
+        for exchange in list(self._modern.values()):
+            self._proxy.modern.cancel(exchange)
+        if self._conversation is not None:
+            await self._conversation.close()
+
+    def _asked(self, message: Message, envelope: parameters.Envelope) -> None:
+        underway = self._proxy.modern.received(message, envelope, self._sink, self._caller)
+        if not underway.done:
+            self._modern = {key: one for key, one in self._modern.items() if not one.done}
+            self._modern[jsonrpc.id_key(message.id or b"null")] = underway

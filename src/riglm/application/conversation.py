@@ -1,0 +1,161 @@
+"""A client connection of the handshake era in front of one upstream."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from riglm.application.exchange import Exchange
+from riglm.application.services import Services, tool_name
+from riglm.domain import jsonrpc, parameters
+from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Client, Session
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
+from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
+
+MOST_HELD_BACK: Final = 256
+"""So many messages wait for a client that has no open stream; older ones are dropped first."""
+
+
+class HeldBack:
+    """Messages for a client that has no open stream at the moment."""
+
+    def __init__(self, channel: ClientChannel) -> None:
+        self._channel = channel
+        self._waiting: deque[tuple[Message, EventMark | None]] = deque(maxlen=MOST_HELD_BACK)
+
+    def push(self, message: Message, event: EventMark | None = None) -> bool:
+        """Hand a message over now if a stream is open."""
+        return self._channel.push(message, event)
+
+    def keep(self, message: Message, event: EventMark | None = None) -> None:
+        """Keep a message until a stream opens."""
+        self._waiting.append((message, event))
+
+    def flush(self) -> None:
+        """Hand over what was kept."""
+        while self._waiting and self._channel.push(*self._waiting[0]):
+            self._waiting.popleft()
+
+
+class Resumption(Stream):
+    """Passes the rest of a stream on, and ends the requests whose answers it carries."""
+
+    def __init__(self, stream: Stream, underway: Mapping[bytes, Exchange]) -> None:
+        self._stream = stream
+        self._underway = underway
+
+    def continued(self, message: Message, event: EventMark | None = None) -> None:
+        """Pass a message on."""
+        exchange = self._underway.get(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
+        if exchange is not None:
+            exchange.replied(message)
+        self._stream.continued(message, event)
+
+    def primed(self, event: EventMark) -> None:
+        """Pass a place on."""
+        self._stream.primed(event)
+
+    def ended(self) -> None:
+        """Pass the end on."""
+        self._stream.ended()
+
+
+class DirectConversation(Conversation):
+    """Passes everything between one client and its own link to the one upstream."""
+
+    def __init__(self, services: Services, upstream: UpstreamPort, caller: Caller, channel: ClientChannel) -> None:
+        self._services = services
+        self._upstream = upstream
+        self._caller = caller
+        self._held = HeldBack(channel)
+        self._link: UpstreamLink = upstream.connect(self)
+        self._session: Session | None = None
+        self._client = Client()
+        self._listed = False
+        self._open: dict[bytes, Exchange] = {}
+
+    @property
+    def session(self) -> Session:
+        """The session as known now."""
+        if self._session is None:
+            self._session = self._services.sessions.of_connection(self._caller, self._client, "")
+        return self._session
+
+    def received(
+        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
+    ) -> Exchange | None:
+        """Take a message of the client."""
+        if message.id is None or message.method is None:
+            self._told(message)
+            return None
+        exchange = Exchange(message, sink, headers=headers, resumable=resumable, on_done=self._finished)
+        if message.method == "tools/call":
+            self._note_call(exchange)
+        elif message.method == "tools/list":
+            exchange.on_reply = self._note_list
+        elif message.method == "initialize":
+            self._client, _ = parameters.client_of(message)
+            exchange.on_reply = self._opened
+        self._open[jsonrpc.id_key(message.id)] = exchange
+        self._link.request(message, exchange)
+        return exchange
+
+    def listen(self, *, listening: bool) -> None:
+        """Pass on what was kept, and ask the upstream for more."""
+        if listening:
+            self._held.flush()
+        self._link.listen(listening=listening)
+
+    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+        """Ask the upstream for the rest of a stream, and see what it answers."""
+        self._link.resume(last_event_id, Resumption(stream, self._open))
+
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+        """Find a way to the client for a message that belongs to no request."""
+        if self._held.push(message, event):
+            return
+        if message.is_request and self._open:
+            next(reversed(self._open.values())).related(message, event)
+        else:
+            self._held.keep(message, event)
+
+    async def close(self) -> None:
+        """End the link; answers that are still owed have nobody to go to."""
+        for exchange in list(self._open.values()):
+            exchange.cancelled()
+        if self._session is not None:
+            self._services.sessions.closed(self._session)
+        await self._link.close()
+
+    def _told(self, message: Message) -> None:
+        if message.method == "notifications/cancelled":
+            exchange = self._open.get(parameters.cancelled_id(message) or b"")
+            if exchange is not None:
+                self._link.cancel(exchange, message)
+                exchange.cancelled()
+                return
+        self._link.send(message)
+
+    def _note_call(self, exchange: Exchange) -> None:
+        given = parameters.read(exchange.message)
+        session = self.session
+        if given.meta:
+            session = self._services.sessions.of_call(session, self._caller, given.meta)
+        tool = tool_name(given)
+        known = self._listed and tool in self._services.catalogues.of(self._upstream.spec.name).by_name
+        exchange.call = self._services.call(session, self._upstream.spec.name, tool, given, known)
+
+    def _note_list(self, exchange: Exchange, message: Message) -> Message:
+        self._listed = True
+        return self._services.listed(self.session, self._upstream.spec.name, exchange, message)
+
+    def _opened(self, exchange: Exchange, message: Message) -> Message | None:
+        if message.result:
+            self.session.protocol_version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion")) or ""
+            self._services.tracking.session_changed(self.session)
+        return message
+
+    def _finished(self, exchange: Exchange) -> None:
+        key = jsonrpc.id_key(exchange.message.id or b"0")
+        if self._open.get(key) is exchange:
+            del self._open[key]

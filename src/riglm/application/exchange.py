@@ -1,0 +1,192 @@
+"""One request of a client on its way to an upstream and back."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from riglm.application.tracking import TrackingService
+from riglm.domain import jsonrpc
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Session
+from riglm.ports.downstream import NO_HEADERS, ReplySink, Underway
+from riglm.ports.upstream import EventMark, Reply
+
+_FAILURE_CODE: Final = {ErrorKind.TIMEOUT: jsonrpc.REQUEST_TIMEOUT}
+
+
+class Call:
+    """What is known of an invocation when it starts."""
+
+    __slots__ = ("arguments", "clock", "found", "session", "started", "tool", "tracking", "upstream")
+
+    def __init__(
+        self,
+        tracking: TrackingService,
+        session: Session,
+        *,
+        tool: str,
+        upstream: str,
+        arguments: bytes | None,
+        found: Found,
+    ) -> None:
+        self.tracking = tracking
+        self.session = session
+        self.tool = tool
+        self.upstream = upstream
+        self.arguments = arguments
+        self.found = found
+        self.started = time.time()
+        self.clock = time.perf_counter()
+
+    def ended(self, kind: ErrorKind | None, code: int | None = None) -> None:
+        """Record the invocation."""
+        self.tracking.called(
+            self.session,
+            tool=self.tool,
+            upstream=self.upstream,
+            arguments=self.arguments,
+            started=self.started,
+            duration_ms=(time.perf_counter() - self.clock) * 1000.0,
+            error_kind=kind,
+            error_code=code,
+            found=self.found,
+        )
+
+    def answered(self, message: Message) -> None:
+        """Record the invocation by the answer that it got."""
+        if message.error:
+            self.ended(ErrorKind.PROTOCOL, jsonrpc.error_code(message))
+        else:
+            self.ended(ErrorKind.TOOL if jsonrpc.is_tool_error(message.result) else None)
+
+
+class Exchange(Reply, Underway):
+    """Passes an answer from an upstream to the client once, and tells who wants to know."""
+
+    __slots__ = (
+        "call",
+        "done",
+        "failure",
+        "headers",
+        "message",
+        "on_done",
+        "on_reply",
+        "on_server_message",
+        "resumable",
+        "sink",
+    )
+
+    def __init__(
+        self,
+        message: Message,
+        sink: ReplySink,
+        *,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        resumable: bool = False,
+        call: Call | None = None,
+        on_reply: Callable[["Exchange", Message], Message | None] | None = None,
+        on_server_message: Callable[[Message], Message | None] | None = None,
+        on_done: Callable[["Exchange"], None] | None = None,
+    ) -> None:
+        """An open exchange.
+
+        `on_reply` may change the answer, or keep it back by None and end the exchange later; `failure` then says
+        whether the answer is riglm's own. `on_server_message` sees related messages before the client does and may
+        change them, or keep them back.
+        """
+        self.message = message
+        self.sink = sink
+        self.headers = headers
+        self.resumable = resumable
+        self.call = call
+        self.on_reply = on_reply
+        self.on_server_message = on_server_message
+        self.on_done = on_done
+        self.done = False
+        self.failure: ErrorKind | None = None
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        """Pass on what belongs to the request."""
+        if self.done:
+            return
+        if self.on_server_message is not None:
+            changed = self.on_server_message(message)
+            if changed is None:
+                return
+            message = changed
+        self.sink.related(message, event)
+
+    def primed(self, event: EventMark) -> None:
+        """Pass on a place in the event stream."""
+        if not self.done:
+            self.sink.primed(event)
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        """Pass on the answer."""
+        if self.done:
+            return
+        changed = self._changed(message)
+        if changed is None:
+            return
+        self._end()
+        if self.call is not None:
+            self.call.answered(changed)
+        self.sink.replied(changed, status, event)
+
+    def failed(self, kind: ErrorKind, words: str) -> None:
+        """Answer with an error of riglm's own."""
+        if self.done:
+            return
+        code = _FAILURE_CODE.get(kind, jsonrpc.UPSTREAM_UNAVAILABLE)
+        self.failure = kind
+        changed = self._changed(jsonrpc.error(self.message.id, code, words))
+        if changed is None:
+            return
+        self._end()
+        if self.call is not None:
+            self.call.ended(kind, code)
+        self.sink.replied(changed)
+
+    def interrupted(self) -> None:
+        """Let the client take up the stream by itself; the request stays open until its answer is seen there."""
+        if not self.done:
+            self.sink.interrupted()
+            self.sink = NOWHERE
+
+    def cancelled(self) -> None:
+        """The client gave up: nothing will be passed on any more."""
+        if self.done:
+            return
+        self._end()
+        if self.call is not None:
+            self.call.ended(ErrorKind.CANCELLED)
+
+    def _changed(self, message: Message) -> Message | None:
+        if self.on_reply is None:
+            return message
+        hook, self.on_reply = self.on_reply, None
+        return hook(self, message)
+
+    def _end(self) -> None:
+        self.done = True
+        if self.on_done is not None:
+            self.on_done(self)
+
+
+class _Nowhere(ReplySink):
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        pass
+
+    def primed(self, event: EventMark) -> None:
+        pass
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        pass
+
+    def interrupted(self) -> None:
+        pass
+
+
+NOWHERE: Final = _Nowhere()
+"""The sink of requests whose answer no client waits for."""

@@ -1,0 +1,38 @@
+"""The conductor: gives every client connection and every request of the modern era its way to the upstreams."""
+
+from collections.abc import Sequence
+
+from riglm.application.connection import Connection
+from riglm.application.conversation import DirectConversation
+from riglm.application.services import Services
+from riglm.application.stateless import Stateless
+from riglm.ports.downstream import Caller, ClientChannel, ClientConnection, Conversation, DownstreamPort, ReplySink
+from riglm.ports.upstream import UpstreamPort
+
+
+class ProxyService(DownstreamPort):
+    """Stands between any number of client connections and the upstreams."""
+
+    def __init__(self, services: Services, upstreams: Sequence[UpstreamPort]) -> None:
+        """A proxy in front of `upstreams`, at least one."""
+        self._services = services
+        self._upstreams = tuple(upstreams)
+        self.modern = Stateless(services, self._upstreams[0])
+
+    def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
+        """A connection that carries both eras."""
+        return Connection(self, caller, channel, sink)
+
+    def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
+        """A conversation for a client that opens a connection with the handshake."""
+        return DirectConversation(self._services, self._upstreams[0], caller, channel)
+
+    def sweep(self) -> None:
+        """Forget what has been idle for too long; called now and then."""
+        self._services.sessions.sweep()
+
+    async def close(self) -> None:
+        """End all links, then all sessions."""
+        for upstream in self._upstreams:
+            await upstream.close()
+        self._services.sessions.close()

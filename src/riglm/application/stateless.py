@@ -1,0 +1,162 @@
+"""Requests of the modern era in front of one upstream."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from riglm.application.exchange import NOWHERE, Exchange
+from riglm.application.services import Services, tool_name
+from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message
+from riglm.domain.parameters import Envelope
+from riglm.domain.session import Era
+from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
+from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
+
+_MODERN_ERRORS: Final = frozenset({jsonrpc.HEADER_MISMATCH, -32021})
+
+
+def probe(request_id: bytes) -> Message:
+    """A `server/discover` of riglm's own."""
+    meta = {
+        protocol.META_VERSION: protocol.MODERN_VERSIONS[-1],
+        protocol.META_CLIENT: {"name": "riglm", "version": "1"},
+        protocol.META_CAPABILITIES: {},
+    }
+    return jsonrpc.request(request_id, "server/discover", jsonrpc.encode({"_meta": meta}))
+
+
+def refusal(message: Message, requested: str | None) -> Message:
+    """What a client of the modern era is told in front of an upstream that only knows the handshake."""
+    data = {"supported": list(protocol.HANDSHAKE_VERSIONS), "requested": requested or ""}
+    return jsonrpc.error(
+        message.id, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version: open with initialize", data
+    )
+
+
+def verdict(message: Message) -> bool | None:
+    """Whether an answer to `server/discover` shows an upstream of the modern era; None when it shows neither."""
+    if message.result:
+        versions = jsonrpc.plain(jsonrpc.members(message.result).get("supportedVersions", b"[]"))
+        return isinstance(versions, list) and any(version in protocol.MODERN_VERSIONS for version in versions)
+    code = jsonrpc.error_code(message)
+    if code in _MODERN_ERRORS:
+        return True
+    if code == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION:
+        data = jsonrpc.members(jsonrpc.members(message.error).get("data", b"{}"))
+        versions = jsonrpc.plain(data.get("supported", b"[]"))
+        return isinstance(versions, list) and any(version in protocol.MODERN_VERSIONS for version in versions)
+    return None
+
+
+class EraProbe:
+    """Finds out once, by `server/discover`, whether an upstream speaks the modern era."""
+
+    def __init__(self, upstream: UpstreamPort, link: UpstreamLink) -> None:
+        self._upstream = upstream
+        self._link = link
+        self._waiting: list[Callable[[bool | None], None]] = []
+
+    def ask(self, then: Callable[[bool | None], None]) -> None:
+        """Call `then` with the answer; None when the upstream cannot be reached."""
+        self._waiting.append(then)
+        if len(self._waiting) == 1:
+            message = probe(b'"riglm-probe"')
+            self._link.request(message, Exchange(message, NOWHERE, on_reply=self._answered))
+
+    def _answered(self, exchange: Exchange, message: Message) -> Message:
+        if exchange.failure is ErrorKind.UNAVAILABLE:
+            modern = None
+        else:
+            modern = verdict(message) or False
+            self._upstream.learned(Era.MODERN, supported=modern)
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(modern)
+        return message
+
+
+class Stateless(ModernService):
+    """Passes each request on by itself; shared by all clients."""
+
+    def __init__(self, services: Services, upstream: UpstreamPort) -> None:
+        self._services = services
+        self._upstream = upstream
+        self._link = upstream.stateless(self)
+        self._probe = EraProbe(upstream, self._link)
+
+    def received(
+        self,
+        message: Message,
+        envelope: Envelope,
+        sink: ReplySink,
+        caller: Caller,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+    ) -> Exchange:
+        """Take a request."""
+        exchange = Exchange(message, sink, headers=headers)
+        known = self._upstream.supports(Era.MODERN)
+        if known:
+            self._forward(exchange, envelope, caller)
+        elif known is None and message.method == "server/discover":
+            exchange.on_reply = lambda exchange, reply: self._discovered(exchange, reply, envelope)
+            self._link.request(message, exchange)
+        elif known is None:
+            self._probe.ask(lambda modern: self._decided(modern, exchange, envelope, caller))
+        else:
+            exchange.replied(refusal(message, envelope.version), 400)
+        return exchange
+
+    def told(self, message: Message) -> None:
+        """Pass on a notification."""
+        self._link.send(message)
+
+    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
+        """The client gave a request up."""
+        if isinstance(underway, Exchange) and not underway.done:
+            self._link.cancel(underway, notice)
+            underway.cancelled()
+
+    def input_schema(self, tool: str) -> bytes | None:
+        """The raw `inputSchema` of a tool that was listed."""
+        schema = self._services.catalogues.input_schema(self._upstream.spec.name, tool)
+        return bytes(schema) if schema else None
+
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+        """In this era a server says nothing of its own accord; what comes nevertheless has nobody to go to."""
+
+    def _decided(self, modern: bool | None, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
+        if exchange.done:
+            return
+        if modern is False:
+            exchange.replied(refusal(exchange.message, envelope.version), 400)
+        else:
+            self._forward(exchange, envelope, caller)
+
+    def _forward(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
+        message = exchange.message
+        if message.method in ("tools/call", "tools/list"):
+            session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
+            name = self._upstream.spec.name
+            if message.method == "tools/call":
+                given = parameters.read(message)
+                tool = tool_name(given)
+                known = tool in self._services.catalogues.of(name).by_name
+                exchange.call = self._services.call(session, name, tool, given, known)
+            else:
+                exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
+        self._link.request(message, exchange)
+
+    def _discovered(self, exchange: Exchange, reply: Message, envelope: Envelope) -> Message | None:
+        if exchange.failure is ErrorKind.UNAVAILABLE:
+            return reply
+        modern = verdict(reply)
+        if modern is not None or reply.result:
+            self._upstream.learned(Era.MODERN, supported=bool(modern))
+            return reply
+        self._probe.ask(
+            lambda modern: exchange.replied(
+                reply if modern is not False else refusal(exchange.message, envelope.version)
+            )
+        )
+        return None

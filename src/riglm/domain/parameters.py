@@ -1,0 +1,71 @@
+"""The few members of a request's params that riglm reads."""
+
+from typing import Final
+
+import msgspec
+
+from riglm.domain import jsonrpc, protocol
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.session import Client
+
+_NONE: Final = Raw()
+
+
+class Parameters(msgspec.Struct):
+    """What a request names, with which arguments, and what it says in `_meta`; raw JSON, empty when absent."""
+
+    name: Raw = _NONE
+    uri: Raw = _NONE
+    arguments: Raw = _NONE
+    meta: Raw = msgspec.field(default=_NONE, name="_meta")
+
+
+_decode = msgspec.json.Decoder(Parameters).decode
+_EMPTY: Final = Parameters()
+
+
+def read(message: Message) -> Parameters:
+    """The parameters of a message; empty ones when it has none or they are no object."""
+    if not message.params:
+        return _EMPTY
+    try:
+        return _decode(message.params)
+    except (msgspec.DecodeError, RecursionError):
+        return _EMPTY
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What every request of the modern era says of its client; `version` is None when it is no string."""
+
+    version: str | None
+    client: Client
+    complete: bool
+    meta: Raw
+
+
+def envelope(message: Message) -> Envelope | None:
+    """The envelope of a request, None when it carries none and so belongs to the handshake era."""
+    if b"io.modelcontextprotocol/protocolVersion" not in message.line:
+        return None
+    meta = read(message).meta
+    fields = jsonrpc.members(meta) if meta else {}
+    version = fields.get(protocol.META_VERSION)
+    if version is None:
+        return None
+    info = jsonrpc.members(fields.get(protocol.META_CLIENT, b"{}"))
+    client = Client(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
+    return Envelope(jsonrpc.text(version), client, protocol.META_CAPABILITIES in fields, meta)
+
+
+def client_of(initialize: Message) -> tuple[Client, str]:
+    """Who opens a handshake, and with which protocol revision."""
+    fields = jsonrpc.members(initialize.params)
+    info = jsonrpc.members(fields.get("clientInfo", b"{}"))
+    client = Client(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
+    return client, jsonrpc.text(fields.get("protocolVersion")) or ""
+
+
+def cancelled_id(message: Message) -> bytes | None:
+    """The key of the request that a `notifications/cancelled` names."""
+    raw = bytes(jsonrpc.members(message.params).get("requestId", b""))
+    return jsonrpc.id_key(raw) if raw else None

@@ -1,0 +1,51 @@
+"""Tools as upstreams list them: names for riglm, raw bytes for the client."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool: its name, and its whole definition as the raw JSON that the upstream wrote."""
+
+    name: str
+    raw: Raw
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """One upstream's list of tools, in its order, never changed in place.
+
+    `raw` is the result it was read from, so that the next list can be compared with it byte by byte.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    raw: bytes = b""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names in order."""
+        return tuple(tool.name for tool in self.tools)
+
+    @cached_property
+    def by_name(self) -> dict[str, Tool]:
+        """The tools by name; the first one wins where a name occurs twice."""
+        return {tool.name: tool for tool in reversed(self.tools)}
+
+    def input_schema(self, name: str) -> Raw | None:
+        """The raw `inputSchema` of a tool, None when the tool or its schema is unknown."""
+        tool = self.by_name.get(name)
+        return jsonrpc.members(tool.raw).get("inputSchema") if tool else None
+
+
+def read_catalogue(result: bytes) -> Catalogue:
+    """Read the raw result of a `tools/list`; entries without a name are left out of what riglm knows."""
+    tools = []
+    for raw in jsonrpc.elements(jsonrpc.members(result).get("tools", b"[]")):
+        name = jsonrpc.text(jsonrpc.members(raw).get("name"))
+        if name is not None:
+            tools.append(Tool(name, raw))
+    return Catalogue(tuple(tools), result)

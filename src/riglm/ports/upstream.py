@@ -1,0 +1,135 @@
+"""The servers behind riglm, as the inside sees them."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Era
+from riglm.domain.upstream import UpstreamSpec
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """Where in an event stream a message stood, so that a client that lost the stream can ask for the rest."""
+
+    id: bytes | None
+    retry_ms: int | None = None
+
+
+class Reply(Protocol):
+    """One request of a client on its way: what it asked, and where the answer goes.
+
+    Exactly one of `replied`, `failed` and `interrupted` ends it; what comes later is ignored.
+    """
+
+    message: Message
+    headers: Mapping[bytes, bytes]
+    """The client's own `Mcp-*` headers by lower-case name; empty when it does not speak HTTP."""
+    resumable: bool
+    """Whether the client can take up a broken event stream by itself."""
+
+    @abstractmethod
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        """A notification or request of the server that belongs to this request."""
+
+    @abstractmethod
+    def primed(self, event: EventMark) -> None:
+        """The server named a place in its event stream without a message."""
+
+    @abstractmethod
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        """The answer; `status` is the HTTP status it came with."""
+
+    @abstractmethod
+    def failed(self, kind: ErrorKind, words: str) -> None:
+        """No answer will come."""
+
+    @abstractmethod
+    def interrupted(self) -> None:
+        """The server closed the stream before the answer; only said when `resumable`."""
+
+
+class Stream(Protocol):
+    """Takes the rest of a stream that the client lost."""
+
+    @abstractmethod
+    def continued(self, message: Message, event: EventMark | None = None) -> None:
+        """The next message, which may be the answer to the request that the stream belongs to."""
+
+    @abstractmethod
+    def primed(self, event: EventMark) -> None:
+        """A place in the stream without a message."""
+
+    @abstractmethod
+    def ended(self) -> None:
+        """The stream ended, or could not be had."""
+
+
+class Outlet(Protocol):
+    """Where what a server says of its own accord goes."""
+
+    @abstractmethod
+    def unsolicited(self, link: "UpstreamLink", message: Message, event: EventMark | None = None) -> None:
+        """A notification or request of the server that belongs to no request."""
+
+
+class UpstreamLink(Protocol):
+    """A way to one upstream: in the handshake era one for each client connection, in the modern era one for all.
+
+    Nothing here blocks or raises: failures arrive through the reply.
+    """
+
+    spec: UpstreamSpec
+
+    @abstractmethod
+    def request(self, message: Message, reply: Reply) -> None:
+        """Forward a request; the answer comes through `reply`."""
+
+    @abstractmethod
+    def send(self, message: Message) -> None:
+        """Forward a notification, or a response to a request of the server."""
+
+    @abstractmethod
+    def cancel(self, reply: Reply, notice: Message | None) -> None:
+        """The client gave a request up; `notice` is its `notifications/cancelled`, if it sent one."""
+
+    @abstractmethod
+    def listen(self, *, listening: bool) -> None:
+        """Whether what the server says of its own accord is wanted from now on."""
+
+    @abstractmethod
+    def resume(self, last_event_id: bytes, stream: "Stream") -> None:
+        """Ask for the rest of a stream that broke off after the given event."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the link and whatever it holds."""
+
+
+class UpstreamPort(Protocol):
+    """One server behind riglm."""
+
+    spec: UpstreamSpec
+
+    @abstractmethod
+    def connect(self, outlet: Outlet) -> UpstreamLink:
+        """A link for one client connection of the handshake era; nothing is started until its first request."""
+
+    @abstractmethod
+    def stateless(self, outlet: Outlet) -> UpstreamLink:
+        """The link for requests of the modern era, which may be shared between clients."""
+
+    @abstractmethod
+    def supports(self, era: Era) -> bool | None:
+        """Whether the upstream speaks this era; None when it is not known yet."""
+
+    @abstractmethod
+    def learned(self, era: Era, *, supported: bool) -> None:
+        """Remember what a conversation found out; forgotten when the upstream restarts."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End all links."""
