@@ -1,0 +1,444 @@
+"""The recorder: nothing waits for it, nothing is lost or counted wrongly."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from riglm.adapters.analytics.memory import InMemoryAnalytics
+from riglm.application.record_queue import QueueLimits
+from riglm.application.recorder import Backoff, Recorder
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.testing.analytics import a_session, an_invocation
+
+SOON = 10.0
+AT_ONCE = Backoff(first=0.001, longest=0.002)
+
+
+class Shop(InMemoryAnalytics):
+    """A store that can be away, slow, or picky."""
+
+    def __init__(self):
+        super().__init__()
+        self.away = False
+        self.opened = 0
+        self.closed = 0
+        self.batches = []
+        self.tries = 0
+        self.tried = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.refuses = lambda _: False
+        self.on_try = lambda: None
+
+    def __enter__(self):
+        self.opened += 1
+        return super().__enter__()
+
+    def __exit__(self, kind, error, trace):
+        self.closed += 1
+
+    def record_many(self, records):
+        self.tries += 1
+        self.tried.set()
+        assert self.gate.wait(SOON)
+        self.on_try()
+        if self.away:
+            raise AnalyticsUnavailable("the shop is shut")
+        if any(self.refuses(record) for record in records):
+            raise ValueError("not in my shop")
+        super().record_many(records)
+        self.batches.append(list(records))
+
+
+class Eager(Recorder):
+    """A recorder that does not wait at start, nor for a store that is away."""
+
+    def __init__(self, open_store, **options):
+        super().__init__(open_store, **{"head_start": 0.0, "backoff": AT_ONCE, **options})
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        pause.wait(0.001)
+
+
+def obeys_the_law(recorder: Recorder) -> bool:
+    counts = recorder.counts()
+    return (
+        counts.accepted == counts.stored + counts.queued + counts.dropped
+        and sum(counts.reasons.values()) == counts.dropped
+    )
+
+
+@pytest.fixture
+def shop():
+    return Shop()
+
+
+def test_records_are_stored_in_the_order_in_which_they_were_put(shop):
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(2000)]
+    with Eager(lambda: shop) as recorder:
+        for call in calls:
+            recorder.put(call)
+        assert recorder.flush(SOON)
+    assert [record for batch in shop.batches for record in batch] == calls
+
+
+def test_no_batch_is_larger_than_its_limit(shop):
+    session = a_session()
+    recorder = Eager(lambda: shop, limits=QueueLimits(batch_records=7))
+    for _ in range(20):
+        recorder.put(an_invocation(session, "read"))
+    with recorder:
+        assert recorder.flush(SOON)
+    assert [len(batch) for batch in shop.batches] == [7, 7, 6]
+
+
+def test_a_full_batch_does_not_wait_for_its_time(shop):
+    session = a_session()
+    with Eager(lambda: shop, limits=QueueLimits(batch_records=3, batch_seconds=3600)) as recorder:
+        for _ in range(3):
+            recorder.put(an_invocation(session, "read"))
+        until(lambda: recorder.counts().stored == 3)
+
+
+def test_a_single_record_is_stored_when_its_time_has_come(shop):
+    with Eager(lambda: shop, limits=QueueLimits(batch_seconds=0.01)) as recorder:
+        recorder.put(a_session())
+        until(lambda: recorder.counts().stored == 1)
+
+
+def test_putting_neither_opens_the_store_nor_waits_for_it(shop):
+    shop.gate.clear()
+    with Eager(lambda: shop) as recorder:
+        recorder.put(a_session())
+        assert shop.tried.wait(SOON)
+        recorder.put(a_session())
+        assert recorder.counts().queued == 2
+        shop.gate.set()
+        assert recorder.flush(SOON)
+
+
+def test_the_store_is_not_opened_by_the_thread_that_puts():
+    threads = []
+
+    def open_store():
+        threads.append(threading.current_thread())
+        return InMemoryAnalytics()
+
+    with Eager(open_store) as recorder:
+        assert threads == []
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+    assert threads != [threading.current_thread()]
+
+
+def test_a_recorder_without_records_opens_no_store(shop):
+    with Eager(lambda: shop):
+        pass
+    assert shop.opened == 0
+
+
+def test_the_writer_lets_the_start_go_first_unless_somebody_waits(shop):
+    with Recorder(lambda: shop, head_start=3600.0) as recorder:
+        recorder.put(a_session())
+        assert recorder.counts().queued == 1
+        assert recorder.flush(SOON)
+
+
+def test_closing_stores_what_is_queued_and_closes_the_store(shop):
+    recorder = Recorder(lambda: shop, head_start=3600.0)
+    recorder.start()
+    for _ in range(1200):
+        recorder.put(a_session())
+    counts = recorder.close()
+    assert (counts.stored, counts.queued, counts.dropped) == (1200, 0, 0)
+    assert shop.closed == 1
+
+
+def test_what_is_put_after_closing_is_counted_as_dropped(shop):
+    recorder = Eager(lambda: shop)
+    recorder.start()
+    recorder.close()
+    recorder.put(a_session())
+    assert recorder.counts().reasons == {"full": 0, "refused": 0, "closed": 1}
+    assert obeys_the_law(recorder)
+
+
+def test_closing_a_recorder_that_never_started_drops_what_was_put(shop):
+    recorder = Eager(lambda: shop)
+    recorder.put(a_session())
+    counts = recorder.close()
+    assert (counts.accepted, counts.queued, counts.dropped) == (1, 0, 1)
+
+
+def test_closing_gives_up_on_a_store_that_stays_away(shop, caplog):
+    shop.away = True
+    recorder = Eager(lambda: shop, limits=QueueLimits(batch_records=2))
+    recorder.start()
+    for _ in range(5):
+        recorder.put(a_session())
+    with caplog.at_level(logging.WARNING):
+        counts = recorder.close(timeout=0.05)
+    assert (counts.accepted, counts.stored, counts.queued, counts.reasons["closed"]) == (5, 0, 0, 5)
+    assert "5 records could not be stored before the end" in caplog.text
+
+
+def test_closing_does_not_wait_out_the_pause_before_the_next_try(shop):
+    shop.away = True
+    recorder = Eager(lambda: shop, backoff=Backoff(first=3600.0, longest=3600.0))
+    recorder.start()
+    recorder.put(a_session())
+    until(lambda: shop.closed == 1)
+    shop.away = False
+    assert recorder.close(timeout=SOON).stored == 1
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(shop):
+    shop.gate.clear()
+    recorder = Eager(lambda: shop, limits=QueueLimits(batch_records=1))
+    recorder.start()
+    recorder.put(a_session())
+    recorder.put(a_session())
+    assert shop.tried.wait(SOON)
+    counts = recorder.close(timeout=0.0)
+    assert (counts.stored, counts.queued, counts.dropped) == (0, 1, 1)
+    shop.gate.set()
+    until(lambda: recorder.counts().stored == 1)
+    assert obeys_the_law(recorder)
+
+
+def test_records_wait_while_the_store_is_away_and_are_stored_when_it_is_back(shop, caplog):
+    shop.away = True
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(30)]
+    with caplog.at_level(logging.INFO, "riglm.recorder"), Eager(lambda: shop) as recorder:
+        for call in calls:
+            recorder.put(call)
+        until(lambda: shop.tries >= 5)
+        assert recorder.counts().queued == 30
+        shop.away = False
+        assert recorder.flush(SOON)
+        assert recorder.counts().dropped == 0
+    assert list(shop.list_invocations(session.id)) == calls
+    assert shop.opened == shop.closed > 1
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0] == "records wait, the store is away: the shop is shut"
+    assert messages[-1].startswith("the store is back after")
+    assert len(messages) == 2
+
+
+def test_a_record_whose_storing_failed_half_way_keeps_its_identifier(shop):
+    class Note:
+        made = 0
+
+        def record(self):
+            self.made += 1
+            return a_session()
+
+    note = Note()
+    shop.away = True
+    with Eager(lambda: shop) as recorder:
+        recorder.put(note)
+        until(lambda: shop.tries >= 3)
+        shop.away = False
+        assert recorder.flush(SOON)
+    assert note.made == 1
+
+
+def test_a_store_that_cannot_be_opened_is_tried_again():
+    shop = Shop()
+    failures = [ImportError("no driver"), AnalyticsUnavailable("no file")]
+
+    def open_store():
+        if failures:
+            raise failures.pop()
+        return shop
+
+    with Eager(open_store) as recorder:
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+        assert recorder.counts().stored == 1
+
+
+def test_a_store_that_fails_to_close_is_opened_anew(caplog):
+    class Sticky(Shop):
+        def __exit__(self, kind, error, trace):
+            raise OSError("stuck")
+
+    shop = Sticky()
+    shop.away = True
+    with Eager(lambda: shop) as recorder:
+        recorder.put(a_session())
+        until(lambda: shop.opened > 1)
+        shop.away = False
+        assert recorder.flush(SOON)
+    assert "the store could not be closed" in caplog.text
+
+
+def test_the_newest_are_dropped_when_too_many_records_wait(shop, caplog):
+    shop.gate.clear()
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(8)]
+    with Eager(lambda: shop, limits=QueueLimits(records=5, batch_records=2)) as recorder:
+        for call in calls[:2]:
+            recorder.put(call)
+        assert shop.tried.wait(SOON)
+        for call in calls[2:]:
+            recorder.put(call)
+        assert recorder.counts().reasons["full"] == 3
+        assert obeys_the_law(recorder)
+        shop.gate.set()
+        assert recorder.flush(SOON)
+        until(lambda: "3 records were dropped so far" in caplog.text)
+    assert list(shop.list_invocations(session.id)) == calls[:5]
+
+
+def test_records_are_dropped_when_too_many_bytes_wait(shop):
+    shop.gate.clear()
+    with Eager(lambda: shop, limits=QueueLimits(size_bytes=1000, batch_records=1)) as recorder:
+        recorder.put(a_session(), 600)
+        assert shop.tried.wait(SOON)
+        recorder.put(a_session(), 600)
+        recorder.put(a_session(), 400)
+        assert recorder.counts().reasons["full"] == 1
+        shop.gate.set()
+        assert recorder.flush(SOON)
+        recorder.put(a_session(), 1000)
+        assert recorder.flush(SOON)
+        assert recorder.counts().stored == 3
+
+
+def test_there_is_room_again_after_records_were_given_up(shop):
+    shop.away = True
+    recorder = Eager(lambda: shop, limits=QueueLimits(batch_records=1))
+    recorder.start()
+    recorder.put(a_session(), 100)
+    recorder.put(a_session(), 100)
+    recorder.close(timeout=0.01)
+    assert recorder.counts().queued == 0
+    assert recorder._queue._bytes == 0
+
+
+@pytest.mark.parametrize("bad", [{0}, {7}, {3, 4, 9}, set(range(10))])
+def test_records_that_the_store_refuses_do_not_hold_up_the_others(shop, caplog, bad):
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(10)]
+    refused = {calls[number].id for number in bad}
+    shop.refuses = lambda record: record.id in refused
+    with Eager(lambda: shop) as recorder:
+        for call in calls:
+            recorder.put(call)
+        assert recorder.flush(SOON)
+        counts = recorder.counts()
+    assert (counts.stored, counts.reasons["refused"]) == (10 - len(bad), len(bad))
+    assert list(shop.list_invocations(session.id)) == [call for call in calls if call.id not in refused]
+    assert caplog.text.count("the store refuses a record") == 1
+
+
+def test_a_record_that_cannot_be_made_does_not_hold_up_the_others(shop, caplog):
+    class Broken:
+        def record(self):
+            raise RuntimeError("broken note")
+
+    with Eager(lambda: shop) as recorder:
+        recorder.put(Broken())
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+        recorder.put(Broken())
+        assert recorder.flush(SOON)
+        counts = recorder.counts()
+    assert (counts.stored, counts.reasons["refused"]) == (1, 2)
+    assert "a record could not be made" in caplog.text
+
+
+def test_a_store_that_goes_away_while_a_batch_is_narrowed_down_loses_and_doubles_nothing(shop):
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(8)]
+    bad = calls[5].id
+    shop.refuses = lambda record: record.id == bad
+
+    def away_every_other_time():
+        shop.away = shop.tries % 2 == 0
+
+    shop.on_try = away_every_other_time
+    with Eager(lambda: shop) as recorder:
+        for call in calls:
+            recorder.put(call)
+        assert recorder.flush(SOON)
+        counts = recorder.counts()
+    assert (counts.stored, counts.reasons["refused"]) == (7, 1)
+    assert [record.id for batch in shop.batches for record in batch] == [each.id for each in calls if each.id != bad]
+
+
+def test_the_same_complaint_is_made_once_a_minute(shop, caplog):
+    now = 1000.0
+    shop.away = True
+    with Eager(lambda: shop, monotonic=lambda: now) as recorder:
+        recorder.put(a_session())
+        until(lambda: shop.tries >= 4)
+        assert caplog.text.count("records wait") == 1
+        now += 61.0
+        until(lambda: caplog.text.count("records wait") == 2)
+        shop.away = False
+        assert recorder.flush(SOON)
+
+
+def test_flushing_tells_when_the_time_was_not_enough(shop):
+    shop.gate.clear()
+    with Eager(lambda: shop) as recorder:
+        recorder.put(a_session())
+        assert not recorder.flush(0.01)
+        shop.gate.set()
+        assert recorder.flush(SOON)
+
+
+def test_accepted_is_stored_and_queued_and_dropped_at_every_instant(shop):
+    """Several threads put, the store comes and goes, some records are refused, and a reader looks all the time."""
+    shop.on_try = lambda: setattr(shop, "away", shop.tries % 3 == 0)
+    bad = a_session()
+    shop.refuses = lambda record: record is bad
+    done = threading.Event()
+    broken = []
+    recorder = Eager(lambda: shop, limits=QueueLimits(records=200, batch_records=20, batch_seconds=0.001))
+
+    def watch():
+        while not done.is_set():
+            if not obeys_the_law(recorder):
+                broken.append(recorder.counts())
+
+    def put():
+        for number in range(500):
+            recorder.put(bad if number % 50 == 0 else a_session())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with recorder:
+        putters = [threading.Thread(target=put) for _ in range(4)]
+        for each in putters:
+            each.start()
+        for each in putters:
+            each.join(SOON)
+    done.set()
+    watcher.join(SOON)
+    counts = recorder.counts()
+    assert broken == []
+    assert (counts.accepted, counts.queued) == (2000, 0)
+    assert counts.stored == sum(len(batch) for batch in shop.batches)
+
+
+@pytest.mark.parametrize(
+    ("failures", "least", "most"), [(1, 0.5, 1.0), (2, 1.0, 2.0), (6, 15.0, 30.0), (10**6, 15, 30)]
+)
+def test_the_pause_doubles_up_to_its_longest(failures, least, most):
+    delays = {Backoff().delay(failures) for _ in range(50)}
+    assert least <= min(delays)
+    assert max(delays) <= most
+    assert len(delays) > 1

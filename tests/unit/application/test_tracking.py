@@ -1,0 +1,223 @@
+"""Tracking: what happens becomes records, and no failure of it reaches a call."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from riglm.application.tracking import TrackingService
+from riglm.domain.exposure import Exposure
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.session import Client, Session
+from riglm.ports.analytics import SessionClosed
+from riglm.testing.analytics import a_session
+
+HASHER = KeyedHasher(bytes(32))
+
+
+class Sink:
+    """Takes what is put, as the recorder does."""
+
+    def __init__(self):
+        self.items = []
+        self.sizes = []
+
+    def put(self, item, size):
+        self.items.append(item)
+        self.sizes.append(size)
+
+    def records(self):
+        return [item if isinstance(item, Session | SessionClosed | Exposure) else item.record() for item in self.items]
+
+
+class Brim:
+    """Breaks whenever something is put."""
+
+    error = RuntimeError("broken")
+
+    def put(self, item, size):
+        raise self.error
+
+
+def tracking(sink, arguments="hash"):
+    return TrackingService(sink, HASHER, SimpleNamespace(arguments=arguments), clock=lambda: 77.0)
+
+
+def call(service, session, **known):
+    service.called(
+        session,
+        **{
+            "tool": "read",
+            "upstream": "github",
+            "arguments": b'{"b": 1, "a": 2}',
+            "started": 5.0,
+            "duration_ms": 1.5,
+            "error_kind": None,
+            "error_code": None,
+            "found": Found.LISTED,
+            **known,
+        },
+    )
+
+
+@pytest.fixture
+def sink():
+    return Sink()
+
+
+def test_an_invocation_is_recorded_with_all_that_is_known_of_it(sink):
+    session = a_session()
+    call(tracking(sink), session, error_kind=ErrorKind.PROTOCOL, error_code=-32000)
+    [record] = sink.records()
+    assert record == ToolInvocation(
+        id=record.id,
+        session_id=session.id,
+        tool="read",
+        upstream="github",
+        timestamp=5.0,
+        duration_ms=1.5,
+        success=False,
+        sequence_number=1,
+        arguments_hash=HASHER.arguments(b'{"a":2,"b":1}'),
+        error_kind=ErrorKind.PROTOCOL,
+        error_code=-32000,
+        found=Found.LISTED,
+    )
+    assert record.id.version == 7
+
+
+def test_an_invocation_without_an_error_is_a_success(sink):
+    call(tracking(sink), a_session())
+    assert sink.records()[0].success
+
+
+def test_identifiers_and_sequence_numbers_follow_the_order_of_the_calls(sink):
+    service = tracking(sink)
+    one, two = a_session(), a_session()
+    for session in (one, two, one, one, two):
+        call(service, session)
+    records = sink.records()
+    assert [record.sequence_number for record in records] == [1, 1, 2, 3, 2]
+    assert [record.id for record in records] == sorted(record.id for record in records)
+
+
+def test_by_default_arguments_are_kept_as_a_hash_only(sink):
+    call(tracking(sink), a_session(), arguments=b'{"password": "s3cret"}')
+    [record] = sink.records()
+    assert record.arguments is None
+    assert len(record.arguments_hash) == 32
+    assert "s3cret" not in repr(record)
+
+
+def test_raw_arguments_are_kept_only_when_asked_for(sink):
+    call(tracking(sink, "raw"), a_session(), arguments='{"a": "ü"}'.encode())
+    [record] = sink.records()
+    assert json.loads(record.arguments) == {"a": "ü"}
+    assert record.arguments_hash == HASHER.arguments('{"a":"ü"}'.encode())
+
+
+def test_raw_arguments_that_are_no_utf_8_are_kept_as_far_as_they_can_be_read(sink):
+    call(tracking(sink, "raw"), a_session(), arguments=b'{"a": "\xff"}')
+    assert sink.records()[0].arguments == '{"a": "\ufffd"}'
+
+
+def test_with_none_not_even_a_hash_is_kept_and_the_arguments_do_not_wait_in_the_queue(sink):
+    call(tracking(sink, "none"), a_session(), arguments=b'{"a": 1}')
+    assert b'{"a": 1}' not in sink.items[0]
+    assert (sink.records()[0].arguments, sink.records()[0].arguments_hash) == (None, "")
+
+
+def test_a_call_without_arguments_has_no_hash(sink):
+    call(tracking(sink), a_session(), arguments=None)
+    assert sink.records()[0].arguments_hash == ""
+
+
+def test_the_size_of_a_note_grows_with_its_arguments(sink):
+    service = tracking(sink)
+    call(service, a_session(), arguments=b"")
+    call(service, a_session(), arguments=bytes(10_000))
+    assert sink.sizes[1] - sink.sizes[0] == 10_000
+
+
+@pytest.mark.parametrize(("code", "kept"), [(2**63 - 1, 2**63 - 1), (-(2**70), None), (2**63, None), (0, 0)])
+def test_an_error_code_that_no_database_holds_does_not_lose_the_invocation(sink, code, kept):
+    call(tracking(sink), a_session(), error_kind=ErrorKind.PROTOCOL, error_code=code)
+    assert sink.records()[0].error_code == kept
+
+
+def test_a_session_is_recorded_as_it_was_when_it_was_opened(sink):
+    service = tracking(sink)
+    session = a_session(client=Client(name="codex"))
+    service.session_opened(session)
+    session.client = Client(name="cursor")
+    session.keys["threadId"] = "hash"
+    session.metadata["title"] = "x"
+    service.session_changed(session)
+    [opened, changed] = sink.records()
+    assert (opened.id, opened.client.name, opened.keys, opened.metadata) == (session.id, "codex", {}, {})
+    assert (changed.client.name, changed.keys, changed.metadata) == ("cursor", {"threadId": "hash"}, {"title": "x"})
+
+
+def test_the_end_of_a_session_is_recorded(sink):
+    session = a_session()
+    tracking(sink).session_closed(session, 99.0)
+    assert sink.records() == [SessionClosed(session_id=session.id, ended_at=99.0)]
+
+
+def test_a_list_is_recorded_with_its_session_once_until_it_changes(sink):
+    service = tracking(sink)
+    session = a_session()
+    for _ in range(3):
+        service.exposed(session, ("b", "a"))
+    [changed, exposure] = sink.records()
+    assert changed.tools_available == ("b", "a")
+    assert (exposure.session_id, exposure.timestamp, exposure.shown) == (session.id, 77.0, ("b", "a"))
+    service.exposed(session, ("b", "a"), reason="again, for another reason")
+    service.exposed(session, ("a",))
+    assert [type(each).__name__ for each in sink.records()[2:]] == ["Exposure", "Session", "Exposure"]
+
+
+def test_what_a_session_has_at_hand_is_what_was_shown_and_what_was_hidden(sink):
+    session = a_session()
+    tracking(sink).exposed(session, ("c",), ("b", "a"), predictor="hybrid", reason="learned")
+    assert session.tools_available == ("a", "b", "c")
+    assert (sink.records()[1].hidden, sink.records()[1].predictor) == (("b", "a"), "hybrid")
+
+
+def test_two_sessions_that_see_the_same_list_each_have_their_exposure(sink):
+    service = tracking(sink)
+    for session in (a_session(), a_session()):
+        service.exposed(session, ("a",))
+    assert len([each for each in sink.records() if isinstance(each, Exposure)]) == 2
+
+
+def test_nothing_is_remembered_of_a_closed_session(sink):
+    service = tracking(sink)
+    session = a_session()
+    service.exposed(session, ("a",))
+    service.session_closed(session, 1.0)
+    assert service._last_exposures == {}
+
+
+def test_no_failure_reaches_the_caller_and_each_kind_is_logged_once(caplog):
+    service = tracking(Brim())
+    session = a_session()
+    for _ in range(2):
+        service.session_opened(session)
+        service.session_changed(session)
+        service.exposed(session, ("a",))
+        call(service, session)
+        service.session_closed(session, 1.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "usage could not be recorded; the call goes through, and this is said once"
+    ]
+    assert caplog.records[0].exc_info[1] is Brim.error
+
+
+def test_what_ends_the_process_is_not_held_back():
+    class Ending(Brim):
+        error = KeyboardInterrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        tracking(Ending()).session_opened(a_session())
