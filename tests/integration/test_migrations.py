@@ -1,0 +1,138 @@
+"""Migrations lead to the tables that the code uses, from nothing, once, whoever runs them."""
+
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import riglm
+from riglm.adapters.analytics import schema
+from riglm.adapters.analytics.engine import make_engine
+from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
+from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
+
+UPGRADER = """
+import sys
+from riglm.adapters.analytics import schema
+import alembic.command
+print("ready", flush=True)
+sys.stdin.readline()
+print(schema.upgrade(sys.argv[1]).current)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "usage.db"
+
+
+@pytest.fixture
+def url(file):
+    return f"sqlite:///{file}"
+
+
+def shape(file):
+    rows = sqlite3.connect(file)
+    found = rows.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+    rows.close()
+    return found
+
+
+def set_revision(file, revision):
+    rows = sqlite3.connect(file)
+    rows.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    rows.commit()
+    rows.close()
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(url):
+    schema.upgrade(url)
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+    engine.dispose()
+    assert differences == []
+
+
+def test_the_newest_migration_is_the_one_that_the_code_expects():
+    assert ScriptDirectory.from_config(schema.alembic_config()).get_heads() == [SCHEMA_REVISION]
+
+
+def test_an_upgrade_makes_a_missing_file_and_a_second_one_changes_nothing(file, url):
+    assert schema.upgrade(url).current == SCHEMA_REVISION
+    once = shape(file)
+    assert schema.upgrade(url).current == SCHEMA_REVISION
+    assert shape(file) == once
+
+
+def test_an_empty_file_is_upgraded(file, url):
+    file.touch()
+    assert schema.upgrade(url).pending == ()
+
+
+def test_processes_that_upgrade_at_once_all_find_the_newest_schema(file, url):
+    upgraders = [
+        subprocess.Popen(
+            [sys.executable, "-c", UPGRADER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    for each in upgraders:
+        assert each.stdout.readline() == "ready\n"
+    for each in upgraders:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    found = [each.communicate(timeout=60)[0].strip() for each in upgraders]
+    assert found == [SCHEMA_REVISION] * 3
+    assert [each.returncode for each in upgraders] == [0, 0, 0]
+
+
+def test_the_status_of_a_missing_file_is_told_without_making_it(file, url):
+    found = schema.status(url)
+    assert (found.current, found.head, found.pending) == (None, SCHEMA_REVISION, (SCHEMA_REVISION,))
+    assert not file.exists()
+
+
+def test_the_status_of_a_new_store_has_nothing_pending(url):
+    schema.upgrade(url)
+    found = schema.status(url)
+    assert (found.current, found.pending, found.url) == (SCHEMA_REVISION, (), url)
+
+
+def test_a_newer_schema_is_neither_upgraded_nor_passed_over(file, url):
+    schema.upgrade(url)
+    set_revision(file, "9999")
+    for ask in (schema.status, schema.upgrade):
+        with pytest.raises(SchemaTooNew, match=r"schema 9999.*upgrade riglm"):
+            ask(url)
+
+
+def test_a_store_that_cannot_be_read_is_unavailable(file, url):
+    file.write_bytes(b"x" * 4096)
+    for ask in (schema.status, schema.upgrade):
+        with pytest.raises(AnalyticsUnavailable, match=r"usage\.db"):
+            ask(url)
+
+
+def test_a_store_in_memory_can_be_upgraded():
+    assert schema.status("sqlite://").pending == (SCHEMA_REVISION,)
+    schema.upgrade("sqlite://")
+
+
+def test_migrations_are_found_inside_an_installed_package(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages" / "riglm" / "migrations"
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(riglm, "__file__", str(installed.parent / "__init__.py"))
+    assert schema.migrations_directory() == installed
+
+
+def test_alembic_can_be_run_by_hand(file, url):
+    root = schema.migrations_directory().parent
+    command = [sys.executable, "-m", "alembic", "-x", f"url={url}"]
+    subprocess.run([*command, "upgrade", "head"], cwd=root, check=True, capture_output=True, timeout=60)
+    subprocess.run([*command, "check"], cwd=root, check=True, capture_output=True, timeout=60)
+    assert schema.status(url).pending == ()
