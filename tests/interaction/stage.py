@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.interaction.clients import http
 from tests.interaction.clients.link import Link
 from tests.interaction.clients.old_sse import SseLink
@@ -92,6 +94,11 @@ class Process:
             )
             assert time.monotonic() < deadline, f"nobody listens on {port}: {self.command}"
             time.sleep(0.02)
+
+    def listening_on(self, port: int) -> set[str]:
+        """The addresses on which the process listens at this port."""
+        found = psutil.Process(self.pid).net_connections("inet")
+        return {found.laddr.ip for found in found if found.status == psutil.CONN_LISTEN and found.laddr.port == port}
 
     def tell(self, number: signal.Signals) -> None:
         """Send a signal to the process alone."""

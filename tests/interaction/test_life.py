@@ -1,0 +1,229 @@
+import asyncio
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.interaction import text
+from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
+from tests.interaction.clients.stdio import StdioLink
+from tests.interaction.clients.streamable import StreamableLink
+from tests.interaction.log import eventually
+from tests.interaction.manifest import behaviour
+from tests.interaction.route import MAIN, RIGLM, STDIO_FRONT, Route, routes
+from tests.interaction.stage import Stage, free_port
+
+GRACE = 5.0
+"""Within how many seconds after riglm's end nothing of it may be left."""
+
+CHILDREN = {"obedient": (), "stubborn": ("--stubborn",), "with a grandchild": ("--stubborn", "--grandchild")}
+
+
+def _riglm_of(client: RawClient) -> int:
+    assert isinstance(client.link, StdioLink)
+    return client.link.process.pid
+
+
+@behaviour("life.stdout")
+@routes(STDIO_FRONT, through=RIGLM)
+async def test_stdout_carries_messages_and_nothing_else(stage: Stage, route: Route):
+    async with stage.client(route, env={"RIGLM_LOGGING__LEVEL": "debug"}) as client:
+        await client.call("noise", {"kind": "stderr flood"})
+        await client.call("die" if route.back == "stdio" else "echo")
+        await client.call("echo")
+    assert client.strays == []
+
+
+@behaviour("life.end")
+@pytest.mark.parametrize("kind", CHILDREN)
+@pytest.mark.parametrize("how", ["end of input", "SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, how: str, kind: str):
+    link = stage.pipe(stage.riglm("run", "--", *stage.scripted(*CHILDREN[kind])))
+    log = stage.log(*CHILDREN[kind])
+    async with RawClient(link, era) as client:
+        await client.greet()
+        await client.call("echo")
+        await client.start_call("slow", {"hold": True, "marker": "in flight"})
+        await log.wait_for_event("holding")
+        if how != "end of input":
+            os.kill(_riglm_of(client), getattr(signal, how))
+            async with asyncio.timeout(10):
+                await link.process.wait()
+    assert link.exit_code == 0, link.stderr.read_text(errors="replace")[-1000:]
+    assert stage.leaks(GRACE) == {}
+
+
+@behaviour("life.end")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+@routes([route for route in MAIN if route.front == "http"], through=RIGLM)
+async def test_a_serving_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, route: Route, how: signal.Signals):
+    link = stage.link(route, *(() if route.back == "http" else CHILDREN["with a grandchild"]))
+    assert isinstance(link, StreamableLink)
+    origin = link.url.removesuffix("/mcp")
+    async with RawClient(link, route.era) as client:
+        await client.greet()
+        await client.call("echo")
+        exchange = await client.start_call("slow", {"hold": True, "marker": "in flight"})
+        assert stage.served_by(origin).end(how, within=15) == 0
+        with pytest.raises((ConnectionError, AssertionError)):
+            assert (await exchange.answer()).result
+        link.drop()
+    if route.back == "stdio":
+        assert stage.leaks(GRACE) == {}
+
+
+@behaviour("life.killed")
+@pytest.mark.parametrize("kind", CHILDREN)
+@pytest.mark.parametrize("front", ["stdio", "http"])
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+async def test_nobody_stays_when_riglm_is_killed(stage: Stage, era: str, front: str, kind: str):
+    link = stage.link(Route(front, "stdio", RIGLM, era), *CHILDREN[kind])
+    client = RawClient(link, era)
+    await link.open(client)
+    await client.greet()
+    await client.call("echo")
+    assert len(stage.leaks(0.0)) >= 2
+    if isinstance(link, StdioLink):
+        os.kill(link.process.pid, signal.SIGKILL)
+        await link.process.wait()
+    else:
+        assert isinstance(link, StreamableLink)
+        riglm = stage.served_by(link.url.removesuffix("/mcp"))
+        riglm.tell(signal.SIGKILL)
+        riglm.wait()
+        link.drop()
+    left = await asyncio.to_thread(stage.leaks, GRACE)
+    await client.close()
+    assert left == {}
+
+
+@behaviour("life.sessions")
+@pytest.mark.parametrize("farewell", ["ended", "left"])
+@routes(
+    [
+        Route("http", "stdio", RIGLM, HANDSHAKE),
+        Route("http", "http", RIGLM, HANDSHAKE),
+        Route("sse", "stdio", RIGLM, HANDSHAKE),
+    ]
+)
+async def test_clients_that_left_leave_no_process_and_no_file(stage: Stage, route: Route, farewell: str):
+    env = {"RIGLM_DOWNSTREAM__SESSION_IDLE": "1"}
+    async with stage.client(route, env=env) as client:
+        await client.call("echo")
+    origin = stage.serve(*stage.back(route.back), env=env)
+    riglm = psutil.Process(stage.served_by(origin).pid)
+    await eventually(lambda: not riglm.children(recursive=True), 10, "the first client's child is gone")
+    files = riglm.num_fds()
+    for _ in range(3):
+        link = stage.link(route, env=env)
+        async with RawClient(link, HANDSHAKE) as client:
+            await client.greet()
+            await client.call("echo")
+            if farewell == "left" and isinstance(link, StreamableLink):
+                link.drop()
+    await eventually(lambda: not riglm.children(recursive=True), 10, "no child is left")
+    await eventually(lambda: riglm.num_fds() <= files, 10, "no file is left open")
+
+
+@behaviour("life.sessions")
+@routes([route for route in MAIN if route.back == "stdio" and route.era == MODERN], through=RIGLM)
+async def test_modern_clients_share_one_child(stage: Stage, route: Route):
+    log = stage.log()
+    async with stage.client(route) as client:
+        pids = {(await client.call("whoami")).decoded()["structuredContent"]["pid"] for _ in range(3)}
+        if route.front == "http":
+            async with stage.client(route) as other:
+                pids.add((await other.call("whoami")).decoded()["structuredContent"]["pid"])
+    assert len(pids) == 1
+    assert len(log.entries("started")) == 1
+
+
+@behaviour("life.sessions")
+@routes([route for route in MAIN if route.back == "stdio"])
+async def test_a_child_gets_the_environment_of_the_client(stage: Stage, route: Route):
+    async with stage.client(route, env={"SOMETHING_OF_MINE": "1"}) as client:
+        about = (await client.call("whoami", {"env": ["SOMETHING_OF_MINE", "PATH"]})).decoded()["structuredContent"]
+    assert about["env"]["PATH"] == os.environ["PATH"]
+    if not route.direct:
+        assert about["env"]["SOMETHING_OF_MINE"] == "1"
+
+
+def _fails(stage: Stage, *arguments: str, **env: str) -> str:
+    ended = subprocess.run(
+        stage.riglm(*arguments),
+        env={**stage.env, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, b""), ended
+    said = ended.stderr.decode()
+    assert "Traceback" not in said
+    return said
+
+
+@behaviour("life.start_errors")
+def test_a_missing_command_is_named(stage: Stage):
+    assert "no-such-command-anywhere" in _fails(stage, "run", "--", "no-such-command-anywhere", "--flag")
+
+
+@behaviour("life.start_errors")
+def test_an_unset_variable_is_named(stage: Stage):
+    servers = {"one": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"A": "${NOT_SET_AT_ALL}"}}}
+    assert "NOT_SET_AT_ALL" in _fails(stage, "run", *stage.config("unset", servers))
+
+
+@behaviour("life.start_errors")
+def test_two_servers_with_one_name_are_named(stage: Stage):
+    path = Path(stage.folder / "twice.json")
+    path.write_text('{"mcpServers":{"twin":{"command":"true"},"twin":{"command":"false"}}}')
+    assert "twin" in _fails(stage, "run", "--mcp-json", str(path))
+
+
+@behaviour("life.start_errors")
+def test_a_name_of_a_meta_tool_is_refused(stage: Stage):
+    assert "set_context" in _fails(stage, "run", *stage.config("meta", {"set_context": stage.entry("stdio")}))
+
+
+@behaviour("life.start_errors")
+def test_a_port_in_use_is_named(stage: Stage):
+    origin = stage.listening(*stage.network_server())
+    port = origin.rpartition(":")[2]
+    assert port in _fails(stage, "serve", "--port", port, "--url", origin + "/mcp")
+
+
+@behaviour("life.start_errors")
+def test_an_open_address_without_a_token_is_refused(stage: Stage):
+    assert "token" in _fails(stage, "serve", "--host", "0.0.0.0", "--port", str(free_port()), "--", *stage.scripted())
+
+
+@behaviour("life.start_errors")
+def test_an_url_that_is_none_is_named(stage: Stage):
+    assert "not-a-url" in _fails(stage, "run", "--url", "not-a-url")
+
+
+@behaviour("life.stdout")
+async def test_input_that_ends_before_the_first_message_ends_riglm(stage: Stage):
+    link = stage.pipe(stage.riglm("run", "--", *stage.scripted()))
+    async with RawClient(link, HANDSHAKE):
+        pass
+    assert link.exit_code == 0
+
+
+@behaviour("life.end")
+@routes(STDIO_FRONT, through=RIGLM)
+async def test_answers_that_are_due_come_before_the_end(stage: Stage, route: Route):
+    link = stage.link(route)
+    assert isinstance(link, StdioLink)
+    async with RawClient(link, route.era) as client:
+        await client.greet()
+        exchanges = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(20)]
+    answered = [exchange for exchange in exchanges if exchange.outcome.done() and not exchange.outcome.exception()]
+    assert [text.value(exchange.outcome.result().result)["content"][0]["text"] for exchange in answered] == [
+        str(number) for number in range(20)
+    ]
