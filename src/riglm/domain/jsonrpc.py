@@ -104,12 +104,20 @@ class Message:
 def decode(line: bytes) -> Message:
     """Read one message.
 
-    Lone surrogate escapes, which some JSON writers produce, are tolerated: the line is kept as it is, while the parts
+    A message that stands on several lines is put on one, since pipes and event streams carry a message a line. Lone
+    surrogate escapes, which some JSON writers produce, are tolerated: the line is kept as it is, while the parts
     that riglm reads show U+FFFD in their place.
 
     Raises:
         Malformed: it is no JSON, or JSON that is no single JSON-RPC message.
     """
+    message = _read(line)
+    if b"\n" in line or b"\r" in line:  # between tokens only, now that it was read: within strings they are escaped
+        return _read(line.replace(b"\n", b" ").replace(b"\r", b" "))
+    return message
+
+
+def _read(line: bytes) -> Message:
     try:
         envelope = _decode_envelope(line)
     except msgspec.DecodeError as error:

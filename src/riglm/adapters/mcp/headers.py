@@ -147,7 +147,9 @@ def _agree(kind: str, value: Any, text: str, raw: bytes) -> bool:
     decoded = decode_value(raw.decode("latin-1"))
     if decoded is None:
         return False
-    whole = not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+    whole = not isinstance(value, bool) and (
+        isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    )
     if kind == "integer" and whole and _DECIMAL.fullmatch(decoded):
         digits, _, fraction = decoded.partition(".")
         return not fraction.strip("0") and int(digits) == int(value)

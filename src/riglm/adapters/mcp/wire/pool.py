@@ -100,7 +100,7 @@ class Pool:
         await asyncio.gather(*self._dials, return_exceptions=True)
         if self._sweep is not None:
             self._sweep.cancel()
-        self._give_up(HttpFailure("The HTTP client was closed", sent=False), self._waited)
+        self._give_up(ConnectionAbortedError("the HTTP client was closed"), self._waited)
         for connection in list(self._open):
             connection.close("was given up: the HTTP client was closed")
         if self._open:

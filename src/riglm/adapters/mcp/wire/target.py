@@ -94,8 +94,9 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ConfigurationError("The URL's host or port is not valid: write it as http://host:port/path") from error
+    except ValueError:
+        # The cause may repeat the credentials.
+        raise ConfigurationError("The URL's host or port is not valid: write it as http://host:port/path") from None
     if parts.scheme not in PORTS:
         raise ConfigurationError("The URL must begin with http:// or https://")
     if not parts.hostname or port == 0:
@@ -105,7 +106,7 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
 
 def _ascii(host: str) -> str:
     try:
-        return host if host.isascii() and len(host) < 254 else host.encode("idna").decode()
+        return host if ":" in host else host.encode("idna").decode()
     except UnicodeError as error:
         raise ConfigurationError("The URL's host is not a valid name") from error
 
