@@ -29,7 +29,6 @@ from riglm.application.tracking import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.upstream import UpstreamPort
 
 _SWEEP_SECONDS = 30.0
 
@@ -119,17 +118,13 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
         stack.enter_context(recorder)
         stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored))
         async with upstreams.opened(services.catalogues.input_schema) as ports:
-            proxy = _proxy(services, ports, settings)
+            proxy = ProxyService(services, ports)
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
             try:
                 yield proxy
             finally:
                 sweeping.cancel()
                 await proxy.close()
-
-
-def _proxy(services: Services, upstreams: tuple[UpstreamPort, ...], settings: Settings) -> ProxyService:
-    return ProxyService(services, upstreams)
 
 
 async def _sweep(proxy: ProxyService) -> None:

@@ -10,9 +10,10 @@ MASK = "***"
 SHORTEST_SECRET = 4
 """A known value of fewer characters is not searched for: it would cover innocent text and hide nothing."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+# From the colon on: a pattern that began with the scheme would take quadratic time on long words.
+_URL = re.compile(r"://[^\s\"'<>]+")
 _CREDENTIAL = re.compile(
-    r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z][\w-]*\s+)?|bearer\s+)(?!\*\*\*)[^\s\"',;]+"
+    r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z][\w-]{0,20}\s+)?|bearer\s+)(?!\*\*\*)[^\s\"',;]+"
 )
 _SECRET_NAME = re.compile(r"(?i)(token|secret|passw|api[-_]?key|access[-_]?key|credential|authorization|cookie)")
 
@@ -44,7 +45,7 @@ def mask_command(words: Sequence[str]) -> list[str]:
 def secrets_of_command(words: Sequence[str]) -> list[str]:
     """The values of secret-sounding options and the secrets of URLs among the words of a command."""
     values = [value for _, value in _option_values(words)]
-    return values + [secret for word in words for url in _URL.findall(word) for secret in secrets_of_url(url)]
+    return values + [secret for word in words for rest in _URL.findall(word) for secret in secrets_of_url("x" + rest)]
 
 
 def secrets_of_url(url: str) -> list[str]:
@@ -70,7 +71,7 @@ def _option_values(words: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _mask_match(found: re.Match[str]) -> str:
-    return mask_url(found.group())
+    return mask_url("x" + found.group()).removeprefix("x")
 
 
 class Redactor:

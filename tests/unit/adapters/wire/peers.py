@@ -179,8 +179,10 @@ async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> Async
         yield server
     finally:
         listener.close()
-        for task in list(server.tasks):
-            task.cancel()
+        for _ in range(5):  # connections that were accepted just before are still on their way to a task
+            await asyncio.sleep(0)
+            for task in server.tasks:
+                task.cancel()
         await asyncio.gather(*server.tasks, return_exceptions=True)
         await listener.wait_closed()
     assert not server.errors

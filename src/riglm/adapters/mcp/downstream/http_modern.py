@@ -45,9 +45,7 @@ class ModernRequests:
     async def _forward(self, message: Message, envelope: parameters.Envelope, request: Request, send: Send) -> None:
         answer = Answer(self._buffer, errors_have_status=True)
         self.answers.add(answer)
-        own = {name: value for name, value in request.headers.items() if name[:4] == b"mcp-"}
-        own.pop(b"mcp-session-id", None)
-        underway = self._service.received(message, envelope, answer, request.caller, own)
+        underway = self._service.received(message, envelope, answer, request.caller, request.mcp_headers)
         answering = asyncio.current_task()
         left = False
 
@@ -73,27 +71,18 @@ class ModernRequests:
     def _refusal(self, message: Message, envelope: parameters.Envelope | None, request: Request) -> Message | None:
         repeated = request.repeated(*_ROUTING)
         if repeated is not None:
-            words = f"Header mismatch: {repeated.decode('latin-1')} came more than once"
-            return jsonrpc.error(message.id, jsonrpc.HEADER_MISMATCH, words)
+            return _mismatch(message, f"{repeated.decode('latin-1')} came more than once")
         if envelope is None or not envelope.complete:
-            words = (
-                f"Invalid params: params._meta must carry {protocol.META_VERSION!r} and {protocol.META_CAPABILITIES!r}"
+            needed = f"{protocol.META_VERSION!r} and {protocol.META_CAPABILITIES!r}"
+            return jsonrpc.error(
+                message.id, jsonrpc.INVALID_PARAMS, f"Invalid params: params._meta must carry {needed}"
             )
-            return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, words)
-        version = request.headers.get(b"mcp-protocol-version", b"").decode("latin-1")
+        own = request.mcp_headers
+        version = own.get(b"mcp-protocol-version", b"").decode("latin-1")
         if version != envelope.version:
-            words = "Header mismatch: the MCP-Protocol-Version header does not match the request's envelope"
-            return jsonrpc.error(message.id, jsonrpc.HEADER_MISMATCH, words)
-        words = headers.mismatch(message, request.headers, self._annotated(message)) or ""
-        if words:
-            return jsonrpc.error(message.id, jsonrpc.HEADER_MISMATCH, f"Header mismatch: {words}")
-        if version not in protocol.MODERN_VERSIONS:
-            data = {"supported": list(protocol.MODERN_VERSIONS), "requested": version}
-            words = "Unsupported protocol version"
-            return jsonrpc.error(message.id, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, words, data)
-        if message.method in protocol.HANDSHAKE_ONLY:
-            return jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method}")
-        return None
+            return _mismatch(message, "the MCP-Protocol-Version header does not match the request's envelope")
+        words = headers.mismatch(message, own, self._annotated(message))
+        return _mismatch(message, words) if words else _unsupported(message, version)
 
     def _annotated(self, message: Message) -> tuple[headers.Annotated, ...]:
         if message.method != "tools/call":
@@ -101,3 +90,16 @@ class ModernRequests:
         tool = jsonrpc.text(parameters.read(message).name)
         schema = self._service.input_schema(tool) if tool else None
         return headers.annotated(schema) if schema else ()
+
+
+def _mismatch(message: Message, words: str) -> Message:
+    return jsonrpc.error(message.id, jsonrpc.HEADER_MISMATCH, f"Header mismatch: {words}")
+
+
+def _unsupported(message: Message, version: str) -> Message | None:
+    if version not in protocol.MODERN_VERSIONS:
+        data = {"supported": list(protocol.MODERN_VERSIONS), "requested": version}
+        return jsonrpc.error(message.id, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+    if message.method in protocol.HANDSHAKE_ONLY:
+        return jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+    return None

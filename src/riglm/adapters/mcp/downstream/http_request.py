@@ -40,6 +40,15 @@ class Request:
         )
 
     @property
+    def mcp_headers(self) -> dict[bytes, bytes]:
+        """The client's `Mcp-*` headers without the session's id, surrounding blanks taken off."""
+        return {
+            name: value.strip(b" \t")
+            for name, value in self.headers.items()
+            if name[:4] == b"mcp-" and name != b"mcp-session-id"
+        }
+
+    @property
     def sends_json(self) -> bool:
         """Whether the body is said to be JSON."""
         return self.headers.get(b"content-type", b"").lower().startswith(b"application/json")
