@@ -44,6 +44,7 @@ class JsonLogs(logging.Handler):
         self._descriptor = descriptor
         self._records: queue.Queue[logging.LogRecord | None] = queue.Queue(CAPACITY)
         self._writer: threading.Thread | None = None
+        self._given_up = False
         self._plain = logging.Formatter()
 
     def __enter__(self) -> Self:
@@ -85,7 +86,7 @@ class JsonLogs(logging.Handler):
             try:
                 self._records.put(None, timeout=_PATIENCE_S)
             except queue.Full:
-                pass
+                self._given_up = True
             else:
                 writer.join(_PATIENCE_S)
         super().close()
@@ -97,7 +98,7 @@ class JsonLogs(logging.Handler):
 
     def _write_all(self) -> None:
         told = 0
-        while (record := self._records.get()) is not None:
+        while not self._given_up and (record := self._records.get()) is not None:
             if self.dropped > told:
                 count, told = self.dropped - told, self.dropped
                 self._write(_loss(count))
