@@ -1,5 +1,6 @@
 """What recording costs a call, and how many records a second the writer keeps up with."""
 
+import asyncio
 import gc
 import os
 import tempfile
@@ -86,13 +87,48 @@ def sustained(open_store: Callable[[], AnalyticsPort]) -> float:
     return STEADY_CALLS / seconds
 
 
+def loop_lags(open_store: Callable[[], AnalyticsPort]) -> list[float]:
+    """By how many milliseconds an event loop that records 1,000 calls a second wakes up late."""
+    lags = []
+
+    async def record(tracking: TrackingService, session: Session) -> None:
+        for _ in range(QUIET_CALLS):
+            due = time.perf_counter() + 0.001
+            await asyncio.sleep(0.001)
+            lags.append((time.perf_counter() - due) * 1000)
+            call(tracking, session, "search_issues")
+
+    with Recorder(open_store) as recorder:
+        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        session = a_session()
+        tracking.session_opened(session)
+        recorder.flush(30)
+        asyncio.run(record(tracking, session))
+    return sorted(lags)
+
+
+def refresh_time(open_store: Callable[[], AnalyticsPort]) -> float:
+    """Seconds that co-occurrence takes over all that was recorded so far."""
+    with open_store() as store:
+        start = time.perf_counter()
+        store.refresh_cooccurrences(time.time())
+        return time.perf_counter() - start
+
+
 def percentile(ascending: list[float], share: float) -> str:
     return f"{ascending[min(len(ascending) - 1, int(len(ascending) * share))]:.1f}"
 
 
 def main() -> None:
     table = Table(title="Recording", title_justify="left")
-    for column in ("store", "enqueue in a row: p50, p99, max µs", "at ~1,000/s: p50, p99, max µs", "records/s"):
+    for column in (
+        "store",
+        "enqueue in a row: p50, p99, max µs",
+        "at ~1,000/s: p50, p99, max µs",
+        "loop lag: p50, p99, max ms",
+        "records/s",
+        "refresh",
+    ):
         table.add_column(column, justify="left" if column == "store" else "right")
     with tempfile.TemporaryDirectory() as directory:
         memory = InMemoryAnalytics()
@@ -105,9 +141,11 @@ def main() -> None:
             for pause in (0.0, 0.001):
                 costs = enqueue_costs(open_store, pause)
                 cells.append(f"{percentile(costs, 0.5)}, {percentile(costs, 0.99)}, {costs[-1]:.0f}")
-            table.add_row(name, *cells, f"{sustained(open_store):,.0f}")
-    Console(width=120).print(table)
-    print(f"{os.cpu_count()} cores, {QUIET_CALLS:,} calls timed, {STEADY_CALLS:,} stored")
+            lags = loop_lags(open_store)
+            cells.append(f"{percentile(lags, 0.5)}, {percentile(lags, 0.99)}, {lags[-1]:.1f}")
+            table.add_row(name, *cells, f"{sustained(open_store):,.0f}", f"{refresh_time(open_store):.2f} s")
+    Console(width=150).print(table)
+    print(f"{os.cpu_count()} cores, {QUIET_CALLS:,} calls timed, {STEADY_CALLS:,} stored for the rate")
 
 
 if __name__ == "__main__":
