@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli import serving
+from riglm.cli import config, database, serving, usage
 from riglm.domain.errors import ConfigurationError, RiglmError
 
 app = typer.Typer(
@@ -21,6 +21,11 @@ app = typer.Typer(
 _WITH_COMMAND = {"allow_interspersed_args": False}
 app.command(context_settings=_WITH_COMMAND)(serving.run)
 app.command(context_settings=_WITH_COMMAND)(serving.serve)
+app.command()(usage.sessions)
+app.command()(usage.tools)
+app.command()(usage.stats)
+app.add_typer(config.app, name="config")
+app.add_typer(database.app, name="db")
 
 
 def _show_version(wanted: bool) -> None:

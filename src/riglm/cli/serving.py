@@ -22,7 +22,7 @@ def run(
     no_filter: NoFilterOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Serve one client on stdin and stdout, as a client starts a server."""
+    """Stand in front of servers, for one client on stdio."""
     from riglm.adapters.configuration.loading import Options
 
     options = Options(
@@ -47,7 +47,7 @@ def serve(
     no_filter: NoFilterOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Serve clients over HTTP."""
+    """Stand in front of servers, for clients over HTTP."""
     from riglm.adapters.configuration.loading import Options
 
     values = [

@@ -1,0 +1,215 @@
+"""`riglm sessions`, `riglm tools` and `riglm stats`: what was recorded."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import json_time, print_json, print_table, written_time
+from riglm.domain.errors import RiglmError
+
+if TYPE_CHECKING:
+    from riglm.domain.cooccurrence import ToolCooccurrence
+    from riglm.domain.invocation import ToolInvocation
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.analytics import AnalyticsPort, SessionSummary, ToolStatistics
+
+_MOST_PAIRS = 20
+
+
+def sessions(
+    session_id: Annotated[
+        str | None, typer.Argument(metavar="[SESSION_ID]", help="Show this session's calls; its last characters do.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 50,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List recorded sessions, or one session's calls."""
+    store = _store(config)
+    if store is None:
+        _nothing(as_json, [])
+        return
+    with store:
+        if session_id is not None:
+            _show_session(store, session_id, as_json)
+            return
+        found = store.list_sessions(limit)
+    if as_json:
+        print_json([session_fields(summary) for summary in found])
+    elif not found:
+        _nothing(as_json, [])
+    else:
+        columns = ("session", "started", "client", "reached by", "era", "recognised by", "calls", "failed")
+        print_table("Sessions", columns, map(_session_row, found))
+
+
+def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the tools that were shown or used."""
+    store = _store(config)
+    if store is None:
+        _nothing(as_json, [])
+        return
+    with store:
+        found = store.tool_statistics()
+    if as_json:
+        print_json([tool_fields(tool) for tool in found])
+    elif not found:
+        _nothing(as_json, [])
+    else:
+        columns = ("tool", "server", "calls", "failed", "sessions", "median ms", "p95 ms", "last used")
+        print_table("Tools", columns, map(_tool_row, found))
+
+
+def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Sum up what was recorded."""
+    store = _store(config)
+    if store is None:
+        _nothing(as_json, {})
+        return
+    with store:
+        known = store.tool_statistics()
+        pairs = store.get_cooccurrences([tool.tool for tool in known])
+        counted = store.list_sessions(limit=1_000_000)
+    totals = _totals(known, counted)
+    if as_json:
+        print_json({**totals, "cooccurrences": [pair_fields(pair) for pair in pairs]})
+        return
+    print_table("Recorded so far", ("what", "number"), [(name.replace("_", " "), n) for name, n in totals.items()])
+    if pairs:
+        rows = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MOST_PAIRS]]
+        print_table("Used together", ("tool", "and tool", "sessions", "calls apart"), rows)
+
+
+def session_fields(summary: "SessionSummary") -> dict[str, Any]:
+    """A session for JSON output."""
+    session = summary.session
+    return {
+        "id": str(session.id),
+        "started_at": json_time(session.started_at),
+        "ended_at": json_time(session.ended_at),
+        "client": session.client.name,
+        "client_version": session.client.version,
+        "transport": session.transport.value,
+        "era": session.era.value,
+        "protocol_version": session.protocol_version,
+        "method": session.method.value,
+        "confidence": session.confidence.value,
+        "tools_available": len(session.tools_available),
+        "invocations": summary.invocations,
+        "failures": summary.failures,
+        "exposures": summary.exposures,
+    }
+
+
+def invocation_fields(call: "ToolInvocation") -> dict[str, Any]:
+    """An invocation for JSON output."""
+    return {
+        "id": str(call.id),
+        "sequence_number": call.sequence_number,
+        "tool": call.tool,
+        "upstream": call.upstream,
+        "timestamp": json_time(call.timestamp),
+        "duration_ms": round(call.duration_ms, 3),
+        "success": call.success,
+        "error_kind": call.error_kind.value if call.error_kind else None,
+        "error_code": call.error_code,
+        "found": call.found.value,
+        "arguments_hash": call.arguments_hash,
+        "arguments": call.arguments,
+    }
+
+
+def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
+    """A tool's statistics for JSON output."""
+    return {
+        "tool": tool.tool,
+        "upstream": tool.upstream,
+        "invocations": tool.invocations,
+        "failures": tool.failures,
+        "sessions": tool.sessions,
+        "median_ms": round(tool.median_ms, 3),
+        "p95_ms": round(tool.p95_ms, 3),
+        "last_used": json_time(tool.last_used),
+    }
+
+
+def pair_fields(pair: "ToolCooccurrence") -> dict[str, Any]:
+    """A pair of tools for JSON output."""
+    return {
+        "tool_a": pair.tool_a,
+        "tool_b": pair.tool_b,
+        "count": pair.count,
+        "average_distance": round(pair.average_distance, 3),
+    }
+
+
+def recorded(settings: "Settings") -> "AnalyticsPort | None":
+    """The store that these settings name, not yet opened; None when nothing was ever recorded in it."""
+    from riglm.container import build, store_path
+
+    if settings.storage.kind == "memory" or not store_path(settings).exists():
+        return None
+    return build(settings).analytics()
+
+
+def _store(config: Path | None) -> "AnalyticsPort | None":
+    from riglm.adapters.configuration.loading import Options, load
+
+    return recorded(load(Options(config=config, with_servers=False)).settings)
+
+
+def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
+    if as_json:
+        print_json(empty)
+    else:
+        typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
+
+
+def _show_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:
+    matching = [
+        found for found in store.list_sessions(limit=1_000_000) if str(found.session.id).endswith(wanted.lower())
+    ]
+    if len(matching) != 1:
+        what = f"{len(matching)} sessions end" if matching else "no session ends"
+        raise RiglmError(f"{what} in {wanted!r} — fix: copy the session from `riglm sessions`")
+    calls = store.list_invocations(matching[0].session.id)
+    if as_json:
+        fields = session_fields(matching[0])
+        print_json({"session": fields, "invocations": [invocation_fields(call) for call in calls]})
+        return
+    columns = ("#", "time", "tool", "server", "ms", "outcome", "found by")
+    print_table(f"Calls of session {matching[0].session.id}", columns, map(_call_row, calls))
+
+
+def _session_row(summary: "SessionSummary") -> Sequence[object]:
+    session = summary.session
+    client = f"{session.client.name} {session.client.version}".strip() or "-"
+    recognised = f"{session.method.value} ({session.confidence.value})"
+    reached = session.transport.value
+    started = written_time(session.started_at)
+    return session.id, started, client, reached, session.era.value, recognised, summary.invocations, summary.failures
+
+
+def _tool_row(tool: "ToolStatistics") -> Sequence[object]:
+    used = written_time(tool.last_used)
+    times = (tool.median_ms, tool.p95_ms) if tool.invocations else ("-", "-")
+    return tool.tool, tool.upstream or "-", tool.invocations, tool.failures, tool.sessions, *times, used
+
+
+def _call_row(call: "ToolInvocation") -> Sequence[object]:
+    outcome = "ok" if call.success else " ".join(str(part) for part in (call.error_kind, call.error_code) if part)
+    time = written_time(call.timestamp)
+    return call.sequence_number, time, call.tool, call.upstream, call.duration_ms, outcome, call.found.value
+
+
+def _totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]") -> dict[str, int]:
+    return {
+        "sessions": len(counted),
+        "calls": sum(summary.invocations for summary in counted),
+        "failed_calls": sum(summary.failures for summary in counted),
+        "tools_seen": len(known),
+        "tools_used": sum(tool.invocations > 0 for tool in known),
+    }
