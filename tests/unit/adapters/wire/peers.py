@@ -151,7 +151,12 @@ class Server:
         self.callers += 1
         task = asyncio.create_task(self.converse(Caller(reader, writer, self.callers)))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+
+        def over(_: asyncio.Task[None]) -> None:
+            self.tasks.discard(task)
+            writer.close()
+
+        task.add_done_callback(over)
 
     async def converse(self, caller: Caller) -> None:
         try:
@@ -160,8 +165,6 @@ class Server:
             pass
         except Exception as error:  # noqa: BLE001 - reported when the server is closed
             self.errors.append(error)
-        finally:
-            caller.writer.close()
 
     async def settle(self) -> None:
         """Wait until every conversation is over."""

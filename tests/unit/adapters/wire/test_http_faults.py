@@ -311,6 +311,23 @@ async def test_an_abort_closes_the_connection_and_the_sink_hears_nothing(said: b
         assert answer.heard == (["head", "data"] if said else [])
 
 
+async def test_pausing_while_the_connection_breaks_does_no_harm() -> None:
+    async def script(caller: Caller) -> None:
+        await caller.request()
+        asked.set()
+        await caller.hang_up()
+
+    asked = asyncio.Event()
+    async with serving(script) as server, client_for() as client:
+        answer, exchange = post(client, server.target)
+        await within(asked.wait())
+        (route,) = client._routes.values()
+        (connection,) = route.pool._open
+        connection._transport.abort()
+        exchange.pause()
+        assert (await answer.broken()).sent
+
+
 async def test_an_abort_after_the_end_leaves_the_connection_to_others() -> None:
     async with serving(answering(OK)) as server, client_for() as client:
         answer, exchange = post(client, server.target)

@@ -1,6 +1,7 @@
 """Opening connections: addresses, patience with a server that is just starting, proxies, TLS."""
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -13,6 +14,8 @@ BACK_OFF = (0.05, 0.1, 0.2, 0.4)
 """Seconds between attempts while the server refuses: most likely it is being restarted."""
 
 MAX_TUNNEL_HEAD = 16_384
+
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r]")
 
 
 class Dialer:
@@ -125,11 +128,13 @@ class _Tunnel(asyncio.Protocol):
         self._head += data
         if b"\r\n\r\n" not in self._head and len(self._head) <= MAX_TUNNEL_HEAD:
             return
-        status = self._head.split(b"\r\n", 1)[0].split(b" ")
-        if len(status) > 1 and status[0].startswith(b"HTTP/1.") and status[1].startswith(b"2"):
+        status = _STATUS.match(self._head)
+        if status is None:
+            self._settle(ConnectionError("the proxy does not speak HTTP"))
+        elif status[1].startswith(b"2"):
             self._settle(None)
         else:
-            self._settle(ConnectionError(f"the proxy said {status[1:2]}"))
+            self._settle(ConnectionError(f"the proxy answered {status[1].decode()}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._settle(ConnectionError("the proxy closed the connection"))

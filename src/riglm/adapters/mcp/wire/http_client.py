@@ -72,7 +72,7 @@ class HttpClient:
         if header_block and (not header_block.endswith(b"\r\n") or b"\r\n\r\n" in header_block):
             raise ValueError("A header block is made of whole lines, each ended by CRLF, none of them empty")
         route = self._routes.get(target.origin)
-        if route is None or self._closed:
+        if route is None:
             try:
                 route = self._open_route(target)
             except ConfigurationError as error:

@@ -15,10 +15,6 @@ logger = logging.getLogger(__name__)
 class ConnectionOwner(Protocol):
     """Keeps connections between their exchanges."""
 
-    def opened(self, connection: "Connection") -> None:
-        """The connection exists, and has to be closed one day."""
-        ...
-
     def free(self, connection: "Connection") -> None:
         """The connection's answer is complete, and another request may be sent on it."""
         ...
@@ -105,7 +101,6 @@ class Connection(asyncio.Protocol):
         """The loop opened the connection."""
         self._transport = cast("asyncio.Transport", transport)
         self._parser = httptools.HttpResponseParser(self)
-        self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
         """The loop read bytes."""

@@ -69,10 +69,6 @@ class Pool:
     def flow(self, exchange: Exchange) -> None:
         """Nothing is read for an exchange that waits."""
 
-    def opened(self, connection: Connection) -> None:
-        """Remember a connection that has to be closed one day."""
-        self._open.add(connection)
-
     def free(self, connection: Connection) -> None:
         """Give the connection to the request that has waited longest, or keep it."""
         if self._waiting:
@@ -117,6 +113,7 @@ class Pool:
         failure = await self._failure_to_open(connection)
         self._dials.discard(cast("asyncio.Task[None]", asyncio.current_task()))
         if failure is None:
+            self._open.add(connection)
             self.free(connection)
         else:
             self._give_up(failure, asked)
