@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli import config, database, serving, usage
+from riglm.cli import config, database, demo, serving, usage
 from riglm.domain.errors import ConfigurationError, RiglmError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command(context_settings=_WITH_COMMAND)(serving.serve)
 app.command()(usage.sessions)
 app.command()(usage.tools)
 app.command()(usage.stats)
+app.command()(demo.demo)
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")
 

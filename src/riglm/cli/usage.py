@@ -1,5 +1,6 @@
 """`riglm sessions`, `riglm tools` and `riglm stats`: what was recorded."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,6 +71,7 @@ def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         _nothing(as_json, {})
         return
     with store:
+        store.refresh_cooccurrences(time.time())
         known = store.tool_statistics()
         pairs = store.get_cooccurrences([tool.tool for tool in known])
         counted = store.list_sessions(limit=1_000_000)
@@ -181,7 +183,7 @@ def _show_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:
         print_json({"session": fields, "invocations": [invocation_fields(call) for call in calls]})
         return
     columns = ("#", "time", "tool", "server", "ms", "outcome", "found by")
-    print_table(f"Calls of session {matching[0].session.id}", columns, map(_call_row, calls))
+    print_table(f"Calls of session {matching[0].session.id}", columns, map(call_row, calls))
 
 
 def _session_row(summary: "SessionSummary") -> Sequence[object]:
@@ -199,7 +201,8 @@ def _tool_row(tool: "ToolStatistics") -> Sequence[object]:
     return tool.tool, tool.upstream or "-", tool.invocations, tool.failures, tool.sessions, *times, used
 
 
-def _call_row(call: "ToolInvocation") -> Sequence[object]:
+def call_row(call: "ToolInvocation") -> Sequence[object]:
+    """An invocation as a row: number, time, tool, server, milliseconds, outcome, how the tool was found."""
     outcome = "ok" if call.success else " ".join(str(part) for part in (call.error_kind, call.error_code) if part)
     time = written_time(call.timestamp)
     return call.sequence_number, time, call.tool, call.upstream, call.duration_ms, outcome, call.found.value
