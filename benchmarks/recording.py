@@ -43,6 +43,7 @@ def call(tracking: TrackingService, session: Session, tool: str) -> None:
         tool=tool,
         upstream="github",
         arguments=ARGUMENTS,
+        sequence_number=session.next_sequence_number(),
         started=time.time(),
         duration_ms=1.5,
         error_kind=None,

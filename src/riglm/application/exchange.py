@@ -18,7 +18,7 @@ _FAILURE_CODE: Final = {ErrorKind.TIMEOUT: jsonrpc.REQUEST_TIMEOUT}
 class Call:
     """What is known of an invocation when it starts."""
 
-    __slots__ = ("arguments", "clock", "found", "session", "started", "tool", "tracking", "upstream")
+    __slots__ = ("arguments", "clock", "found", "sequence_number", "session", "started", "tool", "tracking", "upstream")
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class Call:
         self.upstream = upstream
         self.arguments = arguments
         self.found = found
+        self.sequence_number = session.next_sequence_number()
         self.started = time.time()
         self.clock = time.perf_counter()
 
@@ -46,6 +47,7 @@ class Call:
             tool=self.tool,
             upstream=self.upstream,
             arguments=self.arguments,
+            sequence_number=self.sequence_number,
             started=self.started,
             duration_ms=(time.perf_counter() - self.clock) * 1000.0,
             error_kind=kind,

@@ -148,13 +148,14 @@ class TrackingService:
         tool: str,
         upstream: str,
         arguments: bytes | None,
+        sequence_number: int,
         started: float,
         duration_ms: float,
         error_kind: ErrorKind | None = None,
         error_code: int | None = None,
         found: Found = Found.NAMED,
     ) -> None:
-        """Note an invocation that ended; `started` is in seconds since the epoch.
+        """Note an invocation that ended; `started` is in seconds since the epoch, `sequence_number` was taken then.
 
         `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none.
         """
@@ -163,7 +164,7 @@ class TrackingService:
                 arguments = None
             note = CalledNote(
                 session.id,
-                session.next_sequence_number(),
+                sequence_number,
                 tool,
                 upstream,
                 started,

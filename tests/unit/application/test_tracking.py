@@ -51,6 +51,7 @@ def call(service, session, **known):
             "tool": "read",
             "upstream": "github",
             "arguments": b'{"b": 1, "a": 2}',
+            "sequence_number": session.next_sequence_number(),
             "started": 5.0,
             "duration_ms": 1.5,
             "error_kind": None,

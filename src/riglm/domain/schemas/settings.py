@@ -10,14 +10,12 @@ from riglm.domain.schemas.base import Section, problem
 from riglm.domain.schemas.downstream import Downstream
 from riglm.domain.schemas.section import Filtering, Limits, Logging, Privacy, Sessions, Storage, Timeouts
 from riglm.domain.schemas.server import Server
+from riglm.domain.naming import SEPARATOR, Naming
 from riglm.domain.secret import secrets_of_command, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
 """Names of riglm's own tools, which no server may have."""
-
-SEPARATOR = "__"
-"""What stands between a server's name and a tool's."""
 
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 
@@ -29,7 +27,7 @@ class Settings(Section):
     mcp_servers: dict[str, Server] = Field(
         default={}, alias="mcpServers", description="Several servers by name, in the shape that clients use."
     )
-    naming: Literal["prefix", "on_collision", "none"] = Field(
+    naming: Naming = Field(
         default="prefix",
         description="With several servers: tools are called SERVER__TOOL always, when two share a name, or never.",
     )

@@ -114,6 +114,23 @@ async def test_idle_connections_are_closed_in_time() -> None:
         await server.settle()
 
 
+async def test_of_idle_connections_only_the_old_ones_are_closed() -> None:
+    door = Counted(2)
+    async with serving(door.script) as server, client_for() as client:
+        answers = [post(client, server.target)[0] for _ in range(2)]
+        await within(door.all_here.wait())
+        door.opened.set()
+        for answer in answers:
+            await answer.complete()
+        (route,) = client._routes.values()
+        older, newer = route.pool._idle
+        older.free_since -= 31.0
+        route.pool._drop_old()
+        assert list(route.pool._idle) == [newer]
+        assert (older.usable, newer.usable) == (False, True)
+        assert route.pool._sweep is not None
+
+
 async def test_a_connection_idle_for_too_long_is_not_used_again() -> None:
     async with serving(answering(OK)) as server, client_for() as client:
         await post(client, server.target)[0].complete()
