@@ -5,7 +5,7 @@ from typing import Any
 
 from riglm.adapters.configuration import document
 from riglm.adapters.configuration.document import Document
-from riglm.adapters.configuration.problem import Problem, refuse
+from riglm.adapters.configuration.problem import Problem, refusal
 from riglm.adapters.configuration.shape import keys_at
 
 _SERVER_KEYS = frozenset(keys_at(("upstream",)))
@@ -23,7 +23,7 @@ def read(file: Path) -> Document:
     found = document.read(file)
     shapes = [key for key in ("mcpServers", "servers") if isinstance(found.values.get(key), dict)]
     if not shapes:
-        refuse([Problem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')])
+        raise refusal(Problem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}'))
     servers = found.values[shapes[0]]
     ours = {name: _known(server) for name, server in servers.items() if not _is_off(server)}
     return Document(found.source, {"mcpServers": ours}, found.problems)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from riglm.adapters.configuration.loading import Configuration
-from riglm.adapters.configuration.problem import KeyPath, dotted, origin_of
+from riglm.adapters.configuration.problem import KeyPath, dotted, setter_of
 from riglm.domain.secret import MASK, mask_command, mask_url
 
 _SECRET_MAPS = frozenset({"env", "headers"})
@@ -15,7 +15,7 @@ def shown(configuration: Configuration) -> list[tuple[str, Any, str]]:
     """Each setting's path, value and origin, in the order of the schema; of a server only what is set."""
     values = configuration.settings.model_dump(mode="json", by_alias=True)
     return [
-        (dotted(path), value, origin_of(path, configuration.origins, "default"))
+        (dotted(path), value, setter_of(path, configuration.origins) or "default")
         for path, value in _leaves(values, ())
         if not (path[0] in {"upstream", "mcpServers"} and value in _NOTHING)
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riglm.adapters.configuration.problem import Problem, refuse
+from riglm.adapters.configuration.problem import Problem, refusal
 
 _LARGEST_FILE = 4 * 1024 * 1024
 _STRING = r'"(?:\\.|[^"\\\n])*"'
@@ -33,7 +33,7 @@ def read(file: Path) -> Document:
     if values is None:
         values = {}
     if not isinstance(values, dict):
-        refuse([Problem(source, "", "the file does not hold keys with values", "write `key: value` at the top")])
+        raise refusal(Problem(source, "", "the file does not hold keys with values", "write `key: value` at the top"))
     return Document(source, values, tuple(problems))
 
 
@@ -41,15 +41,16 @@ def _text(file: Path, source: str) -> str:
     try:
         raw = file.read_bytes()
         if len(raw) > _LARGEST_FILE:
-            refuse([Problem(source, "", "the file is larger than 4 MiB", "name the right file")])
+            raise refusal(Problem(source, "", "the file is larger than 4 MiB", "name the right file"))
         return raw.decode("utf-8-sig")
     except FileNotFoundError:
-        refuse([Problem(source, "", "there is no such file", "create it, or name another")])
+        raise refusal(Problem(source, "", "there is no such file", "create it, or name another")) from None
     except OSError as error:
-        refuse([Problem(source, "", f"the file cannot be read ({error.strerror})", "name a file that you may read")])
+        raise refusal(
+            Problem(source, "", f"the file cannot be read ({error.strerror})", "name a file that you may read")
+        ) from None
     except UnicodeDecodeError as error:
-        refuse([Problem(source, f"byte {error.start}", "the file is not UTF-8", "save it as UTF-8")])
-    raise AssertionError(file)
+        raise refusal(Problem(source, f"byte {error.start}", "the file is not UTF-8", "save it as UTF-8")) from None
 
 
 def _read_yaml(text: str, source: str) -> tuple[Any, list[Problem]]:
@@ -75,10 +76,13 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[Problem]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        refuse([Problem(source, place, f"this is not YAML ({error.problem})", "mind the indentation and the quotes")])
+        raise refusal(
+            Problem(source, place, f"this is not YAML ({error.problem})", "mind the indentation and the quotes")
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        refuse([Problem(source, "", f"this is not YAML ({type(error).__name__})", "mind unusual characters and depth")])
-    raise AssertionError(source)
+        raise refusal(
+            Problem(source, "", f"this is not YAML ({type(error).__name__})", "mind unusual characters and depth")
+        ) from None
 
 
 def _read_json(text: str, source: str) -> tuple[Any, list[Problem]]:
@@ -87,9 +91,11 @@ def _read_json(text: str, source: str) -> tuple[Any, list[Problem]]:
         values = json.loads(plain)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        refuse([Problem(source, place, f"this is not JSON ({error.msg})", "mind the commas, quotes and brackets")])
+        raise refusal(
+            Problem(source, place, f"this is not JSON ({error.msg})", "mind the commas, quotes and brackets")
+        ) from None
     except RecursionError:
-        refuse([Problem(source, "", "the values are nested too deeply", "name the right file")])
+        raise refusal(Problem(source, "", "the values are nested too deeply", "name the right file")) from None
     return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
 
 

@@ -18,8 +18,9 @@ class Draft:
         if value is None:
             return
         if path:
-            self.origins[path] = origin
             self._hold(path, {} if isinstance(value, dict) else value)
+        if value == {} or not isinstance(value, dict):
+            self.origins[path] = origin
         if isinstance(value, dict):
             for key, item in value.items():
                 self.set((*path, str(key)), item, origin)

@@ -12,7 +12,7 @@ from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.configuration.draft import Draft
 from riglm.adapters.configuration.environment import settings_in
 from riglm.adapters.configuration.expansion import Expansion
-from riglm.adapters.configuration.problem import KeyPath, Problem, refuse
+from riglm.adapters.configuration.problem import KeyPath, Problem, refusal, refuse_any
 from riglm.domain.schemas.settings import Settings
 
 FILE_NAME = "riglm.yaml"
@@ -120,7 +120,6 @@ def _validated(draft: Draft, default_origin: str) -> Configuration:
     except ValidationError as error:
         from riglm.adapters.configuration.explanation import problems_in
 
-        refuse([*draft.problems, *problems_in(error, draft.origins, default_origin)])
-        raise
-    refuse(draft.problems)
+        raise refusal(*draft.problems, *problems_in(error, draft.origins, default_origin)) from None
+    refuse_any(draft.problems)
     return Configuration(settings, draft.origins)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Configuration
-from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refuse
+from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refusal, refuse_any
 from riglm.domain.upstream import UpstreamSpec
 
 
@@ -17,8 +17,8 @@ def require_upstreams(configuration: Configuration, environment: Mapping[str, st
     specs = settings.upstream_specs()
     if not specs:
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
-        refuse([Problem("command line", "", "there is no server to stand in front of", fix)])
-    refuse(problem for spec in specs for problem in _missing(spec, configuration, environment))
+        raise refusal(Problem("command line", "", "there is no server to stand in front of", fix))
+    refuse_any(problem for spec in specs for problem in _missing(spec, configuration, environment))
 
 
 def _missing(spec: UpstreamSpec, configuration: Configuration, environment: Mapping[str, str]) -> list[Problem]:

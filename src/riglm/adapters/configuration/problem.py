@@ -1,6 +1,6 @@
 """What is wrong with a configuration, collected, so that a user can mend all of it at once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from riglm.domain.errors import ConfigurationError
@@ -31,17 +31,31 @@ def dotted(path: KeyPath) -> str:
     return text.removeprefix(".")
 
 
-def origin_of(path: KeyPath, origins: Mapping[KeyPath, str], default_origin: str) -> str:
-    """Where the value at a path came from: what set it, or set something around it, or something in it."""
+def setter_of(path: KeyPath, origins: Mapping[KeyPath, str]) -> str | None:
+    """What set the value at a path, or the list around it; None when nothing did."""
+    prefixes = (path[:length] for length in range(len(path), 0, -1))
+    return next((origins[prefix] for prefix in prefixes if prefix in origins), None)
+
+
+def origin_of(path: KeyPath, origins: Mapping[KeyPath, str], default: str) -> str:
+    """Where to look for what is wrong at a path: what set it, or else what set something in it or next to it."""
+    setter = setter_of(path, origins)
+    if setter is not None:
+        return setter
     for length in range(len(path), 0, -1):
-        if path[:length] in origins:
-            return origins[path[:length]]
-    inside = (origin for place, origin in origins.items() if place[: len(path)] == path)
-    return next(inside, default_origin)
+        near = (origin for place, origin in origins.items() if place[:length] == path[:length])
+        if (found := next(near, None)) is not None:
+            return found
+    return default
 
 
-def refuse(problems: Iterable[Problem]) -> None:
-    """Raise one ConfigurationError that names all problems, each on a line; nothing when there are none."""
-    lines: Sequence[str] = list(dict.fromkeys(map(str, problems)))
-    if lines:
-        raise ConfigurationError("\n".join(lines))
+def refusal(*problems: Problem) -> ConfigurationError:
+    """One error that names all problems, each once and on a line of its own."""
+    return ConfigurationError("\n".join(dict.fromkeys(map(str, problems))))
+
+
+def refuse_any(problems: Iterable[Problem]) -> None:
+    """Raise an error that names all problems; nothing when there are none."""
+    found = list(problems)
+    if found:
+        raise refusal(*found)

@@ -33,8 +33,6 @@ def shape_of(annotation: Any) -> Shape:
     """The shape that values of a type have."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return shape_of(arguments[0])
     if origin in {typing.Union, types.UnionType}:
         return shape_of(next(argument for argument in arguments if argument is not types.NoneType))
     if origin is dict:

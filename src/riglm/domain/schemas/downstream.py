@@ -9,7 +9,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from riglm.domain.schemas.base import Seconds, Section, problem
 
 _PLACEHOLDER = re.compile(
-    r"(?i)(your|my|change|replace|example|placeholder|secret|token|password|test|default|x|1|0|-|_)+(me)?"
+    r"(?i)(your|my|the|change|replace|insert|example|placeholder|secret|token|password|api|key|admin|test|default|here"
+    r"|me|this|x|0|1|-|_)+"
 )
 _SHORTEST_TOKEN = 16
 

@@ -6,11 +6,11 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from riglm.domain.naming import SEPARATOR, Naming
 from riglm.domain.schemas.base import Section, problem
 from riglm.domain.schemas.downstream import Downstream
 from riglm.domain.schemas.section import Filtering, Limits, Logging, Privacy, Sessions, Storage, Timeouts
 from riglm.domain.schemas.server import Server
-from riglm.domain.naming import SEPARATOR, Naming
 from riglm.domain.secret import secrets_of_command, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 

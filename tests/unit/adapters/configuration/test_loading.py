@@ -1,0 +1,299 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riglm.adapters.configuration.loading import Configuration, Options, load
+from riglm.domain.errors import ConfigurationError
+
+
+class Place:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment: dict[str, str] = {"RIGLM_DATA_DIR": str(directory / "data")}
+
+    def yaml(self, text: str) -> None:
+        (self.directory / "riglm.yaml").write_text(text, "utf-8")
+
+    def client_file(self, values: Any) -> Path:
+        file = self.directory / "client.json"
+        file.write_text(json.dumps(values), "utf-8")
+        return file
+
+    def load(self, options: Options | None = None, **environment: str) -> Configuration:
+        return load(options or Options(), environment=self.environment | environment, directory=self.directory)
+
+    def refusal(self, options: Options | None = None, **environment: str) -> list[str]:
+        with pytest.raises(ConfigurationError) as caught:
+            self.load(options, **environment)
+        return str(caught.value).splitlines()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_defaults_hold_where_nothing_is_set(place: Place) -> None:
+    settings = place.load().settings
+    assert settings.downstream.port == 8700
+    assert settings.storage.path == str(place.directory / "data" / "riglm.db")
+
+
+def test_the_default_store_is_in_the_users_data_directory(place: Place) -> None:
+    del place.environment["RIGLM_DATA_DIR"]
+    assert str(place.load().settings.storage.path).endswith("riglm.db")
+
+
+def test_options_win_over_variables_and_variables_over_the_file(place: Place) -> None:
+    place.yaml("downstream: {host: 127.0.0.2, port: 1, path: /file}")
+    options = Options(values=[("--port", ("downstream", "port"), 3), ("--host", ("downstream", "host"), None)])
+    found = place.load(options, RIGLM_DOWNSTREAM__PORT="2", RIGLM_DOWNSTREAM__HOST="127.0.0.3")
+    assert (found.settings.downstream.host, found.settings.downstream.port) == ("127.0.0.3", 3)
+    assert found.settings.downstream.path == "/file"
+    assert found.origins["downstream", "port"] == "--port"
+    assert found.origins["downstream", "host"] == "RIGLM_DOWNSTREAM__HOST"
+    assert found.origins["downstream", "path"].endswith("riglm.yaml")
+
+
+def test_sections_from_several_places_are_merged(place: Place) -> None:
+    place.yaml("timeouts: {connect: 1, call: 2}")
+    found = place.load(None, RIGLM_TIMEOUTS='{"call": 3}').settings.timeouts
+    assert (found.connect, found.call) == (1, 3)
+
+
+def test_a_problem_with_nothing_but_an_empty_section_names_its_file(place: Place) -> None:
+    place.yaml("mcpServers: {a: {}, b: {command: [srv, {}]}}")
+    text = "\n".join(place.refusal())
+    assert "riglm.yaml: mcpServers.a: the server gives neither" in text
+    assert "riglm.yaml: mcpServers.b.command[1]: this is not text" in text
+
+
+def test_a_named_file_is_read_instead_of_the_one_in_the_directory(place: Place) -> None:
+    place.yaml("naming: none")
+    other = place.directory / "other.json"
+    other.write_text('{"naming": "on_collision"}', "utf-8")
+    assert place.load(Options(config=other)).settings.naming == "on_collision"
+
+
+def test_sections_left_empty_keep_their_defaults(place: Place) -> None:
+    place.yaml("downstream:\nfiltering:\n  max_tools:\n")
+    assert place.load().settings.filtering.max_tools == 20
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(url="http://h/mcp"), Options(command=["srv", "-x"]), Options(mcp_json=Path("client.json"))],
+)
+def test_a_server_on_the_command_line_replaces_those_of_file_and_environment(place: Place, options: Options) -> None:
+    place.yaml("mcpServers: {a: {command: x}}\nnaming: none")
+    if options.mcp_json:
+        options = Options(mcp_json=place.client_file({"mcpServers": {"b": {"command": "y"}}}))
+    found = place.load(options, RIGLM_MCPSERVERS__C__COMMAND="z").settings
+    [spec] = found.upstream_specs()
+    assert spec.name in {"h", "srv", "b"}
+    assert found.naming == "none"
+
+
+def test_servers_named_in_two_ways_are_refused(place: Place) -> None:
+    [line] = place.refusal(Options(url="http://h", command=["x"]))
+    assert line == (
+        "command line: servers are named in several ways — fix: keep one of --mcp-json, --url and -- COMMAND"
+    )
+
+
+def test_variables_are_expanded_once_and_only_in_braces(place: Place) -> None:
+    place.yaml(
+        """
+        upstream:
+          command: [srv, "${WORD}", "$WORD", "${EMPTY:-fallback}", "a${UNSET:-}b", "${SET_EMPTY}", "${not a name}"]
+          env: {KEY: "${NESTED}"}
+        """
+    )
+    found = place.load(None, WORD="word", EMPTY="", NESTED="${WORD}", SET_EMPTY="")
+    [spec] = found.settings.upstream_specs()
+    assert spec.command == ("srv", "word", "$WORD", "fallback", "ab", "", "${not a name}")
+    assert spec.env == {"KEY": "${WORD}"}
+
+
+def test_an_unset_variable_is_named_with_its_path(place: Place) -> None:
+    place.yaml("mcpServers: {docs: {command: srv, args: [a, '${NOPE}']}}")
+    [line] = place.refusal()
+    assert line.endswith(
+        "riglm.yaml: mcpServers.docs.args[1]: the variable NOPE is not set — fix: set NOPE, or write ${NOPE:-default}"
+    )
+
+
+def test_an_unset_variable_of_a_disabled_server_does_no_harm(place: Place) -> None:
+    place.yaml("mcpServers: {docs: {command: srv, args: ['${NOPE}'], disabled: true}}")
+    assert place.load().settings.upstream_specs() == ()
+
+
+def test_commands_that_only_look_need_no_servers(place: Place) -> None:
+    place.yaml("mcpServers: {docs: {command: srv, args: ['${NOPE}']}}\nnaming: none")
+    found = place.load(Options(with_servers=False), RIGLM_UPSTREAM__URL="nonsense")
+    assert found.settings.naming == "none"
+    assert found.settings.upstream_specs() == ()
+
+
+def test_values_that_hold_themselves_are_refused(place: Place) -> None:
+    place.yaml("upstream: &a {command: x, args: [*a]}")
+    assert "nested too deeply" in "\n".join(place.refusal())
+
+
+def test_all_that_is_wrong_is_told_at_once_with_place_and_fix(place: Place) -> None:
+    place.yaml(
+        """
+mcpServers:
+  github: {comand: npx}
+  docs: {url: "ftp://h"}
+downstream: {port: 1, port: many, transport: pigeon}
+filtering: [1]
+nonsense: 1
+timeouts: {call: -1, list: soon}
+limits: {message_bytes: 1.5}
+logging: {include_arguments: perhaps}
+sessions: {meta_keys: 7, header: 1}
+storage: {path: ""}
+privacy: {arguments: {}}
+"""
+    )
+    lines = place.refusal(None, RIGLM_NAMING="both")
+    text = "\n".join(line.removeprefix(f"{place.directory}/") for line in lines)
+    for expected in (
+        "riglm.yaml: line 5: the key `port` stands twice in one place — fix: keep one of them",
+        "riglm.yaml: mcpServers.github.comand: unknown key — fix: did you mean `command`?",
+        "riglm.yaml: mcpServers.docs.url: this is not a URL",
+        "riglm.yaml: downstream.port: this is not a whole number — fix: write digits only",
+        "riglm.yaml: downstream.transport: this is none of the choices — fix: write 'http', 'sse' or 'both'",
+        "riglm.yaml: filtering: this is not a section — fix: write keys with values below it",
+        "riglm.yaml: nonsense: unknown key — fix: known are upstream, mcpServers, naming",
+        "riglm.yaml: timeouts.call: the value should be greater than 0 — fix: see `riglm config schema`",
+        "riglm.yaml: timeouts.list: this is not a number — fix: write seconds as a number",
+        "riglm.yaml: limits.message_bytes: this is not a whole number",
+        "riglm.yaml: logging.include_arguments: this is not a yes or no — fix: write true or false",
+        "riglm.yaml: sessions.meta_keys: this is not a list — fix: write [one, two]",
+        "riglm.yaml: storage.path: this is empty — fix: give it a value, or remove it",
+        "RIGLM_NAMING: naming: this is none of the choices — fix: write 'prefix', 'on_collision' or 'none'",
+    ):
+        assert expected in text
+    assert all(" — fix: " in line for line in lines)
+
+
+def test_a_missing_key_is_named(place: Place) -> None:
+    place.yaml("upstream: {url: 'http://h', auth: {type: bearer}}")
+    [line] = place.refusal()
+    assert line.endswith("riglm.yaml: upstream.auth.token: this key is missing — fix: add it")
+
+
+def test_no_message_quotes_a_secret_value(place: Place) -> None:
+    place.yaml("upstream: {url: 'http://h', auth: {token: 'canary canary'}, headers: {X: \"canary\\n\"}}")
+    assert "canary" not in "\n".join(place.refusal())
+
+
+# --- environment ---
+
+
+def test_every_kind_of_value_can_be_set_by_a_variable(place: Place) -> None:
+    found = place.load(
+        None,
+        RIGLM_MCPSERVERS__DOCS__URL="http://h/mcp",
+        RIGLM_MCPSERVERS__DOCS__HEADERS__X_API_KEY="k",
+        RIGLM_MCPSERVERS__TOOL__COMMAND="my srv, really",
+        RIGLM_MCPSERVERS__TOOL__ARGS='["a,b", "c"]',
+        RIGLM_MCPSERVERS__TOOL__ENV__GIT__TOKEN="t",
+        RIGLM_DOWNSTREAM__ALLOWED_HOSTS="one, two",
+        RIGLM_TIMEOUTS='{"call": 5, "call_max": 6}',
+        RIGLM_FILTERING__ENABLED="false",
+        RIGLM_LOGGING__LEVEL="",
+    ).settings
+    docs, tool = found.upstream_specs()
+    assert (docs.name, docs.url, docs.headers) == ("docs", "http://h/mcp", {"X-API-KEY": "k"})
+    assert (tool.command, tool.env) == (("my srv, really", "a,b", "c"), {"GIT__TOKEN": "t"})
+    assert found.downstream.allowed_hosts == ("one", "two")
+    assert (found.timeouts.call, found.filtering.enabled, found.logging.level) == (5, False, "info")
+
+
+def test_a_variable_finds_a_server_of_the_file_whatever_its_spelling(place: Place) -> None:
+    place.yaml("mcpServers: {My.docs-1: {url: 'http://h/old'}}")
+    [spec] = place.load(None, RIGLM_MCPSERVERS__MY_DOCS_1__URL="http://h/new").settings.upstream_specs()
+    assert (spec.name, spec.url) == ("My.docs-1", "http://h/new")
+
+
+def test_a_command_may_be_a_json_list_in_a_variable(place: Place) -> None:
+    [spec] = place.load(None, RIGLM_UPSTREAM__COMMAND='["srv", "-x"]').settings.upstream_specs()
+    assert spec.command == ("srv", "-x")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        (
+            "RIGLM_DOWNSTREAM__PROT",
+            "1",
+            "RIGLM_DOWNSTREAM__PROT: there is no such setting — fix: did you mean RIGLM_DOWNSTREAM__PORT?",
+        ),
+        (
+            "RIGLM_LOGING__LEVEL",
+            "info",
+            "RIGLM_LOGING__LEVEL: there is no such setting — fix: did you mean RIGLM_LOGGING?",
+        ),
+        ("RIGLM_NAMNG", "none", "RIGLM_NAMNG: there is no such setting — fix: did you mean RIGLM_NAMING?"),
+        (
+            "RIGLM_PRIVACY__ZZZ",
+            "1",
+            "RIGLM_PRIVACY__ZZZ: there is no such setting — fix: known are RIGLM_PRIVACY__ARGUMENTS",
+        ),
+        ("RIGLM_NAMING__X", "1", "RIGLM_NAMING__X: there is no such setting — fix: remove it"),
+        ("RIGLM_TIMEOUTS", "{", "RIGLM_TIMEOUTS: this is not a JSON object — fix: write it as JSON, or set"),
+        ("RIGLM_UPSTREAM__ARGS", "[", "RIGLM_UPSTREAM__ARGS: this is not a JSON list — fix: write it as JSON"),
+        ("RIGLM_DOWNSTREAM__PORT", "x", "RIGLM_DOWNSTREAM__PORT: downstream.port: this is not a whole number"),
+    ],
+)
+def test_a_variable_that_sets_nothing_sensible_is_named(place: Place, name: str, value: str, line: str) -> None:
+    assert place.refusal(None, **{name: value})[0].startswith(line)
+
+
+def test_other_variables_of_that_name_are_left_alone(place: Place) -> None:
+    assert place.load(None, RIGLM_TOKEN="mine", OTHER="x", RIGLM_="x").settings
+
+
+# --- client files ---
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+def test_a_clients_file_is_taken_with_what_riglm_does_not_know_in_it(place: Place, key: str) -> None:
+    file = place.client_file(
+        {
+            "theme": "dark",
+            "inputs": [],
+            key: {
+                "a": {"command": "x", "args": ["${env:WORD}"], "alwaysAllow": ["t"], "headers": {}, "cwd": None},
+                "b": {"type": "streamableHttp", "url": "http://h", "env": {"A": "b"}, "timeout": 5},
+                "c": {"command": "x", "args": ["${input:secret}"], "disabled": True},
+                "d": {"command": "x", "enabled": False},
+                "e": {"serverUrl": "http://h/sse", "headers": {"X": "${WORD}"}},
+                "f": {"command": "x", "args": ["${workspaceFolder}/${userHome}"]},
+            },
+        }
+    )
+    found = place.load(Options(mcp_json=file), WORD="word")
+    a, b, e, f = found.settings.upstream_specs()
+    assert (a.command, b.kind, e.kind, e.headers) == (("x", "word"), "http", "sse", {"X": "word"})
+    assert f.command[1] == f"{Path.cwd()}/{Path.home()}"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"theme": "dark"}, "client.json: the file lists no servers — fix: give it"),
+        ({"mcpServers": {"a": {"command": "${NOPE}"}}}, "mcpServers.a.command: the variable NOPE is not set"),
+        ({"servers": {"a": {"command": "${input:key}"}}}, "riglm cannot ask for ${input:key} — fix: write ${env:"),
+        ({"mcpServers": {"a": "npx"}}, "mcpServers.a: this is not a section"),
+        ({"mcpServers": {"a": {"type": "pigeon", "url": "http://h"}}}, "mcpServers.a.type: this is none of"),
+        ({"mcpServers": {"a b": {"url": "http://h"}}}, "'a b' cannot be the name of a server"),
+    ],
+)
+def test_a_clients_file_that_cannot_be_used_is_named(place: Place, values: Any, words: str) -> None:
+    assert words in "\n".join(place.refusal(Options(mcp_json=place.client_file(values))))

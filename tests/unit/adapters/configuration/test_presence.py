@@ -1,0 +1,53 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.configuration.presence import require_upstreams
+from riglm.domain.errors import ConfigurationError
+
+
+def refusal(directory: Path, yaml: str, **environment: str) -> str:
+    (directory / "riglm.yaml").write_text(yaml, "utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        require_upstreams(load(Options(), environment=environment, directory=directory), environment)
+    return str(caught.value).removeprefix(f"{directory}/")
+
+
+def test_no_server_at_all_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "naming: none").startswith("command line: there is no server to stand in front of — fix:")
+
+
+def test_missing_programs_and_directories_are_all_named(tmp_path: Path) -> None:
+    message = refusal(
+        tmp_path,
+        "mcpServers: {a: {command: no-such-program}, b: {command: sh, cwd: /no/such/place}, c: {url: 'http://h'}}",
+        PATH="/bin",
+    )
+    assert message.splitlines()[0] == (
+        "riglm.yaml: mcpServers.a.command: the program 'no-such-program' was not found"
+        " — fix: install it, correct it, or give its full path"
+    )
+    assert "mcpServers.b.cwd: there is no directory '/no/such/place'" in message
+    assert "mcpServers.c" not in message
+
+
+def test_a_program_is_looked_for_where_the_child_would_find_it(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "srv"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", "utf-8")
+    program.chmod(0o755)
+    for yaml in (
+        f"upstream: {{command: srv, env: {{PATH: '{program.parent}'}}}}",
+        f"upstream: {{command: bin/srv, cwd: '{tmp_path}'}}",
+        f"upstream: {{command: '{sys.executable}'}}",
+    ):
+        (tmp_path / "riglm.yaml").write_text(yaml, "utf-8")
+        require_upstreams(load(Options(), environment={}, directory=tmp_path), {"PATH": "/nowhere"})
+    assert "upstream.command" in refusal(tmp_path, "upstream: {command: srv}", PATH="/nowhere")
+
+
+def test_the_real_environment_counts_when_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    require_upstreams(load(Options(command=["sh"])))

@@ -1,0 +1,70 @@
+import pytest
+
+from riglm.domain.secret import Redactor, mask_command, mask_url, secrets_of_command, secrets_of_url
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("http://host/path", "http://host/path"),
+        ("https://me:pw@host:8/p?key=v&b=c#frag", "https://***@host:8/p?***#***"),
+        ("http://me@host", "http://***@host"),
+        ("http://[::1", "***"),
+    ],
+)
+def test_a_url_is_shown_without_user_query_and_fragment(url: str, masked: str) -> None:
+    assert mask_url(url) == masked
+
+
+@pytest.mark.parametrize(
+    ("words", "masked"),
+    [
+        (["srv", "--token", "abc", "x"], ["srv", "--token", "***", "x"]),
+        (["srv", "--api-key=abc"], ["srv", "--api-key=***"]),
+        (["env", "GITHUB_TOKEN=abc", "srv"], ["env", "GITHUB_TOKEN=***", "srv"]),
+        (["srv", "--token", "--verbose"], ["srv", "--token", "--verbose"]),
+        (["srv", "--token"], ["srv", "--token"]),
+        (["srv", "--url", "http://a:b@h/?q=1"], ["srv", "--url", "http://***@h/?***"]),
+        (["srv", "--port=8"], ["srv", "--port=8"]),
+        (["srv", "--token="], ["srv", "--token="]),
+    ],
+)
+def test_a_command_is_shown_without_the_values_of_secret_options(words: list[str], masked: list[str]) -> None:
+    assert mask_command(words) == masked
+
+
+def test_the_secrets_of_a_url_are_known_as_written_and_as_meant() -> None:
+    assert set(secrets_of_url("http://me:p%40ss@h/?key=a%20b")) == {"p%40ss", "p@ss", "a%20b", "a b"}
+    assert secrets_of_url("http://[::1") == []
+
+
+def test_the_secrets_of_a_command_are_found_in_options_and_urls() -> None:
+    words = ["srv", "--password", "first", "postgres://me:second@h/db?sslkey=third"]
+    assert secrets_of_command(words) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("my canary sings", "my *** sings"),
+        ("longer-canary sings", "*** sings"),
+        ("GET http://u:p@h/x?k=v failed", "GET http://***@h/x?*** failed"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
+        ("{'authorization': 'Basic abc=='}", "{'authorization': 'Basic ***'}"),
+        ("authorization=abc", "authorization=***"),
+        ("the bearer abc", "the bearer ***"),
+        ("nothing here", "nothing here"),
+    ],
+)
+def test_secrets_are_covered_in_text(text: str, clean: str) -> None:
+    assert Redactor(["canary", "longer-canary", "abc"])(text) == clean
+
+
+def test_a_very_short_secret_does_not_cover_innocent_text() -> None:
+    assert Redactor(["a", ""])("a banana") == "a banana"
+
+
+@pytest.mark.parametrize("text", ["y" * 2_000_000, "://" * 500_000, "authorization: " * 100_000, " " * 2_000_000])
+@pytest.mark.timeout(30)
+def test_long_text_is_searched_in_linear_time(text: str) -> None:
+    assert Redactor(["canary"])(text)

@@ -1,0 +1,218 @@
+import pytest
+from pydantic import ValidationError
+
+from riglm.domain.schemas.downstream import is_loopback
+from riglm.domain.schemas.published import json_schema
+from riglm.domain.schemas.settings import RESERVED_NAMES, Settings
+from riglm.domain.upstream import UpstreamSpec
+
+
+def settings(**values: object) -> Settings:
+    return Settings.model_validate(values)
+
+
+def spec(**server: object) -> UpstreamSpec:
+    [only] = settings(mcpServers={"one": server}).upstream_specs()
+    return only
+
+
+def complaint(**values: object) -> str:
+    with pytest.raises(ValidationError) as caught:
+        settings(**values)
+    return "\n".join(error["msg"] for error in caught.value.errors())
+
+
+def test_nothing_configured_is_valid_and_has_no_server() -> None:
+    assert settings().upstream_specs() == ()
+
+
+def test_a_command_becomes_a_stdio_server_with_its_words_in_order() -> None:
+    found = spec(command="npx", args=["-y", 7], env={"A": "b", "N": 1}, cwd="/srv", sharing="session", max_processes=2)
+    assert (found.kind, found.command, found.env) == ("stdio", ("npx", "-y", "7"), {"A": "b", "N": "1"})
+    assert (found.cwd, found.sharing, found.max_processes) == ("/srv", "session", 2)
+
+
+def test_a_command_may_be_a_list() -> None:
+    assert spec(command=["npx", "-y"], args=["pkg"]).command == ("npx", "-y", "pkg")
+
+
+@pytest.mark.parametrize(
+    ("server", "kind"),
+    [
+        ({"url": "http://h/mcp"}, "http"),
+        ({"url": "http://h/sse"}, "sse"),
+        ({"url": "http://h/sse/"}, "sse"),
+        ({"url": "http://h/sse?x=1"}, "sse"),
+        ({"url": "http://h/sse", "type": "http"}, "http"),
+        ({"url": "http://h/mcp", "type": "sse"}, "sse"),
+        ({"url": "http://h/mcp", "type": "streamable-http"}, "http"),
+        ({"url": "http://h/mcp", "type": "streamableHttp"}, "http"),
+        ({"url": "http://h/mcp", "transport": "sse"}, "sse"),
+        ({"url": "http://h/mcp", "type": "remote"}, "http"),
+        ({"serverUrl": "http://h/mcp"}, "http"),
+        ({"httpUrl": "http://h/sse"}, "http"),
+        ({"command": "srv"}, "stdio"),
+        ({"command": "srv", "type": "stdio"}, "stdio"),
+        ({"command": ["srv"], "type": "local", "environment": {"A": "b"}}, "stdio"),
+    ],
+)
+def test_the_words_of_all_clients_mean_the_same(server: dict[str, object], kind: str) -> None:
+    assert spec(**server).kind == kind
+
+
+def test_authorisation_is_resolved_into_the_header() -> None:
+    assert spec(url="http://h", auth={"type": "bearer", "token": "t0ken"}).headers == {"Authorization": "Bearer t0ken"}
+    basic = spec(url="http://me:p%40ss@h:8/x")
+    assert (basic.url, basic.headers) == ("http://h:8/x", {"Authorization": "Basic bWU6cEBzcw=="})
+    assert spec(url="http://h", headers={"X-Key": "k"}).headers == {"X-Key": "k"}
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ({}, "neither `command` nor `url`"),
+        ({"command": "a", "url": "http://h"}, "both `command` and `url`"),
+        ({"command": " "}, "the command is empty"),
+        ({"command": "a\0b"}, "NUL"),
+        ({"command": "a", "args": ["\0"]}, "NUL"),
+        ({"command": "a", "type": "http"}, "type http does not go with `command`"),
+        ({"url": "http://h", "type": "stdio"}, "type stdio does not go with `url`"),
+        ({"command": "a", "headers": {"A": "b"}}, "`headers` does not go with `command`"),
+        ({"command": "a", "auth": {"token": "b"}}, "`auth` does not go with `command`"),
+        ({"url": "http://h", "args": ["a"]}, "`args` does not go with `url`"),
+        ({"url": "http://h", "cwd": "a"}, "`cwd` does not go with `url`"),
+        ({"url": "ftp://h"}, "not a URL that riglm can reach"),
+        ({"url": "h:80"}, "not a URL that riglm can reach"),
+        ({"url": "http://"}, "not a URL that riglm can reach"),
+        ({"url": "http://h:99999"}, "not a URL that riglm can reach"),
+        ({"url": "http://[::1"}, "not a URL that riglm can reach"),
+        ({"url": "http://h/a b"}, "not a URL that riglm can reach"),
+        ({"url": "http://h", "serverUrl": "http://i"}, "`serverUrl` and `url` say the same thing"),
+        ({"url": "http://h", "headers": {"A b": "c"}}, "'A b' is not the name of a header"),
+        ({"url": "http://h", "headers": {"A": "b\r\nC: d"}}, "a header's value is one line"),
+        ({"url": "http://h", "auth": {"token": ""}}, "the token is empty"),
+        ({"url": "http://h", "auth": {"token": "a\nb"}}, "the token is empty or has spaces"),
+        ({"url": "http://h", "auth": {"token": "a"}, "headers": {"authorization": "b"}}, "given twice"),
+        ({"url": "http://a:b@h", "auth": {"token": "a"}}, "given twice"),
+        ({"command": "a", "env": {"A=B": "c"}}, "'A=B' cannot be set"),
+        ({"command": "a", "env": {"A": "\0"}}, "'A' cannot be set"),
+    ],
+)
+def test_a_server_that_cannot_work_is_refused_with_the_reason(server: dict[str, object], words: str) -> None:
+    text = complaint(mcpServers={"one": server})
+    assert words in text
+    assert " — fix: " in text
+
+
+def test_a_server_must_be_a_section() -> None:
+    assert complaint(mcpServers={"one": "npx"})
+
+
+def test_disabled_servers_are_left_out() -> None:
+    found = settings(mcpServers={"a": {"command": "x", "disabled": True}, "b": {"command": "y"}}).upstream_specs()
+    assert [each.name for each in found] == ["b"]
+
+
+def test_the_one_upstream_is_named_after_its_program_or_host() -> None:
+    [one] = settings(upstream={"command": ["npx", "-y", "server-memory"]}).upstream_specs()
+    assert one.name == "server-memory"
+
+
+@pytest.mark.parametrize("name", [*sorted(RESERVED_NAMES), "RIGLM", "", "a b", "a/b", "-a", "x" * 49, "é"])
+def test_a_server_cannot_have_a_reserved_or_unusable_name(name: str) -> None:
+    assert " — fix: " in complaint(mcpServers={name: {"command": "x"}})
+
+
+@pytest.mark.parametrize(("one", "other"), [("a", "a__b"), ("a", "a_"), ("a__b", "a")])
+def test_two_names_whose_tools_could_collide_are_refused_by_name(one: str, other: str) -> None:
+    servers = {one: {"command": "x"}, other: {"command": "y"}}
+    text = complaint(mcpServers=servers)
+    assert repr(one) in text
+    assert repr(other) in text
+    assert settings(mcpServers=servers, naming="none").upstream_specs()
+    assert settings(mcpServers=servers | {one: {"command": "x", "disabled": True}}).upstream_specs()
+
+
+def test_names_that_only_begin_alike_are_fine() -> None:
+    assert settings(mcpServers={"a": {"command": "x"}, "ab": {"command": "y"}, "a_b": {"command": "z"}})
+
+
+def test_upstream_and_mcp_servers_exclude_each_other() -> None:
+    assert "both given" in complaint(upstream={"command": "x"}, mcpServers={"a": {"command": "x"}})
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"filtering": {"strategy": "allowlist"}}, "allowlist is not built yet"),
+        ({"filtering": {"strategy": "denylist"}}, "denylist is not built yet"),
+        ({"filtering": {"min_tools": 9, "max_tools": 8}}, "max_tools (8) is less than min_tools (9)"),
+        ({"logging": {"include_results": True}}, "results are never stored"),
+        ({"timeouts": {"call": 10, "call_max": 5}}, "call_max (5) is less than call (10)"),
+        ({"downstream": {"host": "0.0.0.0"}}, "0.0.0.0 can be reached from other machines and no token is set"),
+        ({"downstream": {"host": "example.org"}}, "can be reached from other machines"),
+        ({"downstream": {"host": "::", "token": "changeme"}}, "easy to guess"),
+        ({"downstream": {"host": "::", "token": "your-secret-token-here-change-me"}}, "easy to guess"),
+        ({"downstream": {"token": "with space"}}, "the token is empty or has spaces"),
+    ],
+)
+def test_a_section_that_cannot_work_is_refused_with_the_reason(section: dict[str, object], words: str) -> None:
+    text = complaint(**section)
+    assert words in text
+    assert " — fix: " in text
+
+
+def test_every_section_takes_what_it_describes() -> None:
+    found = settings(
+        filtering={"strategy": "none", "min_tools": 1, "max_tools": 1},
+        logging={"include_results": False, "level": "debug"},
+        timeouts={"call": "1.5"},
+    )
+    assert (found.filtering.strategy, found.logging.level, found.timeouts.call) == ("none", "debug", 1.5)
+
+
+def test_a_public_address_is_fine_with_a_good_token() -> None:
+    found = settings(downstream={"host": "0.0.0.0", "token": "8f3a6c0d9e1b47725a"})
+    assert "8f3a6c0d9e1b47725a" not in repr(found)
+
+
+def test_loopback_is_recognised_in_all_spellings() -> None:
+    assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "10.0.0.1", "localhost.example.org", ""]))
+
+
+@pytest.mark.parametrize(
+    ("section", "stored"),
+    [
+        ({}, "hash"),
+        ({"privacy": {"arguments": "raw"}}, "raw"),
+        ({"privacy": {"arguments": "none"}}, "none"),
+        ({"logging": {"include_arguments": False}, "privacy": {"arguments": "raw"}}, "none"),
+    ],
+)
+def test_either_switch_keeps_arguments_out_of_the_store(section: dict[str, object], stored: str) -> None:
+    assert settings(**section).arguments == stored
+
+
+def test_all_secrets_are_listed_for_redaction_and_none_is_in_the_repr() -> None:
+    found = settings(
+        downstream={"token": "secret-down"},
+        mcpServers={
+            "a": {"command": "x", "args": ["--token", "secret-arg"], "env": {"K": "secret-env"}},
+            "b": {"url": "http://h/?k=secret-query", "headers": {"X": "secret-header"}},
+            "c": {"url": "http://h", "auth": {"token": "secret-auth"}},
+        },
+    )
+    kinds = ("down", "env", "arg", "header", "query", "auth")
+    assert set(found.secrets()) == {f"secret-{kind}" for kind in kinds}
+    one = settings(upstream={"url": "http://h", "auth": {"token": "secret-one"}})
+    assert one.secrets() == ("secret-one",)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        settings().naming = "none"
+
+
+def test_the_schema_for_editors_names_every_section() -> None:
+    assert set(json_schema()["properties"]) == {field.alias or name for name, field in Settings.model_fields.items()}
