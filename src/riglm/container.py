@@ -118,7 +118,7 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
         stack.enter_context(recorder)
         stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored))
         async with upstreams.opened(services.catalogues.input_schema) as ports:
-            proxy = ProxyService(services, ports)
+            proxy = ProxyService(services, ports, settings.naming)
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
             try:
                 yield proxy

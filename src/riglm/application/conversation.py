@@ -1,40 +1,15 @@
 """A client connection of the handshake era in front of one upstream."""
 
-from collections import deque
 from collections.abc import Mapping
-from typing import Final
 
 from riglm.application.exchange import Exchange
+from riglm.application.held_back import HeldBack
 from riglm.application.services import Services, tool_name
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Client, Session
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
-
-MOST_HELD_BACK: Final = 256
-"""So many messages wait for a client that has no open stream; older ones are dropped first."""
-
-
-class HeldBack:
-    """Messages for a client that has no open stream at the moment."""
-
-    def __init__(self, channel: ClientChannel) -> None:
-        self._channel = channel
-        self._waiting: deque[tuple[Message, EventMark | None]] = deque(maxlen=MOST_HELD_BACK)
-
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
-        """Hand a message over now if a stream is open."""
-        return self._channel.push(message, event)
-
-    def keep(self, message: Message, event: EventMark | None = None) -> None:
-        """Keep a message until a stream opens."""
-        self._waiting.append((message, event))
-
-    def flush(self) -> None:
-        """Hand over what was kept."""
-        while self._waiting and self._channel.push(*self._waiting[0]):
-            self._waiting.popleft()
 
 
 class Resumption(Stream):

@@ -2,22 +2,38 @@
 
 from collections.abc import Sequence
 
+from riglm.application.aggregate import AggregateConversation
+from riglm.application.aggregate_modern import AggregateModern
 from riglm.application.connection import Connection
 from riglm.application.conversation import DirectConversation
 from riglm.application.services import Services
 from riglm.application.stateless import Stateless
-from riglm.ports.downstream import Caller, ClientChannel, ClientConnection, Conversation, DownstreamPort, ReplySink
+from riglm.domain.naming import Naming
+from riglm.ports.downstream import (
+    Caller,
+    ClientChannel,
+    ClientConnection,
+    Conversation,
+    DownstreamPort,
+    ModernService,
+    ReplySink,
+)
 from riglm.ports.upstream import UpstreamPort
 
 
 class ProxyService(DownstreamPort):
     """Stands between any number of client connections and the upstreams."""
 
-    def __init__(self, services: Services, upstreams: Sequence[UpstreamPort]) -> None:
-        """A proxy in front of `upstreams`, at least one."""
+    def __init__(self, services: Services, upstreams: Sequence[UpstreamPort], naming: Naming = "prefix") -> None:
+        """A proxy in front of `upstreams`, at least one; several are shown as one, with names by `naming`."""
         self._services = services
         self._upstreams = tuple(upstreams)
-        self.modern = Stateless(services, self._upstreams[0])
+        self._naming = naming
+        self.modern: ModernService = (
+            AggregateModern(services, self._upstreams, naming)
+            if len(self._upstreams) > 1
+            else Stateless(services, self._upstreams[0])
+        )
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
         """A connection that carries both eras."""
@@ -25,6 +41,8 @@ class ProxyService(DownstreamPort):
 
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
         """A conversation for a client that opens a connection with the handshake."""
+        if len(self._upstreams) > 1:
+            return AggregateConversation(self._services, self._upstreams, self._naming, caller, channel)
         return DirectConversation(self._services, self._upstreams[0], caller, channel)
 
     def sweep(self) -> None:

@@ -52,9 +52,11 @@ def verdict(message: Message) -> bool | None:
 class EraProbe:
     """Finds out once, by `server/discover`, whether an upstream speaks the modern era."""
 
-    def __init__(self, upstream: UpstreamPort, link: UpstreamLink) -> None:
+    def __init__(self, upstream: UpstreamPort, link: UpstreamLink, *, silence_tells: bool = True) -> None:
+        """`silence_tells`: whether a server that does not answer is taken for one of the handshake era."""
         self._upstream = upstream
         self._link = link
+        self._no_verdict = {ErrorKind.UNAVAILABLE} if silence_tells else {ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT}
         self._waiting: list[Callable[[bool | None], None]] = []
 
     def ask(self, then: Callable[[bool | None], None]) -> None:
@@ -65,7 +67,7 @@ class EraProbe:
             self._link.request(message, Exchange(message, NOWHERE, on_reply=self._answered))
 
     def _answered(self, exchange: Exchange, message: Message) -> Message:
-        if exchange.failure is ErrorKind.UNAVAILABLE:
+        if exchange.failure in self._no_verdict:
             modern = None
         else:
             modern = verdict(message) or False

@@ -1,0 +1,125 @@
+"""One of several upstreams, as one client connection of the handshake era sees it."""
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from riglm.application.asking import Asking
+from riglm.application.directory import Directory
+from riglm.domain import jsonrpc, protocol
+from riglm.domain.jsonrpc import Raw
+from riglm.ports.upstream import UpstreamLink
+
+_log = logging.getLogger("riglm.proxy")
+_RETRY_SECONDS: Final = 5.0
+
+CAPABILITY: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "prompts/list": "prompts",
+}
+"""Which capability stands for which list."""
+
+
+class Member:
+    """Opens its link with the client's handshake, and fetches its lists into the common directory."""
+
+    def __init__(self, link: UpstreamLink, asking: Asking, directory: Directory) -> None:
+        """A member that is not opened yet."""
+        self.link = link
+        self.name = link.spec.name
+        self.capabilities: dict[str, Raw] = {}
+        self.instructions = ""
+        self.is_open = False
+        self._asking = asking
+        self._directory = directory
+        self._opening: asyncio.Task[bool] | None = None
+        self._fetching: dict[str, asyncio.Task[bool]] = {}
+        self._stale: set[str] = set(protocol.LIST_MEMBER)
+        self._failed_at = 0.0
+        self._asked_at = 0.0
+        self._handshake = b"{}"
+        self._listening = False
+
+    def open(self, handshake: bytes) -> asyncio.Task[bool]:
+        """Start the handshake with the client's own params; whether it succeeded."""
+        self._handshake = handshake
+        if self._opening is None:
+            self._asked_at = time.monotonic()
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+        return self._opening
+
+    def is_late(self, grace: float) -> bool:
+        """Whether it has not opened within the grace, so that nobody should wait for it again."""
+        return not self.is_open and self._asked_at > 0.0 and time.monotonic() - self._asked_at > grace
+
+    def has(self, capability: str) -> bool:
+        """Whether the server declared a capability."""
+        return capability in self.capabilities
+
+    def forget(self, method: str) -> None:
+        """A list changed, or may have."""
+        self._stale.add(method)
+
+    def is_fresh(self, method: str) -> bool:
+        """Whether the list is known and has not changed."""
+        return method not in self._stale or (self.is_open and not self.has(CAPABILITY[method]))
+
+    def fetch(self, method: str) -> asyncio.Task[bool]:
+        """Bring a list up to date, opening the link first if need be; whether the list is known now."""
+        running = self._fetching.get(method)
+        if running is None:
+            running = self._fetching[method] = asyncio.get_running_loop().create_task(self._fetch(method))
+            running.add_done_callback(lambda _: self._fetching.pop(method, None))
+        return running
+
+    def listen(self, *, listening: bool) -> None:
+        """Whether the client takes what the server says of its own accord."""
+        self._listening = listening
+        if self.is_open:
+            self.link.listen(listening=listening)
+
+    async def close(self) -> None:
+        """End the link."""
+        tasks = [*self._fetching.values(), *([self._opening] if self._opening else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.link.close()
+
+    async def _open(self) -> bool:
+        answer = await self._asking.ask(self.link, "initialize", self._handshake)
+        if not answer.result:
+            self._failed_at = time.monotonic()
+            self._opening = None
+            words = jsonrpc.text(jsonrpc.members(answer.error).get("message"))
+            _log.warning("left out a server that could not be opened", extra={"upstream": self.name, "reason": words})
+            return False
+        fields = jsonrpc.members(answer.result)
+        self.capabilities = jsonrpc.members(fields.get("capabilities", b"{}"))
+        self.instructions = jsonrpc.text(fields.get("instructions")) or ""
+        self.link.send(jsonrpc.notification("notifications/initialized"))
+        self.is_open = True
+        if self._listening:
+            self.link.listen(listening=True)
+        return True
+
+    async def _fetch(self, method: str) -> bool:
+        if not self.is_open:
+            if self._opening is None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
+                return False
+            if not await asyncio.shield(self.open(self._handshake)):
+                return False
+        if not self.has(CAPABILITY[method]):
+            self._directory.learn(method, self.name, ())
+            self._stale.discard(method)
+            return True
+        self._stale.discard(method)
+        entries, answer = await self._asking.pages(self.link, method, protocol.LIST_MEMBER[method], b"{}")
+        if not answer.result:
+            self._stale.add(method)
+            return self._directory.knows(method, self.name)
+        self._directory.learn(method, self.name, entries)
+        return True

@@ -1,0 +1,206 @@
+"""One request of a handshake client to an upstream of the modern era, however many rounds it takes.
+
+Where a server of the handshake era asks the client by requests of its own, one of the modern era answers that input is
+required, and is asked again with that input. Here the one becomes the other.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from riglm.domain import jsonrpc
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.ports.downstream import NO_HEADERS
+from riglm.ports.upstream import EventMark, Reply, UpstreamLink
+
+MOST_ROUNDS: Final = 10
+"""A server that wants input more often than this for one request is taken for one that never ends."""
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 0.25
+
+Translation = Callable[[dict[str, Raw]], bytes]
+"""Makes the raw result that the client gets from the members of the upstream's."""
+
+
+class Questions:
+    """The questions that a client has not answered yet."""
+
+    def __init__(self) -> None:
+        self._count = itertools.count(1)
+        self._open: dict[bytes, Callable[[Message], None]] = {}
+
+    def ask(self, method: str, params: Raw | bytes, then: Callable[[Message], None]) -> Message:
+        """A request for the client; `then` gets its response."""
+        own = b'"riglm-ask-%d"' % next(self._count)
+        self._open[own] = then
+        return jsonrpc.request(own, method, params)
+
+    def answered(self, message: Message) -> None:
+        """Bring a response of the client to whoever asked."""
+        then = self._open.pop(jsonrpc.id_key(message.id or b"null"), None)
+        if then is not None:
+            then(message)
+
+    def withdraw(self, question: Message) -> Message:
+        """Expect no answer any more; what to tell the client."""
+        self._open.pop(question.id or b"", None)
+        params = b'{"requestId":%b,"reason":"the request that needed it has ended"}' % (question.id or b"null")
+        return jsonrpc.notification("notifications/cancelled", params)
+
+
+class BridgedRequest(Reply):
+    """Asks the upstream, then the client for what the upstream wants to know, then the upstream again."""
+
+    headers = NO_HEADERS
+    resumable = False
+
+    def __init__(
+        self,
+        message: Message,
+        client: Reply,
+        *,
+        link: UpstreamLink,
+        questions: Questions,
+        retry_ids: "itertools.count[int]",
+        translate: Translation,
+        on_end: Callable[["BridgedRequest"], None],
+    ) -> None:
+        """`message` is the request as the upstream is to get it, `client` the way back."""
+        self.message = message
+        self.client = client
+        self._link = link
+        self._questions = questions
+        self._retry_ids = retry_ids
+        self._translate = translate
+        self._on_end = on_end
+        self._params = message.params
+        self._rounds = 0
+        self._pause = _FIRST_PAUSE
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked: dict[str, Message] = {}
+        self._answers: dict[str, Raw] = {}
+        self._state: Raw | None = None
+        self._done = False
+
+    def start(self) -> None:
+        """Ask the upstream for the first time."""
+        self._link.request(self.message, self)
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        """Pass on a notification; places are left out, since nobody can go back to them."""
+        if not self._done:
+            self.client.related(message)
+
+    def primed(self, event: EventMark) -> None:
+        """Streams of this era cannot be taken up again."""
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        """Take the answer of one round; its HTTP status means something else to a client of the handshake era."""
+        if self._done:
+            return
+        if message.error:
+            self._end()
+            self.client.replied(self._refusal(message))
+            return
+        fields = jsonrpc.members(message.result)
+        if jsonrpc.text(fields.get("resultType")) == "input_required":
+            self._wants(fields)
+        else:
+            self._end()
+            self.client.replied(jsonrpc.result(self._client_id, self._translate(fields)))
+
+    def failed(self, kind: ErrorKind, words: str) -> None:
+        """Tell the client that no answer will come."""
+        if not self._done:
+            self._end()
+            self.client.failed(kind, words)
+
+    def interrupted(self) -> None:
+        """Only said to whoever can take streams up."""
+
+    def cancel(self, notice: Message | None) -> None:
+        """The client gave the request up."""
+        if self._done:
+            return
+        if not self._asked and self._timer is None:
+            self._link.cancel(self, notice)
+        self._end()
+
+    @property
+    def _client_id(self) -> bytes:
+        return self.client.message.id or b"null"
+
+    def _wants(self, fields: Mapping[str, Raw]) -> None:
+        """Start a round: ask the client for all that the upstream wants, or just wait a little."""
+        self._rounds += 1
+        name = self._link.spec.name
+        if self._rounds > MOST_ROUNDS:
+            self.failed(ErrorKind.PROTOCOL, f"upstream {name!r} asked for input more than {MOST_ROUNDS} times")
+            return
+        self._state = fields.get("requestState")
+        wanted = {key: jsonrpc.members(raw) for key, raw in jsonrpc.members(fields.get("inputRequests", b"{}")).items()}
+        self._answers = dict.fromkeys(wanted, Raw())
+        if not wanted:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._again)
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            return
+        self._pause = _FIRST_PAUSE
+        for key, question in wanted.items():
+            method = jsonrpc.text(question.get("method"))
+            if method is None:
+                self.failed(ErrorKind.PROTOCOL, f"upstream {name!r} asked for input without saying which")
+                return
+            params = _for_client(method, question.get("params", Raw(b"{}")), len(self._asked) + 1)
+            self._asked[key] = self._questions.ask(method, params, lambda answer, key=key: self._answered(key, answer))
+        for message in list(self._asked.values()):
+            self.client.related(message)
+
+    def _answered(self, key: str, answer: Message) -> None:
+        del self._asked[key]
+        if answer.error:
+            self._end()
+            self.client.replied(self._refusal(answer))
+            return
+        self._answers[key] = answer.result
+        if not self._asked:
+            self._again()
+
+    def _again(self) -> None:
+        """Ask the upstream again, with what it wanted."""
+        self._timer = None
+        fields = jsonrpc.members(self._params)
+        if self._answers:
+            fields["inputResponses"] = Raw(jsonrpc.join_object(self._answers))
+        if self._state is not None:
+            fields["requestState"] = self._state
+        retry_id = b'"riglm-retry-%d"' % next(self._retry_ids)
+        self.message = jsonrpc.request(retry_id, self.message.method or "", jsonrpc.join_object(fields))
+        self._link.request(self.message, self)
+
+    def _refusal(self, message: Message) -> Message:
+        """An error, from either side, as the answer to the client's request."""
+        if message.id == self._client_id:
+            return message
+        line = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._client_id, bytes(message.error))
+        return Message(line, self._client_id, None, error=message.error)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for question in self._asked.values():
+            self.client.related(self._questions.withdraw(question))
+        self._done = True
+        self._on_end(self)
+
+
+def _for_client(method: str, params: Raw, number: int) -> Raw | bytes:
+    """The params of a question as the handshake era wants them: an elicitation by URL carries an id there."""
+    if method != "elicitation/create" or b'"url"' not in bytes(params):
+        return params
+    fields = jsonrpc.members(params)
+    if jsonrpc.text(fields.get("mode")) != "url" or "elicitationId" in fields:
+        return params
+    return jsonrpc.join_object({**fields, "elicitationId": jsonrpc.encode(f"riglm-{number}")})

@@ -1,0 +1,115 @@
+"""Finds the one of several servers that a request belongs to."""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from riglm.application.asking import Asking
+from riglm.application.directory import Directory
+from riglm.domain import jsonrpc, parameters
+from riglm.domain.jsonrpc import Message
+from riglm.ports.upstream import UpstreamLink
+
+_BY_NAME: Final = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
+_BY_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+_BY_TASK: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel", "tasks/update"})
+_RESOURCES: Final = ("resources/list", "resources/templates/list")
+_RESOURCE_NOT_FOUND: Final = -32002
+
+
+class Route(NamedTuple):
+    """The server that a request goes to, and the request as that server knows it."""
+
+    server: str
+    message: Message
+
+
+class Router:
+    """Routes by name, by URI and by task; what none of them tells is offered to one server after the other."""
+
+    def __init__(self, directory: Directory, asking: Asking) -> None:
+        """A router by what `directory` knows."""
+        self._directory = directory
+        self._asking = asking
+        self._tasks: dict[bytes, str] = {}
+
+    def find(self, message: Message) -> Route | None:
+        """The route of a request, as far as is known by now."""
+        method = message.method or ""
+        if method in _BY_NAME:
+            return self._by_name(message, _BY_NAME[method], ("name",), jsonrpc.text(parameters.read(message).name))
+        if method in _BY_URI:
+            return self._by_uri(message, jsonrpc.text(parameters.read(message).uri))
+        if method in _BY_TASK:
+            server = self._tasks.get(bytes(jsonrpc.members(message.params).get("taskId", b"")))
+            return Route(server, message) if server is not None else None
+        if method == "completion/complete":
+            reference = jsonrpc.members(jsonrpc.members(message.params).get("ref", b"{}"))
+            name = jsonrpc.text(reference.get("name"))
+            if name is not None:
+                return self._by_name(message, "prompts/list", ("ref", "name"), name)
+            return self._by_uri(message, jsonrpc.text(reference.get("uri")))
+        return None
+
+    def lists_for(self, message: Message) -> tuple[str, ...]:
+        """The lists that could tell more of where a request belongs."""
+        method = message.method or ""
+        if method in _BY_NAME:
+            return (_BY_NAME[method],)
+        if method == "completion/complete":
+            return ("prompts/list", *_RESOURCES)
+        return _RESOURCES if method in _BY_URI else ()
+
+    def unknown(self, message: Message) -> Message | None:
+        """The error for a request that must be known by now; None when it may still be offered around."""
+        method = message.method or ""
+        if method in _BY_NAME:
+            what = "tool" if method == "tools/call" else "prompt"
+            words = f"Unknown {what}: {jsonrpc.text(parameters.read(message).name)}"
+            return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, words)
+        if method in _BY_TASK:
+            return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Invalid params: no server has this task")
+        return None
+
+    def note(self, server: str, reply: Message) -> Message:
+        """Remember whose task an answer is about."""
+        if reply.result and b'"taskId"' in reply.line:
+            fields = jsonrpc.members(reply.result)
+            for holder in (fields, jsonrpc.members(fields.get("task", b"{}"))):
+                if "taskId" in holder:
+                    self._tasks[bytes(holder["taskId"])] = server
+        return reply
+
+    async def offer(
+        self,
+        message: Message,
+        links: Iterable[UpstreamLink],
+        on_server_message: Callable[[UpstreamLink, Message], None],
+    ) -> Message:
+        """Ask one server after the other until one does not refuse the request as unknown to it."""
+        unknown = {jsonrpc.METHOD_NOT_FOUND}
+        if message.method in _BY_URI:
+            unknown |= {_RESOURCE_NOT_FOUND, jsonrpc.INVALID_PARAMS}
+        answer = jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+        for link in links:
+
+            def related(inner: Message, link: UpstreamLink = link) -> None:
+                on_server_message(link, inner)
+
+            answer = await self._asking.ask(link, message.method or "", bytes(message.params) or b"{}", related)
+            if not answer.error or jsonrpc.error_code(answer) not in unknown:
+                break
+        return answer.replace(id=message.id or b"null")
+
+    def _by_name(self, message: Message, method: str, path: tuple[str, ...], name: str | None) -> Route | None:
+        found = self._directory.owner(method, name) if name is not None else None
+        if found is None:
+            return None
+        server, own = found
+        if own == name:
+            return Route(server, message)
+        params = jsonrpc.with_member(message.params, path, jsonrpc.encode(own))
+        return Route(server, message.replace(params=params))
+
+    def _by_uri(self, message: Message, uri: str | None) -> Route | None:
+        server = self._directory.owner_of_uri(uri) if uri is not None else None
+        return Route(server, message) if server is not None else None

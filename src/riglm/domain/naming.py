@@ -1,0 +1,55 @@
+"""What clients call the tools and prompts of several servers."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+SEPARATOR: Final = "__"
+"""What stands between a server's name and a tool's."""
+
+LONGEST: Final = 64
+"""No name that riglm makes is longer: what model providers accept."""
+
+Naming = Literal["prefix", "on_collision", "none"]
+"""Whether names start with the server's always, when two servers share a name, or never."""
+
+_HASH: Final = 8
+
+
+def prefixed(server: str, name: str) -> str:
+    """The name of a server's tool among those of others; a long one is cut and ends in a hash of the whole."""
+    whole = f"{server}{SEPARATOR}{name}"
+    if len(whole) <= LONGEST:
+        return whole
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    return f"{whole[: LONGEST - _HASH - 1]}_{digest}"
+
+
+def public_names(
+    naming: Naming, owned: Mapping[str, Iterable[str]]
+) -> tuple[dict[str, tuple[str, str]], list[tuple[str, str, str]]]:
+    """The names that clients use, and the collisions that remain.
+
+    Args:
+        naming: the policy.
+        owned: each server's own names, servers in the order configured.
+
+    Returns:
+        The server and its own name by the name that clients use, in order; and for each name that two servers claim
+        the name, the server that has it, and the one that is left out.
+    """
+    counts: dict[str, int] = {}
+    if naming == "on_collision":
+        for names in owned.values():
+            for name in dict.fromkeys(names):
+                counts[name] = counts.get(name, 0) + 1
+    public: dict[str, tuple[str, str]] = {}
+    collisions = []
+    for server, names in owned.items():
+        for name in names:
+            bare = naming == "none" or (naming == "on_collision" and counts[name] == 1)
+            seen = name if bare else prefixed(server, name)
+            holder = public.setdefault(seen, (server, name))
+            if holder[0] != server:
+                collisions.append((seen, holder[0], server))
+    return public, collisions
