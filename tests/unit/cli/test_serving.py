@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from riglm import container
+from riglm.cli.main import app
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.settings import Settings
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Settings]]:
+    """What the command line would start: which door, and the settings."""
+    calls: list[tuple[str, Settings]] = []
+
+    def door(name: str, code: int) -> None:
+        def opened(settings: Settings) -> int:
+            calls.append((name, settings))
+            return code
+
+        monkeypatch.setattr(container, name, opened)
+
+    monkeypatch.chdir(tmp_path)
+    door("run_stdio", 0)
+    door("run_http", 7)
+    return calls
+
+
+@pytest.mark.parametrize("words", [["--", "sh", "-c", "x", "--url", "y"], ["sh", "-c", "x", "--url", "y"]])
+def test_run_takes_a_command_with_its_own_options(started: list[tuple[str, Settings]], words: list[str]) -> None:
+    assert runner.invoke(app, ["run", "--no-filter", "--log-level", "debug", *words]).exit_code == 0
+    [(door, settings)] = started
+    [spec] = settings.upstream_specs()
+    assert (door, spec.command) == ("run_stdio", ("sh", "-c", "x", "--url", "y"))
+    assert (settings.filtering.enabled, settings.logging.level) == (False, "debug")
+
+
+def test_serve_takes_an_address_and_gives_back_the_exit_code(started: list[tuple[str, Settings]]) -> None:
+    words = ["--host", "::1", "--port", "0", "--transport", "both", "--url", "http://h/sse"]
+    assert runner.invoke(app, ["serve", *words]).exit_code == 7
+    [(door, settings)] = started
+    assert (door, settings.downstream.host, settings.downstream.port) == ("run_http", "::1", 0)
+    assert (settings.downstream.transport, settings.upstream_specs()[0].kind) == ("both", "sse")
+    assert settings.filtering.enabled
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["run", "--url", "h"],
+        ["run", "--", "no-such-program"],
+        ["run", "--log-level", "loud", "--", "sh"],
+        ["serve", "--host", "0.0.0.0", "--", "sh"],
+        ["serve", "--port", "70000", "--", "sh"],
+        ["serve", "--config", "missing.yaml"],
+        ["serve", "--mcp-json", "missing.json"],
+    ],
+)
+def test_what_cannot_start_is_refused_before_anything_starts(
+    started: list[tuple[str, Settings]], words: list[str]
+) -> None:
+    result = runner.invoke(app, words)
+    assert isinstance(result.exception, ConfigurationError)
+    assert " — fix: " in str(result.exception)
+    assert started == []
+
+
+@pytest.mark.parametrize("words", [["run", "--nope"], ["serve", "--port", "x", "--", "sh"], ["nope"]])
+def test_wrong_use_exits_with_2(words: list[str]) -> None:
+    assert runner.invoke(app, words).exit_code == 2

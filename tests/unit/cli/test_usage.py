@@ -1,0 +1,141 @@
+import json
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.cli.main import app
+from riglm.domain.exposure import Exposure
+from riglm.domain.identifier import uuid7
+from riglm.domain.invocation import ErrorKind, ToolInvocation
+from riglm.domain.session import Client, Era, Method, Session, Transport
+
+runner = CliRunner()
+HOSTILE = "evil\x1b[31m[red]\nname"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data" / "riglm.db"
+
+
+@pytest.fixture
+def used(store: Path) -> UUID:
+    """A store with one session: three tools shown, two of them called, one call failed."""
+    store.parent.mkdir()
+    session = Session(
+        started_at=time.time() - 60,
+        era=Era.HANDSHAKE,
+        transport=Transport.STDIO,
+        method=Method.PROCESS,
+        client=Client(name="tester", version="1"),
+    )
+    shown = Exposure(id=uuid7(), session_id=session.id, timestamp=time.time(), shown=("read", HOSTILE, "unused"))
+    calls = [
+        ToolInvocation(
+            id=uuid7(),
+            session_id=session.id,
+            tool=tool,
+            upstream="files",
+            timestamp=time.time(),
+            duration_ms=1.25,
+            success=kind is None,
+            sequence_number=number,
+            error_kind=kind,
+            error_code=code,
+        )
+        for number, (tool, kind, code) in enumerate(
+            [("read", None, None), (HOSTILE, None, None), ("read", ErrorKind.PROTOCOL, -32602)], start=1
+        )
+    ]
+    with SqlAnalytics(f"sqlite:///{store}") as analytics:
+        analytics.record_many([session, shown, *calls])
+    return session.id
+
+
+def run(*arguments: str) -> str:
+    result = runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+@pytest.mark.parametrize("command", ["sessions", "tools", "stats"])
+def test_without_a_store_there_is_nothing_yet_and_none_is_made(store: Path, command: str) -> None:
+    assert "nothing recorded yet" in run(command)
+    assert json.loads(run(command, "--json")) in ([], {})
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("command", ["sessions", "tools"])
+def test_an_empty_store_has_nothing_yet(store: Path, command: str) -> None:
+    run("db", "upgrade")
+    assert "nothing recorded yet" in run(command)
+    assert json.loads(run(command, "--json")) == []
+
+
+def test_a_store_in_memory_has_nothing_to_show(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIGLM_STORAGE__KIND", "memory")
+    assert "nothing recorded yet" in run("sessions")
+
+
+def test_sessions_are_listed_with_their_calls(used: UUID) -> None:
+    text = run("sessions")
+    assert str(used) in text
+    assert "tester 1" in text
+    [fields] = json.loads(run("sessions", "--json", "--limit", "1"))
+    assert fields["id"] == str(used)
+    assert (fields["invocations"], fields["failures"], fields["exposures"]) == (3, 1, 1)
+    assert (fields["method"], fields["confidence"], fields["era"]) == ("process", "connection", "handshake")
+    assert fields["ended_at"] is None
+
+
+def test_a_session_is_found_by_its_last_characters(used: UUID) -> None:
+    text = run("sessions", str(used)[-6:])
+    assert "protocol -32602" in text
+    shown = json.loads(run("sessions", str(used), "--json"))
+    assert shown["session"]["id"] == str(used)
+    assert [call["tool"] for call in shown["invocations"]] == ["read", HOSTILE, "read"]
+    assert shown["invocations"][2]["error_code"] == -32602
+
+
+def test_an_unknown_session_is_an_error_that_says_what_to_do(used: UUID) -> None:
+    result = runner.invoke(app, ["sessions", "nothing-like-it"])
+    assert result.exit_code == 1
+    assert "copy the session from `riglm sessions`" in str(result.exception)
+
+
+def test_tools_are_listed_unused_ones_too(used: UUID) -> None:
+    tools = json.loads(run("tools", "--json"))
+    assert [(tool["tool"], tool["invocations"], tool["failures"]) for tool in tools] == [
+        ("read", 2, 1),
+        (HOSTILE, 1, 0),
+        ("unused", 0, 0),
+    ]
+    assert tools[2]["last_used"] is None
+    assert "unused" in run("tools")
+
+
+def test_a_name_chosen_by_a_stranger_cannot_control_the_terminal(used: UUID) -> None:
+    for command in (["tools"], ["sessions", str(used)], ["stats"]):
+        text = run(*command)
+        assert "evil?[31m[red]?name" in text
+        assert "\x1b[31m" not in text
+
+
+def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
+    totals = json.loads(run("stats", "--json"))
+    pairs = totals.pop("cooccurrences")
+    assert totals == {"sessions": 1, "calls": 3, "failed_calls": 1, "tools_seen": 3, "tools_used": 2}
+    assert [(pair["tool_a"], pair["tool_b"], pair["count"]) for pair in pairs] == [(HOSTILE, "read", 1)]
+    assert "Used together" in run("stats")
+
+
+def test_stats_of_an_empty_store_are_zeros(store: Path) -> None:
+    run("db", "upgrade")
+    assert json.loads(run("stats", "--json"))["calls"] == 0
+    assert "Used together" not in run("stats")
