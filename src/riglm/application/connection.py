@@ -1,5 +1,7 @@
 """A client on a channel that carries both eras: the era is decided for each request by itself."""
 
+import logging
+
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Malformed, Message
 from riglm.ports.downstream import (
@@ -11,6 +13,9 @@ from riglm.ports.downstream import (
     ReplySink,
     Underway,
 )
+
+
+_log = logging.getLogger("riglm.proxy")
 
 
 class Connection(ClientConnection):
@@ -26,12 +31,21 @@ class Connection(ClientConnection):
         self._modern: dict[bytes, Underway] = {}
 
     def received(self, line: bytes) -> None:
-        """Take one message; what is none is answered with an error."""
+        """Take one message; what is none is answered with an error, and so is what riglm fails at."""
         try:
             message = jsonrpc.decode(line)
         except Malformed as error:
             self._sink.replied(jsonrpc.error(error.id, error.code, str(error)))
             return
+        try:
+            self._take(message)
+        except Exception:
+            _log.exception("a message failed inside riglm")
+            if message.is_request:
+                words = "Internal error in riglm: its log says more"
+                self._sink.replied(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, words))
+
+    def _take(self, message: Message) -> None:
         if message.is_request:
             envelope = parameters.envelope(message)
             if envelope is not None:

@@ -95,7 +95,10 @@ class Message:
 
     def replace(self, **members: bytes) -> "Message":
         """The same message with some top-level members replaced by other raw JSON; all the rest is kept, in order."""
-        fields = _decode_object(self.line)
+        try:
+            fields = _decode_object(self.line)
+        except msgspec.DecodeError:
+            fields = _decode_object(_mended(self.line))
         for name, value in members.items():
             fields[name] = Raw(value)
         return decode(join_object(fields))
@@ -106,7 +109,7 @@ def decode(line: bytes) -> Message:
 
     A message that stands on several lines is put on one, since pipes and event streams carry a message a line. Lone
     surrogate escapes, which some JSON writers produce, are tolerated: the line is kept as it is, while the parts
-    that riglm reads show U+FFFD in their place.
+    that riglm reads, and messages that it must put together anew, show U+FFFD in their place.
 
     Raises:
         Malformed: it is no JSON, or JSON that is no single JSON-RPC message.
@@ -146,7 +149,7 @@ def _second_reading(line: bytes, error: msgspec.DecodeError) -> _Envelope:
     """Read a line that the strict decoder refused, or say why it is no message."""
     if b"\\ud" in line or b"\\uD" in line:
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            return _decode_envelope(_LONE_SURROGATE.sub(rb"\\ufffd", line))
+            return _decode_envelope(_mended(line))
     if not isinstance(error, msgspec.ValidationError):
         raise Malformed(PARSE_ERROR, f"Parse error: {error}") from None
     if line.lstrip()[:1] == b"[":
@@ -155,6 +158,10 @@ def _second_reading(line: bytes, error: msgspec.DecodeError) -> _Envelope:
     with contextlib.suppress(msgspec.DecodeError, RecursionError):
         message_id = bytes(_decode_object(line).get("id", _NONE)) or None
     raise Malformed(INVALID_REQUEST, f"Invalid request: {error}", message_id) from None
+
+
+def _mended(line: bytes) -> bytes:
+    return _LONE_SURROGATE.sub(rb"\\ufffd", line)
 
 
 def join_object(fields: Mapping[str, Raw | bytes]) -> bytes:
