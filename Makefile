@@ -22,5 +22,9 @@ check: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest
 
+demo: $(VENV)/.ready
+	$(BIN)/riglm demo
+
 clean:
-	rm -rf $(VENV) build dist .coverage* htmlcov
+	rm -rf $(VENV) build dist .coverage* htmlcov .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

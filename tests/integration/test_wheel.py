@@ -1,0 +1,55 @@
+"""riglm as others install it: built, unpacked elsewhere, run from anywhere."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of riglm without the checkout; the packages that it needs come from this environment."""
+    target = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    # Without isolation nothing is downloaded: the build backend is a development dependency.
+    subprocess.run([*pip, "--no-build-isolation", "--target", target, CHECKOUT], check=True, timeout=100)
+    return target
+
+
+def run(installed: Path, directory: Path, *words: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
+    environment |= {"PYTHONPATH": str(installed), "RIGLM_DATA_DIR": str(directory / "data")}
+    done = subprocess.run(
+        [sys.executable, "-m", "riglm", *words],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(180)
+def test_an_installed_riglm_brings_its_migrations(installed: Path, tmp_path: Path) -> None:
+    assert "Usage" in run(installed, tmp_path, "--help")
+    assert "pending  nothing" in run(installed, tmp_path, "db", "upgrade")
+    assert (installed / "riglm" / "migrations" / "env.py").is_file()
+    assert (installed / "riglm" / "py.typed").is_file()
+    assert (installed / "bin" / "riglm").is_file()
+
+
+@pytest.mark.timeout(180)
+def test_what_runs_is_the_installed_copy(installed: Path, tmp_path: Path) -> None:
+    program = "import riglm; print(riglm.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert Path(done.stdout.strip()).is_relative_to(installed)
