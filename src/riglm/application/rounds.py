@@ -5,6 +5,7 @@ required, and is asked again with that input. Here the one becomes the other.
 """
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -36,6 +37,8 @@ class Questions:
         """A request for the client; `then` gets its response."""
         own = b'"riglm-ask-%d"' % next(self._count)
         self._open[own] = then
+        if method == "elicitation/create" and b'"url"' in bytes(params):
+            params = _with_elicitation_id(params, own)
         return jsonrpc.request(own, method, params)
 
     def answered(self, message: Message) -> None:
@@ -103,14 +106,15 @@ class BridgedRequest(Reply):
             return
         if message.error:
             self._end()
-            self.client.replied(self._refusal(message))
+            self.client.replied(error_for(self.client.message, message))
             return
         fields = jsonrpc.members(message.result)
         if jsonrpc.text(fields.get("resultType")) == "input_required":
             self._wants(fields)
         else:
             self._end()
-            self.client.replied(jsonrpc.result(self._client_id, self._translate(fields)))
+            raw = self._translate(fields) if fields else message.result
+            self.client.replied(jsonrpc.result(self.client.message.id or b"null", raw))
 
     def failed(self, kind: ErrorKind, words: str) -> None:
         """Tell the client that no answer will come."""
@@ -129,10 +133,6 @@ class BridgedRequest(Reply):
             self._link.cancel(self, notice)
         self._end()
 
-    @property
-    def _client_id(self) -> bytes:
-        return self.client.message.id or b"null"
-
     def _wants(self, fields: Mapping[str, Raw]) -> None:
         """Start a round: ask the client for all that the upstream wants, or just wait a little."""
         self._rounds += 1
@@ -146,15 +146,17 @@ class BridgedRequest(Reply):
         if not wanted:
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._again)
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-            return
-        self._pause = _FIRST_PAUSE
+        elif all(jsonrpc.text(question.get("method")) for question in wanted.values()):
+            self._pause = _FIRST_PAUSE
+            self._ask(wanted)
+        else:
+            self.failed(ErrorKind.PROTOCOL, f"upstream {name!r} asked for input without saying which")
+
+    def _ask(self, wanted: Mapping[str, Mapping[str, Raw]]) -> None:
         for key, question in wanted.items():
-            method = jsonrpc.text(question.get("method"))
-            if method is None:
-                self.failed(ErrorKind.PROTOCOL, f"upstream {name!r} asked for input without saying which")
-                return
-            params = _for_client(method, question.get("params", Raw(b"{}")), len(self._asked) + 1)
-            self._asked[key] = self._questions.ask(method, params, lambda answer, key=key: self._answered(key, answer))
+            method = jsonrpc.text(question.get("method")) or ""
+            then = functools.partial(self._answered, key)
+            self._asked[key] = self._questions.ask(method, question.get("params", b"{}"), then)
         for message in list(self._asked.values()):
             self.client.related(message)
 
@@ -162,7 +164,7 @@ class BridgedRequest(Reply):
         del self._asked[key]
         if answer.error:
             self._end()
-            self.client.replied(self._refusal(answer))
+            self.client.replied(error_for(self.client.message, answer))
             return
         self._answers[key] = answer.result
         if not self._asked:
@@ -180,13 +182,6 @@ class BridgedRequest(Reply):
         self.message = jsonrpc.request(retry_id, self.message.method or "", jsonrpc.join_object(fields))
         self._link.request(self.message, self)
 
-    def _refusal(self, message: Message) -> Message:
-        """An error, from either side, as the answer to the client's request."""
-        if message.id == self._client_id:
-            return message
-        line = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._client_id, bytes(message.error))
-        return Message(line, self._client_id, None, error=message.error)
-
     def _end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -196,11 +191,17 @@ class BridgedRequest(Reply):
         self._on_end(self)
 
 
-def _for_client(method: str, params: Raw, number: int) -> Raw | bytes:
-    """The params of a question as the handshake era wants them: an elicitation by URL carries an id there."""
-    if method != "elicitation/create" or b'"url"' not in bytes(params):
-        return params
+def error_for(request: Message, error: Message) -> Message:
+    """An error response, whoever gave it to whatever, as the answer to this request."""
+    if error.id == request.id:
+        return error
+    line = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request.id or b"null", bytes(error.error))
+    return Message(line, request.id, None, error=error.error)
+
+
+def _with_elicitation_id(params: Raw | bytes, own: bytes) -> Raw | bytes:
+    """The params of an elicitation by URL as the handshake era wants them, which is under an id."""
     fields = jsonrpc.members(params)
     if jsonrpc.text(fields.get("mode")) != "url" or "elicitationId" in fields:
         return params
-    return jsonrpc.join_object({**fields, "elicitationId": jsonrpc.encode(f"riglm-{number}")})
+    return jsonrpc.join_object({**fields, "elicitationId": own})

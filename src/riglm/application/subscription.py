@@ -1,0 +1,197 @@
+"""What a client wants to hear of, in front of an upstream that tells it by `subscriptions/listen`."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+from riglm.application.listen import Change, Listen, ListenOwner
+from riglm.domain import jsonrpc, protocol
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.ports.upstream import Reply, UpstreamLink
+
+PATIENCE: Final = 10.0
+"""So long, in seconds, an upstream may take to acknowledge a subscription."""
+
+_FIRST_DELAY: Final = 1.0
+_LONGEST_DELAY: Final = 30.0
+_STEADY_SECONDS: Final = 30.0
+_LISTS: Final = ("tools", "prompts", "resources")
+_NO_URI: Final = jsonrpc.error(None, jsonrpc.INVALID_PARAMS, "Invalid params: the uri is missing")
+_NOT_TOLD: Final = jsonrpc.error(None, jsonrpc.INVALID_PARAMS, "the upstream does not tell of changes of this resource")
+
+
+class Subscription(ListenOwner):
+    """Keeps one listen open as long as there is something to hear, and opens another when that changes.
+
+    The new one is acknowledged before the old one is ended, so that nothing is missed in between.
+    """
+
+    def __init__(
+        self, link: UpstreamLink, enveloped: Callable[[Raw | bytes], bytes], on_message: Callable[[Message], None]
+    ) -> None:
+        """`enveloped` puts the client's envelope on params; `on_message` gets what there is to tell the client."""
+        self._link = link
+        self._enveloped = enveloped
+        self._on_message = on_message
+        self._loop = asyncio.get_running_loop()
+        self._count = itertools.count(1)
+        self._lists: tuple[str, ...] = ()
+        self._uris: dict[str, Raw] = {}
+        self._listening = False
+        self._changes: list[Change] = []
+        self._current: Listen | None = None
+        self._next: Listen | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._missed = False
+
+    def offer(self, capabilities: Raw | bytes) -> None:
+        """What the upstream can tell of, by its raw capabilities."""
+        offered = jsonrpc.members(capabilities)
+        self._lists = tuple(name for name in _LISTS if _tells_changes(offered.get(name, Raw(b"{}"))))
+
+    def listen(self, *, listening: bool) -> None:
+        """Whether the client takes what the upstream says of its own accord."""
+        self._listening = listening
+        self._refresh()
+
+    def subscribe(self, reply: Reply) -> None:
+        """Grant a `resources/subscribe` once the upstream knows of it."""
+        raw = jsonrpc.members(reply.message.params).get("uri")
+        uri = jsonrpc.text(raw)
+        if raw is None or uri is None:
+            Change(reply, None).refused(_NO_URI)
+            return
+        self._uris[uri] = raw
+        self._changes.append(Change(reply, uri))
+        self._refresh()
+
+    def unsubscribe(self, reply: Reply) -> None:
+        """Grant a `resources/unsubscribe` once the upstream will tell no more."""
+        self._uris.pop(jsonrpc.text(jsonrpc.members(reply.message.params).get("uri")) or "", None)
+        self._changes.append(Change(reply, None))
+        self._refresh()
+
+    def close(self) -> None:
+        """End it all."""
+        self._listening = False
+        self._uris.clear()
+        self._changes.clear()
+        listens, self._current, self._next = (self._current, self._next), None, None
+        self._wait(None)
+        for listen in listens:
+            if listen is not None:
+                self._link.cancel(listen, None)
+
+    def acknowledged(self, listen: Listen, message: Message) -> None:
+        """The upstream takes a listen up."""
+        if listen is not self._next:
+            return
+        self._wait(None)
+        before, self._current, self._next = self._current, listen, None
+        if before is not None:
+            self._link.cancel(before, None)
+        granted = jsonrpc.members(jsonrpc.members(message.params).get("notifications", b"{}"))
+        uris = {jsonrpc.text(raw) for raw in jsonrpc.elements(granted.get("resourceSubscriptions", b"[]"))}
+        changes, listen.changes = listen.changes, []
+        for change in changes:
+            if change.uri is None or change.uri in uris:
+                change.granted()
+            else:
+                self._uris.pop(change.uri, None)
+                change.refused(_NOT_TOLD)
+        if self._missed:
+            self._missed = False
+            self._tell_all()
+        self._refresh()
+
+    def told(self, listen: Listen, message: Message) -> None:
+        """Pass on what the upstream tells, without the mark of the subscription."""
+        if listen is not self._current and listen is not self._next:
+            return
+        fields = jsonrpc.members(message.params)
+        meta = jsonrpc.members(fields.pop("_meta", b"{}"))
+        meta.pop(protocol.META_SUBSCRIPTION, None)
+        if meta:
+            fields["_meta"] = Raw(jsonrpc.join_object(meta))
+        self._on_message(jsonrpc.notification(message.method or "", jsonrpc.join_object(fields)))
+
+    def ended(self, listen: Listen, tell: Callable[[Change], None], *, again: bool) -> None:
+        """A listen is over, which `tell` says to those who wait for it; `again` when another may fare better."""
+        if listen is self._current:
+            self._current = None
+        elif listen is self._next:
+            self._next = None
+            self._wait(None)
+        else:
+            return
+        self._missed = self._missed or self._current is None
+        changes, self._changes = [*listen.changes, *self._changes], []
+        for change in changes:
+            if change.uri is not None:
+                self._uris.pop(change.uri, None)
+            tell(change)
+        if again and self._next is None:
+            steady = self._loop.time() - listen.opened_at > _STEADY_SECONDS
+            self._failures = 0 if steady else self._failures
+            delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self._failures)
+            self._failures = min(self._failures + 1, 10)
+            self._wait(self._loop.call_later(delay, self._refresh))
+
+    def _refresh(self) -> None:
+        """Open, replace or end the listen, if what it asks for is not what is wanted."""
+        if self._next is not None:
+            return  # its end, good or bad, leads here again
+        wanted = self._wanted()
+        if wanted and wanted != (self._current.wanted if self._current else b""):
+            self._open(wanted)
+            return
+        if self._current is not None and not wanted:
+            self._link.cancel(self._current, None)
+            self._current = None
+        if not wanted:
+            self._wait(None)
+        changes, self._changes = self._changes, []
+        for change in changes:
+            change.granted()
+
+    def _wanted(self) -> bytes:
+        """The filter of the listen that is needed now, empty when none is."""
+        if not self._listening and not self._uris:
+            return b""
+        fields = {f"{name}ListChanged": b"true" for name in self._lists}
+        if self._uris:
+            fields["resourceSubscriptions"] = b"[" + b",".join(map(bytes, self._uris.values())) + b"]"
+        return jsonrpc.join_object(fields) if fields else b""
+
+    def _open(self, wanted: bytes) -> None:
+        params = self._enveloped(b'{"notifications":%b}' % wanted)
+        message = jsonrpc.request(b'"riglm-listen-%d"' % next(self._count), "subscriptions/listen", params)
+        changes, self._changes = self._changes, []
+        self._next = listen = Listen(self, message, wanted, changes, self._loop.time())
+        self._wait(self._loop.call_later(PATIENCE, self._expired, listen))
+        self._link.request(message, listen)
+
+    def _expired(self, listen: Listen) -> None:
+        self._link.cancel(listen, None)
+        words = f"upstream {self._link.spec.name!r} did not acknowledge a subscription within {PATIENCE:g} s"
+        self.ended(listen, lambda change: change.reply.failed(ErrorKind.TIMEOUT, words), again=True)
+
+    def _tell_all(self) -> None:
+        """Changes may have been missed while nobody listened: let the client look for itself."""
+        for name in self._lists:
+            self._on_message(jsonrpc.notification(f"notifications/{name}/list_changed"))
+        for uri in self._uris.values():
+            self._on_message(jsonrpc.notification("notifications/resources/updated", b'{"uri":%b}' % bytes(uri)))
+
+    def _wait(self, timer: asyncio.TimerHandle | None) -> None:
+        """Wait for this from now on, and for nothing else."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = timer
+
+
+def _tells_changes(capability: Raw) -> bool:
+    return bytes(jsonrpc.members(capability).get("listChanged", b"")) == b"true"
