@@ -1,15 +1,22 @@
 """A client connection of the handshake era in front of one upstream."""
 
+import asyncio
 from collections.abc import Mapping
+from typing import Final
 
+from riglm.application.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.exchange import Exchange
 from riglm.application.held_back import HeldBack
 from riglm.application.services import Services, tool_name
 from riglm.domain import jsonrpc, parameters
+from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.session import Client, Session
+from riglm.domain.session import Client, Era, Session
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
+
+_NO_WORD: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
+"""Failures that say nothing of what the upstream speaks."""
 
 
 class Resumption(Stream):
@@ -43,7 +50,8 @@ class DirectConversation(Conversation):
         self._upstream = upstream
         self._caller = caller
         self._held = HeldBack(channel)
-        self._link: UpstreamLink = upstream.connect(self)
+        self._link: UpstreamLink = link_for(upstream, self)
+        self._closing: asyncio.Task[None] | None = None
         self._session: Session | None = None
         self._client = Client()
         self._listed = False
@@ -101,6 +109,8 @@ class DirectConversation(Conversation):
         if self._session is not None:
             self._services.sessions.closed(self._session)
         await self._link.close()
+        if self._closing is not None:
+            await self._closing
 
     def _told(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
@@ -128,7 +138,24 @@ class DirectConversation(Conversation):
         if message.result:
             self.session.protocol_version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion")) or ""
             self._services.tracking.session_changed(self.session)
+        elif exchange.failure not in _NO_WORD:
+            if not isinstance(self._link, BridgeLink):
+                find_bridge(self._upstream, self, message, lambda bridge: self._crossed(exchange, message, bridge))
+                return None
+            self._upstream.learned(Era.HANDSHAKE, supported=True)  # it may have changed: the next client tries anew
         return message
+
+    def _crossed(self, exchange: Exchange, refusal: Message, bridge: BridgeLink | None) -> None:
+        """Go on over a bridge, if there is one."""
+        if exchange.done:
+            return
+        if bridge is None:
+            exchange.replied(refusal)
+            return
+        self._closing = asyncio.get_running_loop().create_task(self._link.close())
+        self._link = bridge
+        exchange.on_reply = self._opened
+        bridge.request(exchange.message, exchange)
 
     def _finished(self, exchange: Exchange) -> None:
         key = jsonrpc.id_key(exchange.message.id or b"0")
