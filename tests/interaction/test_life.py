@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
@@ -213,17 +212,3 @@ async def test_input_that_ends_before_the_first_message_ends_riglm(stage: Stage)
     async with RawClient(link, HANDSHAKE):
         pass
     assert link.exit_code == 0
-
-
-@behaviour("life.end")
-@routes(STDIO_FRONT, through=RIGLM)
-async def test_answers_that_are_due_come_before_the_end(stage: Stage, route: Route):
-    link = stage.link(route)
-    assert isinstance(link, StdioLink)
-    async with RawClient(link, route.era) as client:
-        await client.greet()
-        exchanges = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(20)]
-    answered = [exchange for exchange in exchanges if exchange.outcome.done() and not exchange.outcome.exception()]
-    assert [text.value(exchange.outcome.result().result)["content"][0]["text"] for exchange in answered] == [
-        str(number) for number in range(20)
-    ]

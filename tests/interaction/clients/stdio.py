@@ -13,7 +13,7 @@ class StdioLink:
     """Starts a command in a process group of its own and speaks to it line by line."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], stderr: Path, cwd: Path | None = None) -> None:
-        self._command = command
+        self.command = command
         self._env = env
         self._cwd = cwd
         self.stderr = stderr
@@ -24,7 +24,7 @@ class StdioLink:
         self._receiver = receiver
         with self.stderr.open("ab") as stderr:
             self.process = await asyncio.create_subprocess_exec(
-                *self._command,
+                *self.command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
@@ -58,7 +58,7 @@ class StdioLink:
                 self.exit_code = await self.process.wait()
                 await self._reading
         except TimeoutError:
-            raise AssertionError(f"still running {within} s after the end of its input: {self._command}") from None
+            raise AssertionError(f"still running {within} s after the end of its input: {self.command}") from None
         finally:
             self.kill()
             self._reading.cancel()

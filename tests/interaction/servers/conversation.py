@@ -186,7 +186,7 @@ class Conversation:
 
     async def _answer(self, exchange: Exchange) -> None:
         options = self.options
-        if options.hang_at == exchange.method:
+        if exchange.method in options.hang_at.split(","):
             await asyncio.Event().wait()
         try:
             self._check_era(exchange)

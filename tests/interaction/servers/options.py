@@ -21,7 +21,7 @@ class Options:
     unknown_session: int = 404
     bearer: str | None = None
     banner: str | None = None
-    hang_at: str | None = None
+    hang_at: str = ""
     exit_at_start: int | None = None
     die_once: str | None = None
     stubborn: bool = False

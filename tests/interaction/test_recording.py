@@ -1,0 +1,267 @@
+import json
+import os
+import subprocess
+from typing import Any
+
+from tests.interaction import text
+from tests.interaction.clients.raw import HANDSHAKE, MODERN, Refuse
+from tests.interaction.clients.stdio import StdioLink
+from tests.interaction.clients.streamable import StreamableLink
+from tests.interaction.manifest import behaviour
+from tests.interaction.route import EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.stage import Stage
+
+SECRETS = {
+    place: f"canary-{place}-5e1f3c9a77"
+    for place in (
+        "argument",
+        "nested-argument",
+        "result",
+        "error",
+        "error-data",
+        "meta",
+        "client-header",
+        "client-cookie",
+        "upstream-token",
+        "upstream-header",
+        "upstream-user",
+        "upstream-query",
+        "child-environment",
+        "command-argument",
+        "resource-uri",
+        "prompt-argument",
+        "sampling-answer",
+        "session-key",
+        "root",
+        "bad-message",
+    )
+}
+
+
+def told(stage: Stage, *arguments: str) -> Any:
+    """What riglm prints as JSON about what it recorded."""
+    ended = subprocess.run(
+        stage.riglm(*arguments, "--json"),  # type: ignore[misc]
+        env=stage.env,
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    return json.loads(ended.stdout)
+
+
+def sessions(stage: Stage) -> list[dict[str, Any]]:
+    """Every recorded session with its invocations, oldest first."""
+    found = sorted(told(stage, "sessions"), key=lambda session: session["id"])
+    return [told(stage, "sessions", session["id"]) for session in found]
+
+
+def end(stage: Stage, route: Route, *flags: str) -> None:
+    """End a serving riglm, so that all is written."""
+    if route.front != "stdio":
+        assert stage.served_by(stage.serve(*stage.back(route.back, *flags))).end() == 0
+
+
+@behaviour("record.calls")
+@routes(EVERY, through=RIGLM)
+async def test_every_call_is_recorded_in_order_with_its_outcome(stage: Stage, route: Route):
+    log = stage.log()
+    calls: list[tuple[str, Any, str | None]] = [
+        ("nonce", {"nonce": "1"}, None),
+        ("is_error", {}, "tool"),
+        ("fail", {"code": -31999, "message": "no"}, "protocol"),
+        ("no such tool", {}, "protocol"),
+        ("counter", {}, None),
+    ]
+    async with stage.client(route) as client:
+        await client.request("tools/list")
+        for tool, arguments, _ in calls:
+            await client.call(tool, arguments)
+        exchange = await client.start_call("slow", {"hold": True, "marker": "m"})
+        await log.wait_for_event("holding")
+        await exchange.cancel()
+        await log.wait_for_event("cancelled")
+        await client.call("nonce", {"nonce": "1"})
+    end(stage, route)
+    (recorded,) = sessions(stage)
+    assert recorded["session"]["era"] == route.era
+    assert recorded["session"]["transport"] == route.front
+    assert recorded["session"]["client"] == "raw"
+    assert recorded["session"]["tools_available"] == 18
+    found = recorded["invocations"]
+    assert [(entry["tool"], entry["error_kind"]) for entry in found] == [
+        *((tool, kind) for tool, _, kind in calls),
+        ("slow", "cancelled"),
+        ("nonce", None),
+    ]
+    assert [entry["sequence_number"] for entry in found] == list(range(1, len(calls) + 3))
+    assert [entry["success"] for entry in found] == [entry["error_kind"] is None for entry in found]
+    assert [entry["error_code"] for entry in found if entry["tool"] == "fail"] == [-31999]
+    assert all(entry["duration_ms"] > 0 for entry in found)
+    assert found[0]["arguments_hash"] == found[-1]["arguments_hash"] != found[4]["arguments_hash"]
+    assert [entry["arguments"] for entry in found] == [None] * len(found)
+
+
+@behaviour("record.calls")
+@routes([route for route in MAIN if route.back == "stdio"], through=RIGLM)
+async def test_calls_without_an_answer_are_recorded(stage: Stage, route: Route):
+    env = {"RIGLM_TIMEOUTS__CALL": "1"}
+    async with stage.client(route, env=env) as client:
+        await client.call("die")
+        await client.call("hang")
+    if route.front != "stdio":
+        assert stage.served_by(stage.serve(*stage.back(route.back), env=env)).end() == 0
+    (recorded,) = sessions(stage)
+    assert [(entry["tool"], entry["error_kind"]) for entry in recorded["invocations"]] == [
+        ("die", "unavailable"),
+        ("hang", "timeout"),
+    ]
+
+
+@behaviour("record.calls")
+@routes([route for route in MAIN if route.front == "http"], HANDSHAKE, RIGLM)
+async def test_each_connection_is_a_session(stage: Stage, route: Route):
+    for number in range(3):
+        async with stage.client(route) as client:
+            for _ in range(number + 1):
+                await client.call("counter")
+    end(stage, route)
+    recorded = sessions(stage)
+    assert [[entry["sequence_number"] for entry in session["invocations"]] for session in recorded] == [
+        [1],
+        [1, 2],
+        [1, 2, 3],
+    ]
+    assert {(s["session"]["method"], s["session"]["confidence"]) for s in recorded} == {("connection", "connection")}
+    assert all(session["session"]["ended_at"] for session in recorded)
+
+
+@behaviour("record.calls")
+@routes(MAIN, through=RIGLM)
+async def test_conversations_named_in_meta_are_sessions(stage: Stage, route: Route):
+    async with stage.client(route) as client:
+        for thread in ("a", "b", "a"):
+            await client.call("nonce", {"nonce": thread}, meta={"threadId": thread})
+    end(stage, route)
+    recorded = [session for session in sessions(stage) if session["invocations"]]
+    assert sorted(len(session["invocations"]) for session in recorded) == [1, 2]
+    assert {(s["session"]["method"], s["session"]["confidence"]) for s in recorded} == {("meta_key", "exact")}
+
+
+@behaviour("record.calls")
+@routes([route for route in MAIN if route.front == "stdio"], through=RIGLM)
+async def test_a_conversation_named_in_the_environment_is_a_session(stage: Stage, route: Route):
+    async with stage.client(route, env={"CLAUDE_CODE_SESSION_ID": "conversation"}) as client:
+        await client.call("counter")
+    (recorded,) = sessions(stage)
+    assert (recorded["session"]["method"], recorded["session"]["confidence"]) == ("environment", "exact")
+
+
+@behaviour("record.calls")
+@routes([route for route in MAIN if route.front == "http"], MODERN, RIGLM)
+async def test_modern_http_clients_without_a_name_are_told_apart_weakly(stage: Stage, route: Route):
+    async with stage.client(route) as client:
+        for _ in range(3):
+            await client.call("counter")
+    end(stage, route)
+    (recorded,) = [session for session in sessions(stage) if session["invocations"]]
+    assert len(recorded["invocations"]) == 3
+    assert recorded["session"]["confidence"] in ("inferred", "weak")
+
+
+@behaviour("record.calls")
+@routes(MAIN, through=RIGLM)
+async def test_calls_at_once_are_all_recorded(stage: Stage, route: Route):
+    async with stage.client(route) as client:
+        exchanges = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(200)]
+        for exchange in exchanges:
+            await exchange.answer()
+    end(stage, route)
+    recorded = [session for session in sessions(stage) if session["invocations"]]
+    numbers = [entry["sequence_number"] for session in recorded for entry in session["invocations"]]
+    assert numbers == list(range(1, 201))
+
+
+def _places(stage: Stage) -> list[tuple[str, str]]:
+    """Which secrets lie where in what riglm wrote: its data and its stderr, less what the servers said there."""
+    files = [path for path in (stage.folder / "data").rglob("*") if path.is_file()]
+    files += [stage.folder / "child.stderr", stage.folder / "riglm.stderr"]
+    found = []
+    for file in files:
+        content = file.read_bytes() if file.exists() else b""
+        found += [(place, file.name) for place, secret in SECRETS.items() if secret.encode() in content]
+    return found
+
+
+@behaviour("record.secrets")
+@routes([route for route in MAIN if route.back in ("stdio", "http")], through=RIGLM)
+async def test_planted_secrets_are_found_nowhere(stage: Stage, route: Route):
+    flags = ("--bearer", SECRETS["upstream-token"]) if route.back == "http" else ("--name", SECRETS["command-argument"])
+    entry = stage.entry(route.back, *flags)
+    if route.back == "http":
+        origin = entry["url"].removeprefix("http://")
+        entry["url"] = f"http://{origin}?key={SECRETS['upstream-query']}"
+        entry["headers"] = {
+            "Authorization": f"Bearer {SECRETS['upstream-token']}",
+            "X-Api-Key": SECRETS["upstream-header"],
+        }
+    else:
+        entry["env"] = {"SOME_TOKEN": SECRETS["child-environment"]}
+    upstream = stage.config("secret", {"secret": entry})
+    headers = {"authorization": f"Bearer {SECRETS['client-header']}", "cookie": f"s={SECRETS['client-cookie']}"}
+
+    def sample(_: object) -> bytes:
+        return text.dump({"content": SECRETS["sampling-answer"]})
+
+    def roots(_: object) -> bytes:
+        raise Refuse(text.dump({"code": -1, "message": SECRETS["root"]}))
+
+    answers = {"sampling/createMessage": sample, "roots/list": roots}
+    env = {"RIGLM_LOGGING__LEVEL": "debug", "CLAUDE_CODE_SESSION_ID": SECRETS["session-key"]}
+    async with stage.client(
+        route, upstream=upstream, headers=None if route.front == "stdio" else headers, env=env, answers=answers
+    ) as client:
+        await client.request("tools/list")
+        secret = {"secret": SECRETS["argument"], "deep": [{"x": SECRETS["nested-argument"]}]}
+        await client.call("echo", secret, meta={"threadId": SECRETS["session-key"], "x": SECRETS["meta"]})
+        await client.call("verbatim", {"hex": text.dump({"content": [], "s": SECRETS["result"]}).hex()})
+        await client.call("fail", {"code": -31999, "message": SECRETS["error"], "data": SECRETS["error-data"]})
+        await client.request("resources/read", {"uri": f"note://scripted/{SECRETS['resource-uri']}"})
+        await client.request("prompts/get", {"name": "greet", "arguments": {"topic": SECRETS["prompt-argument"]}})
+        if route.era == HANDSHAKE:
+            for method in answers:
+                await client.call("ask", {"method": method})
+        await _bad_message(client.link)
+        if route.back == "stdio":
+            await client.call("noise", {"kind": "banner"})
+            await client.call("die", {"why": SECRETS["argument"]})
+        else:
+            stage.kill(*stage.network_server(*flags))
+            await client.call("echo", secret)
+        client.strays.clear()
+    stage.close()
+    assert (stage.folder / "data" / "riglm.db").stat().st_size > 0
+    assert _places(stage) == []
+
+
+async def _bad_message(link: object) -> None:
+    bad = text.dump({"jsonrpc": "2.0", "id": {}, "method": "x", "params": {"x": SECRETS["bad-message"]}})
+    if isinstance(link, StdioLink):
+        await link.write(bad + b"\n" + bad[:-5] + b"\n")
+        return
+    from tests.interaction.stage import raw_post
+
+    assert isinstance(link, StreamableLink)
+    await raw_post(link.url, bad, {"mcp-session-id": link.session_id or ""})
+
+
+@behaviour("record.secrets")
+async def test_the_key_and_the_data_are_for_the_user_alone(stage: Stage):
+    route = Route("stdio", "stdio", RIGLM, HANDSHAKE)
+    async with stage.client(route) as client:
+        await client.call("echo", {"word": "guess"})
+    data = stage.folder / "data"
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in data.iterdir() if path.is_file()} == {
+        path.name: "0o600" for path in data.iterdir() if path.is_file()
+    }
+    assert os.listdir(data)  # noqa: PTH208  # names are enough
