@@ -27,8 +27,8 @@ from riglm.adapters.mcp.wire.sse import EventParser, encode_event
 
 MESSAGE = b'{"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"a call\'s usual answer"}]}}'
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-ROUNDS = 7
-EXCHANGES = 4_000
+ROUNDS = 5
+EXCHANGES = 2_000
 
 Row = dict[str, float | str]
 Ask = Callable[[], Awaitable[None]]
