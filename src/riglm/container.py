@@ -14,8 +14,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from dependency_injector import containers, providers
-
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.catalogues import Catalogues
@@ -28,6 +26,7 @@ from riglm.application.sessions import Evidence, SessionRegistry
 from riglm.application.tracking import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
+from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
 
 _SWEEP_SECONDS = 30.0

@@ -10,7 +10,7 @@ from riglm.application.directory import Directory
 from riglm.application.errands import Errands
 from riglm.application.exchange import Exchange
 from riglm.application.held_back import HeldBack
-from riglm.application.identity import SERVER_INFO
+from riglm.application.identity import server_info
 from riglm.application.member import CAPABILITY, Member
 from riglm.application.merging import merged
 from riglm.application.router import Route, Router
@@ -172,7 +172,7 @@ class AggregateConversation(Conversation):
         version = asked if asked in protocol.HANDSHAKE_VERSIONS else protocol.HANDSHAKE_VERSIONS[-1]
         self.session.protocol_version = version
         self._services.tracking.session_changed(self.session)
-        answer = {"protocolVersion": version, "capabilities": self._capabilities(), "serverInfo": SERVER_INFO}
+        answer = {"protocolVersion": version, "capabilities": self._capabilities(), "serverInfo": server_info()}
         instructions = "\n\n".join(
             f"# {member.name}\n{member.instructions}" for member in self._members.values() if member.instructions
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from riglm.application.asking import Asking
 from riglm.application.directory import Directory
 from riglm.application.exchange import Exchange
-from riglm.application.identity import SERVER_INFO
+from riglm.application.identity import server_info
 from riglm.application.merging import merged
 from riglm.application.router import Route, Router
 from riglm.application.services import Services
@@ -148,7 +148,7 @@ class AggregateModern(ModernService):
             "capabilities": capabilities,
             "ttlMs": 0,
             "cacheScope": "private",
-            "_meta": {protocol.META_SERVER: SERVER_INFO},
+            "_meta": {protocol.META_SERVER: server_info()},
         }
         if instructions:
             result["instructions"] = "\n\n".join(instructions)

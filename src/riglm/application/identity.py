@@ -1,7 +1,11 @@
 """What riglm says of itself where it speaks in its own name."""
 
-from importlib.metadata import version
-from typing import Final
+from functools import cache
 
-SERVER_INFO: Final = {"name": "riglm", "title": "riglm", "version": version("riglm")}
-"""riglm as a server in front of several others, and as a client that asks on its own account."""
+
+@cache
+def server_info() -> dict[str, str]:
+    """riglm as a server in front of several others, and as a client that asks on its own account."""
+    from importlib.metadata import version  # noqa: PLC0415  # costs 50 ms that most conversations need not pay
+
+    return {"name": "riglm", "title": "riglm", "version": version("riglm")}
