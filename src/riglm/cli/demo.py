@@ -108,7 +108,14 @@ def _play(scene: "Scene", directory: Path, tell: Callable[[str], None]) -> "list
         return asyncio.run(play())
     except Exception as error:
         last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-10:]) if log.exists() else ""
-        raise RiglmError(f"the demo failed ({type(error).__name__}: {error}); riglm's last words:\n{last}") from error
+        cause = _innermost(error)
+        raise RiglmError(f"the demo failed ({type(cause).__name__}: {cause}); riglm's last words:\n{last}") from error
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _recorded(directory: Path) -> Recorded:

@@ -1,5 +1,6 @@
 """A real MCP client that plays a scene through `riglm run`."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from riglm.demo.scene import Scene, Step
 
 _MOST_PAGES = 50
 _PATIENCE_S = 30.0
+_PAUSE_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ async def drive(
             command=sys.executable, args=arguments, env=dict(environment), cwd=configuration.parent
         )
         async with Client(stdio_client(server, errlog=errors), read_timeout_seconds=_PATIENCE_S) as client:
-            tools = await _list_tools(client)
+            tools = await _all_tools(client, {step.tool for step in steps})
             answers = []
             for step in steps:
                 tell(f"calling {step.tool}")
@@ -61,11 +63,21 @@ async def drive(
     return visits
 
 
+async def _all_tools(client: Client, wanted: set[str]) -> tuple[str, ...]:
+    """The list once it holds what is wanted: a server that starts late joins it late."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        names = await _list_tools(client)
+        if wanted <= set(names) or time.monotonic() > deadline:
+            return names
+        await asyncio.sleep(_PAUSE_S)
+
+
 async def _list_tools(client: Client) -> tuple[str, ...]:
     names: list[str] = []
     cursor = None
     for _ in range(_MOST_PAGES):
-        page = await client.list_tools(cursor=cursor)
+        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         names += [tool.name for tool in page.tools]
         cursor = page.next_cursor
         if cursor is None:
