@@ -28,6 +28,12 @@ class Connection(ClientConnection):
         self._sink = sink
         self._conversation: Conversation | None = None
         self._modern: dict[bytes, Underway] = {}
+        self._handshake: list[Underway] = []
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client asked something that is not answered yet."""
+        return not all(one.done for one in (*self._modern.values(), *self._handshake))
 
     def received(self, line: bytes) -> None:
         """Take one message; what is none is answered with an error, and so is what riglm fails at."""
@@ -60,7 +66,10 @@ class Connection(ClientConnection):
                 self._proxy.modern.told(message)
                 return
             self._conversation = self._proxy.converse(self._caller, self._channel)
-        self._conversation.received(message, self._sink)
+        underway = self._conversation.received(message, self._sink)
+        if underway is not None and not underway.done:
+            self._handshake = [one for one in self._handshake if not one.done]
+            self._handshake.append(underway)
         if message.method == "notifications/initialized":
             self._conversation.listen(listening=True)
 

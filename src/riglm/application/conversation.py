@@ -58,6 +58,11 @@ class DirectConversation(Conversation):
         self._open: dict[bytes, Exchange] = {}
 
     @property
+    def resumable(self) -> bool:
+        """Whether the upstream's own places in its streams pass to the client."""
+        return self._link.resumable
+
+    @property
     def session(self) -> Session:
         """The session as known now."""
         if self._session is None:

@@ -65,6 +65,11 @@ class Underway(Protocol):
 class Conversation(Protocol):
     """One client connection of the handshake era."""
 
+    @property
+    def resumable(self) -> bool:
+        """Whether the server names places in its event streams, and takes `resume`; otherwise that is for others."""
+        return False
+
     @abstractmethod
     def received(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
@@ -113,6 +118,11 @@ class ModernService(Protocol):
 
 class ClientConnection(Protocol):
     """A client on a channel that carries both eras."""
+
+    @property
+    @abstractmethod
+    def owes(self) -> bool:
+        """Whether the client asked something that is not answered yet."""
 
     @abstractmethod
     def received(self, line: bytes) -> None:

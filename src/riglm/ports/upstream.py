@@ -84,6 +84,11 @@ class UpstreamLink(Protocol):
 
     spec: UpstreamSpec
 
+    @property
+    def resumable(self) -> bool:
+        """Whether the server may name places in its event streams, at which `resume` takes them up."""
+        return False
+
     @abstractmethod
     def request(self, message: Message, reply: Reply) -> None:
         """Forward a request; the answer comes through `reply`."""

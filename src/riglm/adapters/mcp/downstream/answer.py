@@ -2,20 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from riglm.adapters.mcp.wire.sse import encode_event
+from riglm.adapters.mcp.downstream.events import PING, QUIET_SECONDS, Events, Header, Send
+from riglm.adapters.mcp.downstream.http_request import Request
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ReplySink
-from riglm.ports.upstream import EventMark, Stream
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Header = tuple[bytes, bytes]
-
-QUIET_SECONDS: Final = 15.0
-"""After so long without a word a stream gets a comment, lest something on the way takes it for dead."""
+from riglm.ports.upstream import EventMark
 
 STATUS_OF: Final[Mapping[int, int]] = {
     jsonrpc.PARSE_ERROR: 400,
@@ -28,26 +24,30 @@ STATUS_OF: Final[Mapping[int, int]] = {
 }
 """The HTTP status that the modern era gives to an error."""
 
-_PING: Final = b": ping\r\n\r\n"
-_STREAM_HEADERS: Final = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
+Extra = Callable[[Message | None], Iterable[Header]]
+"""Further headers of an answer, knowing the reply if that comes first."""
+
+
+def no_extra(_: Message | None) -> Iterable[Header]:
+    """No further headers."""
+    return ()
 
 
 async def send_json(send: Send, status: int, body: bytes, extra: Iterable[Header] = ()) -> None:
     """Send a whole JSON answer."""
-    length = b"%d" % len(body)
-    headers = [(b"content-type", b"application/json"), (b"content-length", length), *extra]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send_whole(send, status, body, ((b"content-type", b"application/json"), *extra))
+
+
+async def send_whole(send: Send, status: int, body: bytes, headers: Iterable[Header]) -> None:
+    """Send an answer whose body is known."""
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
 
 
 async def send_status(send: Send, status: int, extra: Iterable[Header] = ()) -> None:
     """Send an answer without a body."""
-    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *extra]})
-    await send({"type": "http.response.body", "body": b""})
+    await send_whole(send, status, b"", extra)
 
 
 async def send_error(send: Send, status: int, code: int, words: str, extra: Iterable[Header] = ()) -> None:
@@ -55,83 +55,31 @@ async def send_error(send: Send, status: int, code: int, words: str, extra: Iter
     await send_json(send, status, jsonrpc.error(None, code, words).line, extra)
 
 
-class Events(Stream):
-    """A stream of events to one client; what the client does not read in time is kept up to a limit.
+class HttpAnswer(ReplySink):
+    """The answer to one POST."""
 
-    A client that lets more than `limit` bytes wait is cut off.
-    """
+    @abstractmethod
+    async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
+        """Send the answer."""
 
-    def __init__(self, limit: int) -> None:
-        """A stream that nobody reads yet."""
-        self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._ended = False
-        self._wake: asyncio.Future[None] | None = None
-        self._last = time.monotonic()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether more can be put in."""
-        return not self._ended
-
-    def put(self, data: bytes) -> None:
-        """Append raw event bytes."""
-        if self._ended:
-            return
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size > self._limit:
-            self._ended = True
-        self._notify()
-
-    def continued(self, message: Message, event: EventMark | None = None) -> None:
-        """Append a message."""
-        self.put(encode_message(message, event))
-
-    def primed(self, event: EventMark) -> None:
-        """Append a place."""
-        self.put(encode_event(b"", id=event.id, retry_ms=event.retry_ms))
-
-    def ended(self) -> None:
-        """No more will come."""
-        self._ended = True
-        self._notify()
-
+    @abstractmethod
     def ping(self, now: float) -> None:
         """Say something if nothing was said for a while."""
-        if now - self._last >= QUIET_SECONDS and not self._parts:
-            self.put(_PING)
-
-    async def run(self, send: Send, extra: Iterable[Header] = ()) -> None:
-        """Send all that is put in until the end."""
-        await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *extra]})
-        while True:
-            parts, self._parts, self._size = self._parts, [], 0
-            if parts:
-                self._last = time.monotonic()
-                await send({"type": "http.response.body", "body": b"".join(parts), "more_body": True})
-            elif self._ended:
-                break
-            else:
-                self._wake = asyncio.get_running_loop().create_future()
-                await self._wake
-        await send({"type": "http.response.body", "body": b""})
-
-    def _notify(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
 
 
-class Answer(ReplySink):
-    """The answer to one POST: JSON when nothing precedes the reply, a stream of events otherwise."""
+class Answer(HttpAnswer):
+    """JSON when nothing precedes the reply, a stream of events otherwise."""
 
-    __slots__ = ("_born", "_events", "_limit", "_reply", "_status", "_wake", "errors_have_status")
+    __slots__ = ("_born", "_cut", "_events", "_limit", "_reply", "_status", "_wake", "errors_have_status")
 
-    def __init__(self, limit: int, *, errors_have_status: bool) -> None:
-        """`limit` bounds what waits for the client; `errors_have_status` is how the modern era sends errors."""
+    def __init__(self, limit: int, cut: Callable[[], None] = lambda: None, *, errors_have_status: bool = False) -> None:
+        """`limit` bounds what waits for the client, `cut` breaks the connection of one that does not read.
+
+        `errors_have_status` is how the modern era sends errors.
+        """
         self.errors_have_status = errors_have_status
         self._limit = limit
+        self._cut = cut
         self._events: Events | None = None
         self._reply: Message | None = None
         self._status = 200
@@ -151,26 +99,26 @@ class Answer(ReplySink):
         if self._events is not None:
             self._events.continued(message, event)
             self._events.ended()
-            return
-        self._reply = message
-        self._status = status
-        self._notify()
+        elif self._reply is None:
+            self._reply = message
+            self._status = status
+            self._notify()
 
     def interrupted(self) -> None:
         """End the stream without a reply."""
-        self._stream().ended()
+        if self._reply is None:
+            self._stream().ended()
 
     def ping(self, now: float) -> None:
         """Say something if nothing was said for a while."""
         if self._events is not None:
             self._events.ping(now)
         elif self._reply is None and now - self._born >= QUIET_SECONDS:
-            self._stream().put(_PING)
+            self._stream().put(PING)
 
-    async def run(self, send: Send, extra: Callable[[Message | None], Iterable[Header]] = lambda _: ()) -> None:
-        """Send the answer; `extra` gives further headers, knowing the reply if that comes first."""
-        if self._reply is None and self._events is None:
-            await self._wake
+    async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
+        """Send the answer."""
+        await self._wake
         if self._events is not None:
             await self._events.run(send, extra(None))
         elif self._reply is not None:
@@ -181,17 +129,10 @@ class Answer(ReplySink):
 
     def _stream(self) -> Events:
         if self._events is None:
-            self._events = Events(self._limit)
+            self._events = Events(self._limit, self._cut)
             self._notify()
         return self._events
 
     def _notify(self) -> None:
         if not self._wake.done():
             self._wake.set_result(None)
-
-
-def encode_message(message: Message, event: EventMark | None) -> bytes:
-    """A message as an event."""
-    if event is None:
-        return encode_event(message.line)
-    return encode_event(message.line, id=event.id, retry_ms=event.retry_ms)

@@ -34,14 +34,17 @@ class Gate:
         self._origins = {origin.lower().rstrip("/") for origin in origins}
         self._token = token.encode() if token else None
 
-    def check(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """Why a request with these headers is refused; None when it may pass."""
+    def check(self, headers: Mapping[bytes, bytes], *, anonymous: bool = False) -> Refusal | None:
+        """Why a request with these headers is refused; None when it may pass.
+
+        `anonymous` spares it the token: a browser asks without one whether it may send a request that has it.
+        """
         if not self._knows_host(headers.get(b"host", b"").decode("latin-1").lower()):
             return Refusal(421, "Invalid Host header: add the name to downstream.allowed_hosts if it is yours")
         origin = headers.get(b"origin")
         if origin is not None and not self._knows_origin(origin.decode("latin-1").lower()):
             return Refusal(403, "Invalid Origin header: add it to downstream.allowed_origins if it is yours")
-        if self._token is not None and not self._knows_token(headers.get(b"authorization", b"")):
+        if self._token is not None and not anonymous and not self._knows_token(headers.get(b"authorization", b"")):
             return Refusal(401, "A bearer token is required", (b"www-authenticate", b'Bearer realm="riglm"'))
         return None
 

@@ -1,38 +1,38 @@
 """Requests of the modern era over HTTP: every POST stands by itself, and leaving it is giving it up."""
 
-import asyncio
 from typing import Final
 
 from riglm.adapters.mcp import headers
-from riglm.adapters.mcp.downstream.answer import Answer, Events, Send, send_error, send_json, send_status
-from riglm.adapters.mcp.downstream.http_request import Request
+from riglm.adapters.mcp.downstream.answer import Answer, send_error, send_json, send_status
+from riglm.adapters.mcp.downstream.events import Send
+from riglm.adapters.mcp.downstream.http_request import Request, Watch
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ModernService
 
 _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+_LOOK_AFTER: Final = 0.05
+"""Most answers are there within so many seconds, before it is worth while to look whether the client left."""
 
 
 class ModernRequests:
     """Checks the headers against the body, then hands a request on."""
 
     def __init__(self, service: ModernService, buffer: int) -> None:
-        """`buffer` bounds what waits for a client that does not read."""
+        """`buffer` bounds what waits for a client that does not read, in bytes."""
         self._service = service
         self._buffer = buffer
-        self.answers: set[Answer | Events] = set()
+        self._listening: set[Answer] = set()
+        self.answers: set[Answer] = set()
 
     async def answer(self, message: Message, request: Request, send: Send) -> None:
         """Answer one POST."""
         if message.is_response:
-            await send_error(
-                send, 400, jsonrpc.INVALID_REQUEST, "Invalid request: this era has no responses of clients"
-            )
+            words = "Invalid request: this era has no responses of clients"
+            await send_error(send, 400, jsonrpc.INVALID_REQUEST, words)
             return
         if message.id is None:
-            if message.method != "notifications/cancelled":
-                self._service.told(message)
-            await send_status(send, 202)
+            await self._told(message, request, send)
             return
         envelope = parameters.envelope(message)
         refusal = self._refusal(message, envelope, request)
@@ -42,31 +42,43 @@ class ModernRequests:
         elif envelope is not None:
             await self._forward(message, envelope, request, send)
 
+    async def other(self, request: Request, send: Send) -> None:
+        """Answer a request of another method: this era knows POST alone."""
+        await send_status(send, 405, ((b"allow", b"POST"),))
+
+    def end_streams(self) -> None:
+        """End the subscriptions, which would stay open for ever."""
+        for answer in list(self._listening):
+            answer.interrupted()
+
+    def give_up(self) -> None:
+        """Answer nothing more."""
+        for answer in list(self.answers):
+            answer.interrupted()
+
+    async def _told(self, message: Message, request: Request, send: Send) -> None:
+        unsupported = _unsupported(message, request.mcp_headers.get(b"mcp-protocol-version", b"").decode("latin-1"))
+        if unsupported is not None and jsonrpc.error_code(unsupported) == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION:
+            await send_json(send, 400, unsupported.line)
+            return
+        if message.method != "notifications/cancelled":
+            self._service.told(message)
+        await send_status(send, 202)
+
     async def _forward(self, message: Message, envelope: parameters.Envelope, request: Request, send: Send) -> None:
-        answer = Answer(self._buffer, errors_have_status=True)
-        self.answers.add(answer)
+        answer = Answer(self._buffer, request.cut, errors_have_status=True)
         underway = self._service.received(message, envelope, answer, request.caller, request.mcp_headers)
-        answering = asyncio.current_task()
-        left = False
-
-        def leave(_: object) -> None:
-            nonlocal left
-            if not underway.done and answering is not None:
-                left = True
-                answering.cancel()
-
-        watching = asyncio.get_running_loop().create_task(request.gone())
-        watching.add_done_callback(leave)
+        self.answers.add(answer)
+        if message.method == "subscriptions/listen":
+            self._listening.add(answer)
         try:
-            await answer.run(send)
-        except asyncio.CancelledError:
-            self._service.cancel(underway)
-            if not left:
-                raise
+            with Watch(request, answer.interrupted, after=_LOOK_AFTER):
+                await answer.run(request, send)
         finally:
             self.answers.discard(answer)
-            watching.remove_done_callback(leave)
-            watching.cancel()
+            self._listening.discard(answer)
+            if not underway.done:
+                self._service.cancel(underway)
 
     def _refusal(self, message: Message, envelope: parameters.Envelope | None, request: Request) -> Message | None:
         repeated = request.repeated(*_ROUTING)

@@ -1,22 +1,45 @@
 """An HTTP request as MCP reads it."""
 
+import asyncio
+import functools
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final, Self
 
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
+CUT: Final = "riglm.cut"
+"""The ASGI extension under which riglm's server offers to break the connection."""
+
+BODY_SECONDS: Final = 60.0
+"""A body must be there within so many seconds."""
+
+_DISCARD_SECONDS: Final = 2.0
+_log = logging.getLogger("riglm.downstream")
+
 
 class TooLarge(Exception):  # said of a body
     """The body is over the limit."""
 
 
-class Request:
-    """The parts of a request that decide what happens with it."""
+class TooSlow(Exception):  # said of a body
+    """The body did not come in time."""
 
-    __slots__ = ("_receive", "caller", "headers", "method", "scope")
+
+class Gone(Exception):  # said of a client
+    """The client left before its body was whole."""
+
+
+class Request:
+    """The parts of a request that decide what happens with it.
+
+    `asked` is the raw id of the JSON-RPC request that it carries, once that was read.
+    """
+
+    __slots__ = ("_receive", "asked", "caller", "headers", "method", "scope")
 
     def __init__(
         self,
@@ -30,6 +53,7 @@ class Request:
         self.scope = scope
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.asked: bytes | None = None
         self._receive = receive
         client = scope.get("client")
         self.caller = Caller(
@@ -51,12 +75,12 @@ class Request:
     @property
     def sends_json(self) -> bool:
         """Whether the body is said to be JSON."""
-        return self.headers.get(b"content-type", b"").lower().startswith(b"application/json")
+        return _media_type(self.headers.get(b"content-type", b"")) == b"application/json"
 
     def accepts(self, media_type: bytes) -> bool:
         """Whether the client takes this media type."""
-        accept = self.headers.get(b"accept", b"").lower()
-        return media_type in accept or b"*/*" in accept or media_type.split(b"/")[0] + b"/*" in accept
+        accepted = _accepted(self.headers.get(b"accept", b""))
+        return media_type in accepted or b"*/*" in accepted or media_type.split(b"/")[0] + b"/*" in accepted
 
     def repeated(self, *names: bytes) -> bytes | None:
         """One of these headers that came more than once."""
@@ -73,24 +97,98 @@ class Request:
 
         Raises:
             TooLarge: it is longer than `limit` bytes.
+            TooSlow: it took too long.
+            Gone: the client left before it was whole.
         """
         announced = self.headers.get(b"content-length", b"0")
-        if announced.isdigit() and int(announced) > limit:
+        if announced.isdigit() and int(announced[:20]) > limit:
             raise TooLarge
-        event = await self._receive()
-        body: bytes = event.get("body", b"")
-        if not event.get("more_body"):
-            return body
-        parts, size = [body], len(body)
-        while event.get("more_body"):
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                return await self._body(limit)
+        except TimeoutError:
+            raise TooSlow from None
+
+    async def _body(self, limit: int) -> bytes:
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
             event = await self._receive()
+            if event["type"] == "http.disconnect":
+                raise Gone
             parts.append(event.get("body", b""))
             size += len(parts[-1])
             if size > limit:
                 raise TooLarge
-        return b"".join(parts)
+            more = event.get("more_body", False)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def discard(self) -> None:
+        """Take what is still coming for a moment, so that the client gets to read the answer instead of a reset."""
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while True:
+                    event = await self._receive()
+                    if event["type"] == "http.disconnect" or not event.get("more_body"):
+                        return
+        except TimeoutError:
+            return
 
     async def gone(self) -> None:
         """Wait until the client left, or the answer was sent whole."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    def cut(self) -> None:
+        """Break the connection: the client let too much wait, or what it got must not pass for a whole answer."""
+        _log.warning("cut a connection", extra={"path": self.scope["path"], "method": self.method})
+        offered = (self.scope.get("extensions") or {}).get(CUT)
+        if offered is not None:
+            offered["cut"]()
+
+
+class Watch:
+    """Notices, within a `with` block, that the client left; `gone` says so, and `left` is called, once.
+
+    `after` is a delay in seconds before it looks: most answers are there sooner, and need no watch.
+    """
+
+    __slots__ = ("_after", "_left", "_request", "_task", "_timer", "gone")
+
+    def __init__(self, request: Request, left: Callable[[], None], *, after: float = 0.0) -> None:
+        self._request = request
+        self._left = left
+        self._after = after
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.gone = False
+
+    def __enter__(self) -> Self:
+        if self._after:
+            self._timer = asyncio.get_running_loop().call_later(self._after, self._start)
+        else:
+            self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        await self._request.gone()
+        self.gone = True
+        self._left()
+
+
+@functools.lru_cache(maxsize=64)
+def _accepted(header: bytes) -> frozenset[bytes]:
+    return frozenset(_media_type(part) for part in header.split(b","))
+
+
+def _media_type(header: bytes) -> bytes:
+    return header.partition(b";")[0].strip().lower()

@@ -1,29 +1,40 @@
 """The protocol sessions of the handshake era over HTTP."""
 
 import asyncio
+import logging
 import secrets
 import time
 from typing import Final
 
-from riglm.adapters.mcp.downstream.answer import Events
+from riglm.adapters.mcp.downstream.answer import HttpAnswer
+from riglm.adapters.mcp.downstream.event_log import EventLog
+from riglm.adapters.mcp.downstream.events import Events
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import Caller, ClientChannel, Conversation, DownstreamPort
 from riglm.ports.upstream import EventMark
 
 _ID_BYTES: Final = 18
+_log = logging.getLogger("riglm.downstream")
 
 
 class HttpSession(ClientChannel):
-    """One client's session: its conversation, and the stream that it keeps open for us, if any."""
+    """One client's session: its conversation, its requests under way, and the streams that it keeps open.
 
-    __slots__ = ("conversation", "events", "id", "in_flight", "last_used", "principal")
+    `events` is the stream for what belongs to no request, if the client has it open; `streams` are all that it has open
+    beside those of its requests. `asked` holds the answers that are owed, by the keys of their requests' ids.
+    """
+
+    __slots__ = ("asked", "conversation", "events", "id", "is_open", "last_used", "log", "principal", "streams")
 
     def __init__(self, proxy: DownstreamPort, caller: Caller) -> None:
         """A session with an id that cannot be guessed."""
         self.id = secrets.token_urlsafe(_ID_BYTES).encode()
         self.principal = caller.principal
+        self.is_open = True
         self.events: Events | None = None
-        self.in_flight = 0
+        self.streams: set[Events] = set()
+        self.asked: dict[bytes, HttpAnswer] = {}
+        self.log = EventLog()
         self.last_used = time.monotonic()
         self.conversation: Conversation = proxy.converse(caller, self)
 
@@ -37,7 +48,15 @@ class HttpSession(ClientChannel):
     @property
     def is_idle(self) -> bool:
         """Whether neither a request nor a stream is open."""
-        return self.in_flight == 0 and self.events is None
+        return not self.asked and not self.streams
+
+    def end(self) -> None:
+        """Let nobody wait any more."""
+        self.is_open = False
+        for events in self.streams:
+            events.ended()
+        for answer in list(self.asked.values()):
+            answer.interrupted()
 
 
 class HttpSessions:
@@ -74,11 +93,9 @@ class HttpSessions:
         return session
 
     def discard(self, session: HttpSession) -> None:
-        """Close a session in the background."""
+        """Close a session in the background; whoever waits for an answer of it gets none."""
         if self._open.pop(session.id, None) is not None:
-            if session.events is not None:
-                session.events.ended()
-            task = asyncio.get_running_loop().create_task(session.conversation.close())
+            task = asyncio.get_running_loop().create_task(_close(session))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -92,4 +109,12 @@ class HttpSessions:
         """Close all sessions."""
         for session in list(self._open.values()):
             self.discard(session)
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await asyncio.gather(*self._closing)
+
+
+async def _close(session: HttpSession) -> None:
+    session.end()
+    try:
+        await session.conversation.close()
+    except Exception:  # noqa: BLE001  # one session must not keep the others open
+        _log.exception("closing a session failed")

@@ -1,17 +1,20 @@
 """Clients over the older HTTP+SSE transport: one stream down, POSTs up."""
 
-import asyncio
 import secrets
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs
 
-from riglm.adapters.mcp.downstream.answer import Events, Send, encode_message, send_error, send_status
-from riglm.adapters.mcp.downstream.http_request import Request
+from riglm.adapters.mcp.downstream.answer import send_error, send_status
+from riglm.adapters.mcp.downstream.events import Events, Send, encode_message
+from riglm.adapters.mcp.downstream.hand_over import hand_over
+from riglm.adapters.mcp.downstream.http_request import Request, Watch
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
-from riglm.ports.downstream import Caller, ClientChannel, ClientConnection, DownstreamPort, ReplySink
+from riglm.ports.downstream import ClientChannel, ClientConnection, DownstreamPort, ReplySink
 from riglm.ports.upstream import EventMark
 
 _STREAM: Final = "/sse"
@@ -21,33 +24,48 @@ _MESSAGES: Final = "/messages"
 class _Down(ReplySink, ClientChannel):
     """Everything for the client goes out as an event on its one stream."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, answered: Callable[[], None]) -> None:
         self._events = events
+        self._answered = answered
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        self._events.put(encode_message(message, None))
+        self._events.put(encode_message(message))
 
     def primed(self, event: EventMark) -> None:
-        pass
+        """Streams cannot be taken up again here."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        self._events.put(encode_message(message, None))
+        self._events.put(encode_message(message))
+        self._answered()
 
     def interrupted(self) -> None:
-        pass
+        """Streams cannot be taken up again here; links know and never say this."""
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
-        self._events.put(encode_message(message, None))
+        self._events.put(encode_message(message))
         return self._events.is_open
 
 
 class _Client:
-    __slots__ = ("connection", "events", "principal")
+    """A client with an open stream."""
 
-    def __init__(self, connection: ClientConnection, events: Events, principal: str) -> None:
-        self.connection = connection
-        self.events = events
-        self.principal = principal
+    def __init__(self, proxy: DownstreamPort, request: Request, buffer: int) -> None:
+        self.principal = request.caller.principal
+        self.events = Events(buffer, request.cut)
+        self.down = _Down(self.events, self._answered)
+        self.connection: ClientConnection = proxy.connect(
+            replace(request.caller, transport=Transport.SSE), self.down, self.down
+        )
+        self._leaving = False
+
+    def end_stream(self) -> None:
+        """End the stream as soon as all that was asked is answered."""
+        self._leaving = True
+        self._answered()
+
+    def _answered(self) -> None:
+        if self._leaving and not self.connection.owes:
+            self.events.ended()
 
 
 class SseClients:
@@ -61,6 +79,9 @@ class SseClients:
         self._buffer = buffer
         self._limit = limit
         self._clients: dict[str, _Client] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
 
     async def answer(self, path: str, request: Request, send: Send) -> None:
         """Answer a request on one of the two paths."""
@@ -76,31 +97,26 @@ class SseClients:
         for client in self._clients.values():
             client.events.ping(now)
 
-    def close(self) -> None:
-        """End all streams."""
+    def end_streams(self) -> None:
+        """End all streams, each when it has brought the answers that are owed."""
+        for client in list(self._clients.values()):
+            client.end_stream()
+
+    def give_up(self) -> None:
+        """End all streams now."""
         for client in self._clients.values():
             client.events.ended()
 
     async def _stream(self, request: Request, send: Send) -> None:
         session_id = secrets.token_urlsafe(18)
-        events = Events(self._buffer)
-        down = _Down(events)
-        caller = Caller(
-            transport=Transport.SSE,
-            principal=request.caller.principal,
-            address=request.caller.address,
-            handle=request.caller.handle,
-        )
-        root = request.scope.get("root_path", "")
-        client = _Client(self._proxy.connect(caller, down, down), events, caller.principal)
+        client = _Client(self._proxy, request, self._buffer)
         self._clients[session_id] = client
-        events.put(f"event: endpoint\r\ndata: {root}{_MESSAGES}?session_id={session_id}\r\n\r\n".encode())
-        watching = asyncio.get_running_loop().create_task(request.gone())
-        watching.add_done_callback(lambda _: events.ended())
+        root = request.scope.get("root_path", "")
+        client.events.put(f"event: endpoint\r\ndata: {root}{_MESSAGES}?session_id={session_id}\r\n\r\n".encode())
         try:
-            await events.run(send)
+            with Watch(request, client.events.ended):
+                await client.events.run(send)
         finally:
-            watching.cancel()
             del self._clients[session_id]
             await client.connection.close()
 
@@ -110,6 +126,9 @@ class SseClients:
         if client is None or client.principal != request.caller.principal:
             await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: open the stream anew")
             return
+        if not request.sends_json:
+            await send_error(send, 415, jsonrpc.INVALID_REQUEST, "Content-Type must be application/json")
+            return
         line = well_formed(await request.body(self._limit))
         await send_status(send, 202)
-        client.connection.received(line)
+        hand_over(line, client.connection, client.down)

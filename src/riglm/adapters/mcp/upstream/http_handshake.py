@@ -40,6 +40,11 @@ class HandshakeHttpLink(HttpLink):
         self._lost: list[Post] = []
         self._listening = Listening(self._get, place.limit, self._heard)
 
+    @property
+    def resumable(self) -> bool:
+        """The upstream's events keep their ids on the way to the client."""
+        return True
+
     def block(self, post: Post) -> bytes:
         """The header block for a request."""
         return self._headers

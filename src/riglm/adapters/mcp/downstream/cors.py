@@ -1,0 +1,45 @@
+"""Lets pages of the origins that the configuration allows talk to riglm from a browser; no other page can."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from riglm.adapters.mcp.downstream.events import Header
+
+_MINUTES_10: Final = b"600"
+_DEFAULT_HEADERS: Final = b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id"
+
+
+class CrossOrigin:
+    """What a browser must be told before it lets a page of another origin send requests, and read the answers.
+
+    Only origins that are named get it: any page that was served on this machine has a loopback origin, so that alone
+    is no reason to trust it with what a browser guards.
+    """
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        """`origins` are whole (`https://app.example`)."""
+        self._origins = {origin.lower().rstrip("/").encode() for origin in origins}
+
+    def grant(self, headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:
+        """The headers that let the page which sent a request read the answer; none if it may not."""
+        origin = headers.get(b"origin")
+        if origin is None or origin.lower() not in self._origins:
+            return ()
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", b"mcp-session-id, www-authenticate"),
+            (b"vary", b"origin"),
+        )
+
+    def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:
+        """The headers that answer a browser's question whether it may send a request; none when it asks nothing."""
+        if method != "OPTIONS" or b"access-control-request-method" not in headers or not self.grant(headers):
+            return ()
+        wanted = headers.get(b"access-control-request-headers", _DEFAULT_HEADERS)
+        private = b"access-control-request-private-network" in headers
+        return (
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-headers", wanted),
+            (b"access-control-max-age", _MINUTES_10),
+            *([(b"access-control-allow-private-network", b"true")] if private else []),
+        )

@@ -1,0 +1,225 @@
+"""Requests of the handshake era over HTTP: sessions, their streams, and what is asked within them."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from riglm.adapters.mcp.downstream.answer import (
+    Answer,
+    Extra,
+    HttpAnswer,
+    no_extra,
+    send_error,
+    send_status,
+)
+from riglm.adapters.mcp.downstream.events import Events, Header, Send
+from riglm.adapters.mcp.downstream.http_request import Request, Watch
+from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
+from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.jsonrpc import Message
+from riglm.ports.downstream import ReplySink
+from riglm.ports.upstream import EventMark
+
+_ALLOWED: Final = ((b"allow", b"GET, POST, DELETE"),)
+_RESUMING: Final = frozenset(one.encode() for one in protocol.HANDSHAKE_VERSIONS if one >= "2025-11-25")
+
+
+class _Nobody(ReplySink):
+    """Notifications and responses have no answer."""
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        pass
+
+    def primed(self, event: EventMark) -> None:
+        pass
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        pass
+
+    def interrupted(self) -> None:
+        pass
+
+
+_NOBODY: Final = _Nobody()
+
+
+class HandshakeRequests:
+    """Opens sessions, and takes what clients send and ask within them."""
+
+    def __init__(self, sessions: HttpSessions, buffer: int) -> None:
+        """`buffer` bounds what waits for a client that does not read, in bytes."""
+        self._sessions = sessions
+        self._buffer = buffer
+        self.answers: set[HttpAnswer | Events] = set()
+
+    async def answer(self, message: Message, request: Request, send: Send) -> None:
+        """Answer one POST."""
+        if message.method == "initialize" and message.is_request:
+            await self._open(message, request, send)
+            return
+        session = await self._session(request, send)
+        if session is None:
+            return
+        if message.is_request:
+            await self._exchange(session, message, self._new_answer(session, request), request, send)
+            return
+        session.conversation.received(message, _NOBODY)
+        if message.method == "notifications/cancelled":
+            _give_up(session, message)
+        await send_status(send, 202)
+
+    async def other(self, request: Request, send: Send) -> None:
+        """Answer a request of another method."""
+        if request.method == "GET":
+            await self._listen(request, send)
+        elif request.method == "DELETE":
+            session = await self._session(request, send)
+            if session is not None:
+                self._sessions.discard(session)
+                await send_status(send, 200)
+        else:
+            await send_status(send, 405, _ALLOWED)
+
+    def end_streams(self) -> None:
+        """End the streams that would stay open without a request."""
+        for answer in list(self.answers):
+            if isinstance(answer, Events):
+                answer.ended()
+
+    def give_up(self) -> None:
+        """Answer nothing more."""
+        for answer in list(self.answers):
+            if isinstance(answer, HttpAnswer):
+                answer.interrupted()
+
+    async def _open(self, message: Message, request: Request, send: Send) -> None:
+        session = self._sessions.open(request.caller)
+        if session is None:
+            await send_error(send, 503, jsonrpc.INTERNAL_ERROR, "Too many open sessions")
+            return
+        answer = _Greeting(self._buffer, request.cut)
+
+        def extra(reply: Message | None) -> Iterable[Header]:
+            return () if reply is not None and reply.error else ((b"mcp-session-id", session.id),)
+
+        try:
+            await self._exchange(session, message, answer, request, send, extra)
+        finally:
+            if not answer.accepted:
+                self._sessions.discard(session)
+
+    def _new_answer(self, session: HttpSession, request: Request) -> HttpAnswer:
+        if not session.conversation.resumable and request.headers.get(b"mcp-protocol-version") in _RESUMING:
+            return session.log.answer(self._buffer, request.cut)
+        return Answer(self._buffer, request.cut)
+
+    async def _exchange(
+        self,
+        session: HttpSession,
+        message: Message,
+        answer: HttpAnswer,
+        request: Request,
+        send: Send,
+        extra: Extra = no_extra,
+    ) -> None:
+        key = jsonrpc.id_key(message.id or b"null")
+        self.answers.add(answer)
+        session.asked.setdefault(key, answer)
+        try:
+            session.conversation.received(message, answer, resumable=True)
+            await answer.run(request, send, extra)
+        finally:
+            self.answers.discard(answer)
+            if session.asked.get(key) is answer:
+                del session.asked[key]
+            session.last_used = time.monotonic()
+
+    async def _listen(self, request: Request, send: Send) -> None:
+        if not request.accepts(b"text/event-stream"):
+            words = "Not acceptable: the client must accept text/event-stream"
+            await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
+            return
+        session = await self._session(request, send)
+        if session is None:
+            return
+        last_event_id = request.headers.get(b"last-event-id")
+        if last_event_id is None:
+            await self._stand(session, request, send)
+        elif session.conversation.resumable:
+            events = Events(self._buffer, request.cut)
+            session.conversation.resume(last_event_id, events)
+            await self._stream(session, events, request, send)
+        else:
+            await self._resume(session, last_event_id, request, send)
+
+    async def _stand(self, session: HttpSession, request: Request, send: Send) -> None:
+        """Give what belongs to no request a stream."""
+        if session.events is not None:
+            await send_error(send, 409, jsonrpc.INVALID_REQUEST, "Conflict: the session has a stream open already")
+            return
+        session.events = Events(self._buffer, request.cut)
+        session.conversation.listen(listening=True)
+        try:
+            await self._stream(session, session.events, request, send)
+        finally:
+            session.events = None
+            if session.is_open:
+                session.conversation.listen(listening=False)
+
+    async def _resume(self, session: HttpSession, last_event_id: bytes, request: Request, send: Send) -> None:
+        """Go on with an answer whose stream the client lost."""
+        found = session.log.find(last_event_id)
+        if found is None:
+            words = "Bad request: nothing is kept after this event"
+            await send_error(send, 400, jsonrpc.INVALID_REQUEST, words)
+            return
+        answer, place = found
+        events = Events(self._buffer, request.cut)
+        answer.resume(place, events)
+        left = await self._stream(session, events, request, send)
+        answer.delivered(events, left=left)
+
+    async def _stream(self, session: HttpSession, events: Events, request: Request, send: Send) -> bool:
+        """Send a stream to its end; whether the client left before."""
+        self.answers.add(events)
+        session.streams.add(events)
+        try:
+            with Watch(request, events.ended) as watch:
+                await events.run(send, ((b"mcp-session-id", session.id),))
+                return watch.gone
+        finally:
+            self.answers.discard(events)
+            session.streams.discard(events)
+            session.last_used = time.monotonic()
+
+    async def _session(self, request: Request, send: Send) -> HttpSession | None:
+        session_id = request.headers.get(b"mcp-session-id")
+        if session_id is None:
+            await send_error(send, 400, jsonrpc.INVALID_REQUEST, "Bad request: missing session ID")
+            return None
+        session = self._sessions.find(session_id, request.caller)
+        if session is None:
+            await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: initialize anew")
+        return session
+
+
+class _Greeting(Answer):
+    """The answer to `initialize`; `accepted` says whether the server took the client in."""
+
+    __slots__ = ("accepted",)
+
+    def __init__(self, limit: int, cut: Callable[[], None]) -> None:
+        super().__init__(limit, cut)
+        self.accepted = False
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        """Note the verdict on the way."""
+        self.accepted = not message.error
+        super().replied(message, status, event)
+
+
+def _give_up(session: HttpSession, notice: Message) -> None:
+    """End the answer to a request that the client cancelled: nothing will come for it any more."""
+    answer = session.asked.get(parameters.cancelled_id(notice) or b"")
+    if answer is not None:
+        answer.interrupted()

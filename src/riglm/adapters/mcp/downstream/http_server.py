@@ -1,0 +1,139 @@
+"""uvicorn, with deadlines for peers that dawdle and a stop that ends."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from riglm.adapters.mcp.downstream.http_request import CUT
+
+HEAD_SECONDS: Final = 30.0
+"""The head of a request must be there so many seconds after its first byte, or after the connection was made."""
+
+STALL_SECONDS: Final = 60.0
+"""A client that takes nothing of a full buffer for so many seconds is cut off."""
+
+LONGEST_HEAD: Final = 1 << 16
+"""The most bytes of a request's line and headers."""
+
+_BACKLOG: Final = 1024
+_KEEP_ALIVE_SECONDS: Final = 75
+
+
+class HeadTooLong(Exception):
+    """The head of a request is over the limit; the parser turns this into a 400."""
+
+
+class Deadline:
+    """Calls back once when it is not lifted in time."""
+
+    __slots__ = ("_on_expiry", "_seconds", "_timer")
+
+    def __init__(self, seconds: float, on_expiry: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._on_expiry = on_expiry
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self) -> None:
+        """Start, unless it runs."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._on_expiry)
+
+    def lift(self) -> None:
+        """Stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class ClientConnection(HttpToolsProtocol):
+    """One client's connection."""
+
+    _head: Deadline
+    _stall: Deadline
+    _head_size: int
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect a request."""
+        super().connection_made(transport)
+        self._head_size = 0
+        self._head = Deadline(HEAD_SECONDS, transport.abort)
+        self._stall = Deadline(STALL_SECONDS, transport.abort)
+        self._head.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing more."""
+        self._head.lift()
+        self._stall.lift()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Expect the head, and offer the application to break the connection."""
+        self._head.set()
+        self._head_size = 0
+        super().on_message_begin()
+        self.scope["extensions"] = {CUT: {"cut": self.transport.abort}}
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the request's line."""
+        self._grow(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._grow(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._head.lift()
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        """Expect the client to read."""
+        self._stall.set()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client reads."""
+        self._stall.lift()
+        super().resume_writing()
+
+    def _grow(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > LONGEST_HEAD:
+            raise HeadTooLong
+
+
+class Server(uvicorn.Server):
+    """A server that is stopped by `should_exit` alone, and can break what does not end by itself."""
+
+    def __init__(self, app: Any, *, drain_seconds: float) -> None:
+        """A server for an ASGI application; connections that are busy get `drain_seconds` at the end."""
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            ws="none",
+            http=ClientConnection,
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        )
+        super().__init__(config)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone: riglm listens to them itself."""
+        yield
+
+    def cut(self) -> None:
+        """Break every connection."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
