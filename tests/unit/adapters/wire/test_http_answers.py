@@ -186,6 +186,7 @@ async def test_a_paused_answer_is_not_read_and_a_resumed_one_arrives_whole() -> 
             await asyncio.sleep(0)
         assert len(answer.chunks) == before
         exchange.resume()
+        exchange.resume()
         await answer.complete()
         assert answer.body == body
         exchange.pause()

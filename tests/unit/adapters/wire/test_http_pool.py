@@ -289,7 +289,10 @@ async def test_closing_the_client_fails_what_is_under_way_and_leaves_nothing_ope
         under_way = [post(client, server.target)[0] for _ in range(3)]
         await within(door.all_here.wait())
         waiting, _ = post(client, server.target)
+        (route,) = client._routes.values()
+        assert len(route.pool._open) == 3
         await within(client.close())
+        assert not route.pool._open
         for answer in (*under_way, waiting):
             failure = await answer.broken()
             assert "the HTTP client was closed" in str(failure)

@@ -52,10 +52,9 @@ class Exchange:
         self._flow(paused=False)
 
     def _flow(self, *, paused: bool) -> None:
-        if paused is not self.paused:
-            self.paused = paused
-            if self.holder is not None:
-                self.holder.flow(self)
+        self.paused = paused
+        if self.holder is not None:
+            self.holder.flow(self)
 
     def end(self) -> None:
         """Tell the sink that its answer is complete."""
