@@ -28,12 +28,12 @@ class Connection(ClientConnection):
         self._sink = sink
         self._conversation: Conversation | None = None
         self._modern: dict[bytes, Underway] = {}
-        self._handshake: list[Underway] = []
+        self._owed: list[Underway] = []
 
     @property
     def owes(self) -> bool:
-        """Whether the client asked something that is not answered yet."""
-        return not all(one.done for one in (*self._modern.values(), *self._handshake))
+        """Whether the client asked something that is not answered yet; a subscription has no answer to wait for."""
+        return not all(one.done for one in self._owed)
 
     def received(self, line: bytes) -> None:
         """Take one message; what is none is answered with an error, and so is what riglm fails at."""
@@ -68,8 +68,7 @@ class Connection(ClientConnection):
             self._conversation = self._proxy.converse(self._caller, self._channel)
         underway = self._conversation.received(message, self._sink)
         if underway is not None and not underway.done:
-            self._handshake = [one for one in self._handshake if not one.done]
-            self._handshake.append(underway)
+            self._owe(underway)
         if message.method == "notifications/initialized":
             self._conversation.listen(listening=True)
 
@@ -85,3 +84,9 @@ class Connection(ClientConnection):
         if not underway.done:
             self._modern = {key: one for key, one in self._modern.items() if not one.done}
             self._modern[jsonrpc.id_key(message.id or b"null")] = underway
+            if message.method != "subscriptions/listen":
+                self._owe(underway)
+
+    def _owe(self, underway: Underway) -> None:
+        self._owed = [one for one in self._owed if not one.done]
+        self._owed.append(underway)

@@ -122,7 +122,7 @@ class ClientConnection(Protocol):
     @property
     @abstractmethod
     def owes(self) -> bool:
-        """Whether the client asked something that is not answered yet."""
+        """Whether the client asked something that is not answered yet; a subscription has no answer to wait for."""
 
     @abstractmethod
     def received(self, line: bytes) -> None:

@@ -1,13 +1,14 @@
 """A client on standard input and output."""
 
 import asyncio
+import logging
 import os
-import stat
 import sys
-import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from riglm.adapters.mcp.downstream.hand_over import hand_over
+from riglm.adapters.mcp.downstream.pipes import Input, Output
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
@@ -15,15 +16,25 @@ from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller, ClientChannel, DownstreamPort, ReplySink
 from riglm.ports.upstream import EventMark
 
-_CHUNK: Final = 1 << 18
+BUFFER: Final = 16 << 20
+"""When so many bytes wait for the client, nothing more is read from it until it reads."""
+
+START_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 1.5
+"""A client that closed its input gets what it still waits for: the first answer of all, for which a server may have to
+start, within the first of these times in seconds, each further one within the second after the one before."""
+
+_FLUSH_SECONDS: Final = 2.0
+_log = logging.getLogger("riglm.downstream")
 
 
 class Lines(ReplySink, ClientChannel):
-    """Everything for the client goes out as one line each."""
+    """Everything for the client goes out as one line each; `on_reply` is called after each answer."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], on_reply: Callable[[], None] = lambda: None) -> None:
         """Lines that go to `write`."""
         self._write = write
+        self._on_reply = on_reply
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
         """Write it."""
@@ -35,6 +46,7 @@ class Lines(ReplySink, ClientChannel):
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
         """Write it."""
         self._write(message.line + b"\n")
+        self._on_reply()
 
     def interrupted(self) -> None:
         """Pipes cannot be taken up again; links know and never say this."""
@@ -45,71 +57,80 @@ class Lines(ReplySink, ClientChannel):
         return True
 
 
-class _Input(asyncio.Protocol):
-    def __init__(self, feed: Callable[[bytes], None], end: Callable[[], None]) -> None:
-        self.data_received = feed  # type: ignore[assignment,method-assign]  # one call less for every chunk
-        self._end = end
+class StdioClient:
+    """The one client: its lines go to a connection, and everything for it goes out as lines.
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
+    It is gone when it closed its output, or closed its input and was answered all that it asked before.
+    """
+
+    def __init__(self, proxy: DownstreamPort, *, limit: int, buffer: int, gone: Callable[[], None]) -> None:
+        """`limit` is the longest message in bytes; `gone` is called when the client is."""
+        self._limit = limit
+        self._gone = gone
+        self._ended = False
+        self._patience = START_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+        self._splitter = LineSplitter(self._line, self._too_long, limit)
+        self._input = Input(self._splitter.feed, self._end)
+        self._output = Output(self._lost, self._input.hold, soft=buffer, hard=buffer + limit)
+        self._lines = Lines(self._output.write, self._answered)
+        self._connection = proxy.connect(Caller(transport=Transport.STDIO), self._lines, self._lines)
+
+    async def open(self, source: int, target: int) -> None:
+        """Serve on these file descriptors, which are taken over."""
+        await self._output.open(target)
+        await self._input.open(source)
+
+    async def close(self) -> None:
+        """Give up what is under way, and let the client read what was written."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._input.close()
+        await self._connection.close()
+        await self._output.close(_FLUSH_SECONDS)
+
+    def _line(self, line: bytes) -> None:
+        hand_over(well_formed(line), self._connection, self._lines)
+
+    def _too_long(self, size: int) -> None:
+        words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"
+        self._lines.replied(jsonrpc.error(None, jsonrpc.INVALID_REQUEST, words))
+
+    def _end(self) -> None:
+        if self._ended:
+            return
+        self._splitter.end()
+        self._ended = True
+        self._wait_or_go()
+
+    def _answered(self) -> None:
+        self._patience = ANSWER_SECONDS
+        if self._ended:
+            self._wait_or_go()
+
+    def _wait_or_go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connection.owes:
+            self._timer = asyncio.get_running_loop().call_later(self._patience, self._gone)
+        else:
+            self._gone()
+
+    def _lost(self, reason: str) -> None:
+        _log.info("the client is gone", extra={"reason": reason})
+        self._gone()
 
 
-async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event) -> None:
-    """Serve the one client on standard input and output until its input ends or `stop` is set.
+async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event, buffer: int = BUFFER) -> None:
+    """Serve the one client on standard input and output until it is gone or `stop` is set.
 
-    Standard output is taken over at once: whatever else prints afterwards goes to standard error.
+    Standard output is taken over at once: whatever else prints afterwards goes to standard error. `limit` is the
+    longest message and `buffer` what may wait for the client before riglm reads nothing more from it, in bytes.
     """
     source, target = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    write = await _writer(target)
-    lines = Lines(write)
-    connection = proxy.connect(Caller(transport=Transport.STDIO), lines, lines)
-
-    def too_long(size: int) -> None:
-        words = f"Invalid request: a message of {size} bytes is over the limit of {limit}"
-        lines.replied(jsonrpc.error(None, jsonrpc.INVALID_REQUEST, words))
-
-    splitter = LineSplitter(lambda line: connection.received(well_formed(line)), too_long, limit)
-
-    def end() -> None:
-        splitter.end()
-        stop.set()
-
-    await _read(source, splitter.feed, end)
+    client = StdioClient(proxy, limit=limit, buffer=buffer, gone=stop.set)
+    await client.open(source, target)
     await stop.wait()
-    await connection.close()
-
-
-def _is_stream(fd: int) -> bool:
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-async def _read(fd: int, feed: Callable[[bytes], None], end: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    if _is_stream(fd):
-        await loop.connect_read_pipe(lambda: _Input(feed, end), os.fdopen(fd, "rb", 0))
-        return
-
-    def pump() -> None:  # files and terminals cannot be polled, or must not be switched to non-blocking
-        while data := os.read(fd, _CHUNK):
-            loop.call_soon_threadsafe(feed, data)
-        loop.call_soon_threadsafe(end)
-
-    threading.Thread(target=pump, name="riglm-stdin", daemon=True).start()
-
-
-async def _writer(fd: int) -> Callable[[bytes], None]:
-    loop = asyncio.get_running_loop()
-    if _is_stream(fd):
-        transport: Any
-        transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(fd, "wb", 0))
-        return transport.write  # type: ignore[no-any-return]
-
-    def write(data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-
-    return write
+    await client.close()
