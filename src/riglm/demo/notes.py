@@ -1,8 +1,9 @@
 """A small real MCP server: notes, kept as long as it runs. `python -m riglm.demo.notes` serves on stdio."""
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
-server = MCPServer("notes", version="1.0", log_level="WARNING")
+server = MCPServer("notes", version="1.0", log_level="ERROR")
 _notes: dict[str, str] = {}
 
 
@@ -17,7 +18,7 @@ def write_note(title: str, text: str) -> str:
 def read_note(title: str) -> str:
     """Read a note by its title."""
     if title not in _notes:
-        raise ValueError(f"there is no note {title!r}")
+        raise ToolError(f"there is no note {title!r}")
     return _notes[title]
 
 

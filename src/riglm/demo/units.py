@@ -2,7 +2,7 @@
 
 from mcp.server import MCPServer
 
-server = MCPServer("units", version="1.0", log_level="WARNING")
+server = MCPServer("units", version="1.0", log_level="ERROR")
 _METRES = {"mm": 0.001, "cm": 0.01, "m": 1.0, "km": 1000.0, "in": 0.0254, "ft": 0.3048, "mi": 1609.344}
 
 

@@ -1,0 +1,117 @@
+"""The demo: real processes from end to end, and an honest exit code."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from riglm.cli.main import app
+from riglm.demo import packages, scene
+from riglm.demo.scene import Scene, Step, bundled_scene, npm_scene
+from riglm.domain.errors import RiglmError
+
+pytestmark = pytest.mark.timeout(120)
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _no_npm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages.shutil, "which", lambda _: None)
+
+
+def test_what_went_through_is_what_was_recorded() -> None:
+    result = runner.invoke(app, ["demo", "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    told = json.loads(result.output)
+    planned = [[step.tool for step in visit] for visit in bundled_scene().visits]
+    assert [[call["tool"] for call in visit["calls"]] for visit in told["visits"]] == planned
+    assert [[call["tool"] for call in session["calls"]] for session in told["recorded"]["sessions"]] == planned
+    failed = [
+        call["tool"] for session in told["recorded"]["sessions"] for call in session["calls"] if not call["success"]
+    ]
+    assert failed == ["notes__read_note"]
+    together = {(pair["tool_a"], pair["tool_b"]) for pair in told["recorded"]["cooccurrences"]}
+    assert ("notes__write_note", "units__convert_length") in together
+
+
+def test_people_are_shown_calls_sessions_and_pairs() -> None:
+    result = runner.invoke(app, ["demo", "--bundled"], catch_exceptions=False)
+    assert result.exit_code == 0
+    for expected in (
+        "Went through, visit 2",
+        "Recorded: session ",
+        "Used together",
+        "9 calls went through, 9 were recorded",
+    ):
+        assert expected in result.output
+
+
+def test_a_step_that_does_not_go_as_meant_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = bundled_scene().servers
+    steps = (Step("notes__read_note", {"title": "missing"}),)
+    monkeypatch.setattr(scene, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=(steps,)))
+    result = runner.invoke(app, ["demo", "--json"])
+    assert isinstance(result.exception, RiglmError)
+    assert "notes__read_note did not answer as it should" in str(result.exception)
+
+
+def test_a_riglm_that_does_not_start_fails_the_demo_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = {"gone": {"command": "no-such-program"}}
+    monkeypatch.setattr(scene, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=((),)))
+    result = runner.invoke(app, ["demo", "--json"])
+    assert isinstance(result.exception, RiglmError)
+    assert "the program 'no-such-program' was not found" in str(result.exception)
+
+
+def test_the_scene_of_npm_writes_only_below_its_directory(tmp_path: Path) -> None:
+    played = npm_scene(tmp_path / "bin", tmp_path)
+    paths = [step.arguments["path"] for visit in played.visits for step in visit if "path" in step.arguments]
+    assert paths
+    assert all(Path(path).is_relative_to(tmp_path) for path in paths)
+    assert {step.tool.split("__")[0] for visit in played.visits for step in visit} == set(played.servers)
+
+
+# --- npm ---
+
+
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that stands for npm; its text is the test's."""
+    program = tmp_path / "bin" / "npm"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
+    monkeypatch.setattr(packages.shutil, "which", lambda name: name)
+    return program
+
+
+def test_without_npm_nothing_is_installed(tmp_path: Path) -> None:
+    assert packages.install(tmp_path, 5) is None
+
+
+def test_installed_programs_are_found_below_the_directory(npm: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    npm.write_text(f'#!/bin/sh\necho "$@" > {said}\n', "utf-8")
+    assert packages.install(tmp_path, 20) == tmp_path / "node_modules" / ".bin"
+    assert all(package in said.read_text("utf-8") for package in packages.PACKAGES)
+
+
+def test_an_npm_that_fails_gives_nothing(npm: Path, tmp_path: Path) -> None:
+    npm.write_text("#!/bin/sh\nexit 3\n", "utf-8")
+    assert packages.install(tmp_path, 20) is None
+
+
+def test_an_npm_that_is_late_is_ended_with_all_that_it_started(npm: Path, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    npm.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {started}\nwait\n", "utf-8")
+    assert packages.install(tmp_path, 1.0) is None
+    child = int(started.read_text("utf-8"))
+    deadline = time.monotonic() + 10
+    while (gone := subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, check=False)).stdout:
+        if gone.stdout.strip().startswith(b"Z"):
+            break
+        assert time.monotonic() < deadline
