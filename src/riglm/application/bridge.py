@@ -142,7 +142,7 @@ def find_bridge(
     if upstream.supports(Era.MODERN):
         found(modern=True)
     else:
-        EraProbe(upstream, upstream.stateless(_UNHEARD)).ask(found)
+        EraProbe(upstream, upstream.stateless(_UNHEARD), silence_tells=False).ask(found)
 
 
 def _envelope(initialize: Mapping[str, Raw]) -> dict[str, Raw]:

@@ -127,8 +127,6 @@ class BridgedRequest(Reply):
 
     def cancel(self, notice: Message | None) -> None:
         """The client gave the request up."""
-        if self._done:
-            return
         if not self._asked and self._timer is None:
             self._link.cancel(self, notice)
         self._end()

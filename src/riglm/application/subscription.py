@@ -11,10 +11,6 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import Reply, UpstreamLink
 
-PATIENCE: Final = 10.0
-"""So long, in seconds, an upstream may take to acknowledge a subscription."""
-
-_FIRST_DELAY: Final = 1.0
 _LONGEST_DELAY: Final = 30.0
 _STEADY_SECONDS: Final = 30.0
 _LISTS: Final = ("tools", "prompts", "resources")
@@ -29,12 +25,24 @@ class Subscription(ListenOwner):
     """
 
     def __init__(
-        self, link: UpstreamLink, enveloped: Callable[[Raw | bytes], bytes], on_message: Callable[[Message], None]
+        self,
+        link: UpstreamLink,
+        enveloped: Callable[[Raw | bytes], bytes],
+        on_message: Callable[[Message], None],
+        *,
+        patience: float = 10.0,
+        delay: float = 1.0,
     ) -> None:
-        """`enveloped` puts the client's envelope on params; `on_message` gets what there is to tell the client."""
+        """`enveloped` puts the client's envelope on params; `on_message` gets what there is to tell the client.
+
+        An upstream may take `patience` seconds to acknowledge a listen. One that ends it is asked again after `delay`
+        seconds, and after longer and longer ones if that does not last.
+        """
         self._link = link
         self._enveloped = enveloped
         self._on_message = on_message
+        self._patience = patience
+        self._delay = delay
         self._loop = asyncio.get_running_loop()
         self._count = itertools.count(1)
         self._lists: tuple[str, ...] = ()
@@ -136,7 +144,7 @@ class Subscription(ListenOwner):
         if again and self._next is None:
             steady = self._loop.time() - listen.opened_at > _STEADY_SECONDS
             self._failures = 0 if steady else self._failures
-            delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self._failures)
+            delay = min(_LONGEST_DELAY, self._delay * 2**self._failures)
             self._failures = min(self._failures + 1, 10)
             self._wait(self._loop.call_later(delay, self._refresh))
 
@@ -171,12 +179,12 @@ class Subscription(ListenOwner):
         message = jsonrpc.request(b'"riglm-listen-%d"' % next(self._count), "subscriptions/listen", params)
         changes, self._changes = self._changes, []
         self._next = listen = Listen(self, message, wanted, changes, self._loop.time())
-        self._wait(self._loop.call_later(PATIENCE, self._expired, listen))
+        self._wait(self._loop.call_later(self._patience, self._expired, listen))
         self._link.request(message, listen)
 
     def _expired(self, listen: Listen) -> None:
         self._link.cancel(listen, None)
-        words = f"upstream {self._link.spec.name!r} did not acknowledge a subscription within {PATIENCE:g} s"
+        words = f"upstream {self._link.spec.name!r} did not acknowledge a subscription within {self._patience:g} s"
         self.ended(listen, lambda change: change.reply.failed(ErrorKind.TIMEOUT, words), again=True)
 
     def _tell_all(self) -> None:
