@@ -25,7 +25,7 @@ REQUESTS: tuple[tuple[str, Any], ...] = (
     ),
     (
         "completion/complete",
-        b'{"ref":{"type":"ref/resource","uri":"note://{server}/{id}"},"argument":{"name":"id","value":""}}',
+        b'{"ref":{"type":"ref/resource","uri":"note://scripted/{id}"},"argument":{"name":"id","value":""}}',
     ),
     ("tools/list", {"cursor": "no such cursor"}),
     ("no/such/method", {"x": 1}),

@@ -62,7 +62,10 @@ def resource(uri: str) -> bytes:
     )
 
 
-TEMPLATE = b'{"uriTemplate":"note://{server}/{id}","name":"note","vendorField":' + ODD_NUMBERS + b"}"
+def template(server: str) -> bytes:
+    """The definition of the server's one resource template."""
+    return b'{"uriTemplate":"note://%b/{id}","name":"note","vendorField":%b}' % (server.encode(), ODD_NUMBERS)
+
 
 CAPABILITIES = (
     b'{"tools":{"listChanged":true},"prompts":{"listChanged":true},'

@@ -84,7 +84,7 @@ async def _list_resources(exchange: Exchange) -> bytes:
 
 
 async def _list_templates(exchange: Exchange) -> bytes:
-    return _page(exchange, "resourceTemplates", [catalogue.TEMPLATE])
+    return _page(exchange, "resourceTemplates", [catalogue.template(exchange.conversation.options.name)])
 
 
 async def _get_prompt(exchange: Exchange) -> bytes:
