@@ -1,0 +1,91 @@
+"""Does everything that passes directly also pass through riglm?
+
+    python -m benchmarks.conformance [--legs server|client|all] [--upstream http|stdio|all] [--json]
+
+Runs the official conformance suite against the reference server and with the reference client, directly and with riglm
+in between, in both eras, and compares check by check. What it needs is installed once, by pip and npm, at pinned
+versions. Exit code 0: nothing is lost but what the baseline explains; 1: something is; 2: the comparison could not run.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.cache import InstallationFailed
+from benchmarks.conformance.comparison import Checks, compare
+from benchmarks.conformance.kit import MCP, NODE, SUITE, Kit, installed
+from benchmarks.conformance.legs import SPECS, Leg, Way, run
+from benchmarks.conformance.report import Outcome, as_json, show
+from benchmarks.process import StartFailed
+from benchmarks.subject import RIGLM
+
+_errors = Console(stderr=True)
+
+
+def arguments() -> argparse.Namespace:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--legs", choices=["server", "client", "all"], default="all", help="whom the suite judges")
+    options.add_argument("--upstream", choices=["http", "stdio", "all"], default="all", help="for the server legs")
+    options.add_argument("--jobs", type=int, default=os.cpu_count(), help="legs that run at once (one a core)")
+    options.add_argument("--riglm", default=shlex.join(RIGLM), help="the command to judge")
+    options.add_argument("--keep", type=Path, help="a new directory for logs and the suite's own results")
+    options.add_argument("--verbose", action="store_true", help="show every scenario")
+    options.add_argument("--json", action="store_true", help="print JSON only")
+    return options.parse_args()
+
+
+def planned(legs: str, upstream: str) -> Iterator[Leg]:
+    """The legs to run, the longest first; those through riglm need the direct one of their role and protocol."""
+    ways: tuple[Way, ...] = ("stdio", "http") if upstream == "all" else ("http",) if upstream == "http" else ("stdio",)
+    for spec in reversed(SPECS):
+        if legs != "client":
+            yield from (Leg("server", spec, "direct"), *(Leg("server", spec, way) for way in ways))
+        if legs != "server":
+            yield from (Leg("client", spec, "direct"), Leg("client", spec, "http"))
+
+
+def outcomes(kit: Kit, riglm: Sequence[str], legs: list[Leg], jobs: int, directory: Path) -> Iterator[Outcome]:
+    """Run the legs, and compare each one through riglm with the direct one."""
+
+    def reported(leg: Leg) -> Checks:
+        checks = run(leg, kit, riglm, directory / str(leg))
+        _errors.print(f"{leg}: {len(checks)} scenarios", style="dim")
+        return checks
+
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        found = dict(zip(legs, pool.map(reported, legs), strict=True))
+    for leg in legs:
+        if leg.way != "direct":
+            direct = found[Leg(leg.role, leg.spec, "direct")]
+            if not direct:  # or nothing could be lost
+                raise StartFailed(f"no scenario ran directly at {leg.spec}")
+            yield Outcome(leg, compare(direct, found[leg]))
+
+
+def main() -> int:
+    chosen = arguments()
+    legs = list(planned(chosen.legs, chosen.upstream))
+    with tempfile.TemporaryDirectory(prefix="riglm-conformance-") as temporary:
+        try:
+            directory = chosen.keep or Path(temporary)
+            results = list(outcomes(installed(), shlex.split(chosen.riglm), legs, chosen.jobs, directory))
+        except (InstallationFailed, StartFailed) as error:
+            _errors.print(f"conformance could not run: {error}", style="red", markup=False)
+            return 2
+    if chosen.json:
+        print(json.dumps(as_json(results, {"mcp": MCP, "suite": SUITE, "node": NODE}), indent=1))
+    else:
+        show(results, Console(width=120), every_scenario=chosen.verbose)
+    return 1 if any(outcome.unexplained for outcome in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

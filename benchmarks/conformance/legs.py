@@ -1,0 +1,121 @@
+"""Runs of the suite: against a server or with a client, directly or through riglm."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.cache import CHECKOUT
+from benchmarks.conformance.comparison import Checks
+from benchmarks.conformance.kit import Kit
+from benchmarks.process import Process, free_port, listens
+from benchmarks.subject import Served
+
+Role = Literal["server", "client"]
+Way = Literal["direct", "http", "stdio"]
+
+SPECS = ("2025-11-25", "2026-07-28")
+
+# Those that need no OAuth. Here riglm is judged by what it sends to its upstream: headers, _meta, retries.
+CLIENT_SCENARIOS = {
+    "2025-11-25": (
+        "initialize",
+        "tools_call",
+        "elicitation-sep1034-client-defaults",
+        "sse-retry",
+        "json-schema-2020-12-preservation",
+    ),
+    "2026-07-28": (
+        "tools_call",
+        "request-metadata",
+        "sep-2322-client-request-state",
+        "http-standard-headers",
+        "http-custom-headers",
+        "http-invalid-tool-headers",
+        "json-schema-ref-no-deref",
+        "json-schema-2020-12-preservation",
+    ),
+}
+
+_SCENARIO_SECONDS = 30
+_SUITE_SECONDS = 540
+_STAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\dZ-]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One run: the suite plays the other side of `role`; `way` is `direct`, or how riglm reaches its upstream."""
+
+    role: Role
+    spec: str
+    way: Way
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.spec}-{self.way}"
+
+
+def run(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Checks:
+    """Run a leg; what it leaves behind is in `directory`.
+
+    Raises:
+        StartFailed: a server or riglm did not start.
+        subprocess.TimeoutExpired: the suite hung.
+    """
+    directory.mkdir(parents=True)
+    return _with_client(leg, kit, riglm, directory) if leg.role == "client" else _at_server(leg, kit, riglm, directory)
+
+
+def _at_server(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Checks:
+    with ExitStack() as stack:
+        port, upstream = 0, ["--", *kit.server_on_stdio()]
+        if leg.way != "stdio":
+            port = free_port()
+            server = Process(kit.server_on_http(port), directory / "server.log", directory=kit.server)
+            stack.callback(server.stop)
+            server.wait_until(lambda: listens(port))
+            upstream = ["--url", f"http://127.0.0.1:{port}/mcp"]
+        if leg.way != "direct":
+            served = Served(riglm, upstream, directory / "riglm")
+            stack.callback(served.process.stop)
+            port = served.port
+        # The scenario on DNS rebinding asks for localhost.
+        _suite(leg, kit, directory, "server", "--url", f"http://localhost:{port}/mcp", "--suite", "all")
+    found = sorted(directory.glob("server-*/checks.json"))
+    return {_STAMP.sub("", file.parent.name.removeprefix("server-")): json.loads(file.read_text()) for file in found}
+
+
+def _with_client(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Checks:
+    client = kit.client
+    if leg.way != "direct":
+        via = [sys.executable, "-m", "benchmarks.conformance.via", str(directory), shlex.join(riglm)]
+        client = [*via, *kit.client]
+    checks = {}
+    for scenario in CLIENT_SCENARIOS[leg.spec]:
+        to = directory / scenario
+        _suite(leg, kit, to, "client", "--command", shlex.join(client), "--scenario", scenario)
+        for file in to.rglob("checks.json"):
+            checks[scenario] = json.loads(file.read_text())
+    return checks
+
+
+def _suite(leg: Leg, kit: Kit, directory: Path, *arguments: str) -> None:
+    directory.mkdir(exist_ok=True)
+    limits = ["--timeout", str(_SCENARIO_SECONDS * 1000), "--spec-version", leg.spec, "--output-dir", str(directory)]
+    path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
+    with (directory / "suite.log").open("wb") as log:
+        subprocess.run(
+            [*kit.suite, *arguments, *limits],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=kit.environment() | {"PYTHONPATH": path},
+            timeout=_SUITE_SECONDS,
+        )
