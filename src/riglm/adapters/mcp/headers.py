@@ -1,7 +1,6 @@
 """The `Mcp-*` headers of the modern era, which repeat parts of the body for whoever routes by headers."""
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,6 +14,9 @@ _PLAIN: Final = re.compile(r"[\x20-\x7E]*")
 _WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _DECIMAL: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_MOST_DIGITS: Final = 4000
+"""Python reads integers of somewhat more digits."""
+
 _SCALARS: Final = frozenset({"string", "integer", "boolean"})
 _ONE_SCHEMA: Final = frozenset(
     {
@@ -53,7 +55,7 @@ def decode_value(value: str) -> str | None:
     try:
         raw = base64.b64decode(wrapped[1], validate=True)
         return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, not even ASCII, or no UTF-8
         return None
 
 
@@ -125,12 +127,12 @@ def for_request(message: Message, version: bytes, parameters_of: tuple[Annotated
 
 def mismatch(message: Message, headers: Mapping[bytes, bytes], parameters_of: tuple[Annotated, ...]) -> str | None:
     """What in the headers disagrees with the body; None when they agree. `headers` have lower-case names."""
-    if headers.get(b"mcp-method", b"").decode("latin-1") != message.method:
+    if _decoded(headers.get(b"mcp-method"), wrapped=False) != message.method:
         return "the Mcp-Method header does not match the method of the body"
     given = parameters.read(message)
     member = protocol.NAME_MEMBER.get(message.method or "")
-    name = jsonrpc.text(given.uri if member == "uri" else given.name) if member else None
-    if name is not None and decode_value(headers.get(b"mcp-name", b"").decode("latin-1")) != name:
+    named = jsonrpc.plain((given.uri if member == "uri" else given.name) or b"null") if member else None
+    if named is not None and _decoded(headers.get(b"mcp-name")) != named:
         return f"the Mcp-Name header does not match {member!r} of the body"
     arguments = jsonrpc.plain(given.arguments) if parameters_of else None
     for path, header, kind in parameters_of:
@@ -143,8 +145,15 @@ def mismatch(message: Message, headers: Mapping[bytes, bytes], parameters_of: tu
     return None
 
 
+def _decoded(raw: bytes | None, *, wrapped: bool = True) -> str | None:
+    if raw is None:
+        return None
+    value = raw.decode("latin-1")
+    return decode_value(value) if wrapped else value
+
+
 def _agree(kind: str, value: Any, text: str, raw: bytes) -> bool:
-    decoded = decode_value(raw.decode("latin-1"))
+    decoded = _decoded(raw)
     if decoded is None:
         return False
     whole = not isinstance(value, bool) and (
@@ -152,5 +161,5 @@ def _agree(kind: str, value: Any, text: str, raw: bytes) -> bool:
     )
     if kind == "integer" and whole and _DECIMAL.fullmatch(decoded):
         digits, _, fraction = decoded.partition(".")
-        return not fraction.strip("0") and int(digits) == int(value)
+        return not fraction.strip("0") and len(digits) <= _MOST_DIGITS and int(digits) == int(value)
     return decoded == text

@@ -19,7 +19,7 @@ from riglm.ports.upstream import EventMark
 BUFFER: Final = 16 << 20
 """When so many bytes wait for the client, nothing more is read from it until it reads."""
 
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 8.0
 ANSWER_SECONDS: Final = 1.5
 """A client that closed its input gets what it still waits for: the first answer of all, for which a server may have to
 start, within the first of these times in seconds, each further one within the second after the one before."""
