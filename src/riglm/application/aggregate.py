@@ -55,9 +55,7 @@ class AggregateConversation(Conversation):
         self._directory = Directory([upstream.spec.name for upstream in upstreams], naming)
         asking = Asking()
         self._asking = asking
-        self._members = {
-            upstream.spec.name: Member(upstream.connect(self), asking, self._directory) for upstream in upstreams
-        }
+        self._members = {upstream.spec.name: Member(upstream, self, asking, self._directory) for upstream in upstreams}
         self._errands = Errands()
         self._client = Client()
         self._session: Session | None = None

@@ -6,6 +6,7 @@ from typing import Final
 
 from riglm.application.exchange import NOWHERE, Exchange
 from riglm.domain import jsonrpc
+from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import UpstreamLink
 
@@ -27,6 +28,17 @@ class Asking:
         on_server_message: Callable[[Message], Message | None] | None = None,
     ) -> Message:
         """The answer to one request; an error response when there is none. Cancelling gives the request up."""
+        answer, _ = await self.put(link, method, params, on_server_message)
+        return answer
+
+    async def put(
+        self,
+        link: UpstreamLink,
+        method: str,
+        params: bytes,
+        on_server_message: Callable[[Message], Message | None] | None = None,
+    ) -> tuple[Message, ErrorKind | None]:
+        """As `ask`; also why there is no answer, None when the upstream itself answered."""
         self._count += 1
         message = jsonrpc.request(b'"riglm-%d"' % self._count, method, params)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -39,7 +51,7 @@ class Asking:
         exchange = Exchange(message, NOWHERE, on_reply=replied, on_server_message=on_server_message)
         link.request(message, exchange)
         try:
-            return await answer
+            return await answer, exchange.failure
         except asyncio.CancelledError:
             if not exchange.done:
                 link.cancel(exchange, None)

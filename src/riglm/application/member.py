@@ -6,10 +6,11 @@ import time
 from typing import Final
 
 from riglm.application.asking import Asking
+from riglm.application.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.directory import Directory
 from riglm.domain import jsonrpc, protocol
-from riglm.domain.jsonrpc import Raw
-from riglm.ports.upstream import UpstreamLink
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
 
 _log = logging.getLogger("riglm.proxy")
 _RETRY_SECONDS: Final = 5.0
@@ -26,10 +27,12 @@ CAPABILITY: Final = {
 class Member:
     """Opens its link with the client's handshake, and fetches its lists into the common directory."""
 
-    def __init__(self, link: UpstreamLink, asking: Asking, directory: Directory) -> None:
-        """A member that is not opened yet."""
-        self.link = link
-        self.name = link.spec.name
+    def __init__(self, upstream: UpstreamPort, outlet: Outlet, asking: Asking, directory: Directory) -> None:
+        """A member that is not opened yet; what it says of its own accord goes to `outlet`."""
+        self._upstream = upstream
+        self._outlet = outlet
+        self.link: UpstreamLink = link_for(upstream, outlet)
+        self.name = upstream.spec.name
         self.capabilities: dict[str, Raw] = {}
         self.instructions = ""
         self.is_open = False
@@ -90,7 +93,9 @@ class Member:
         await self.link.close()
 
     async def _open(self) -> bool:
-        answer = await self._asking.ask(self.link, "initialize", self._handshake)
+        answer, failure = await self._asking.put(self.link, "initialize", self._handshake)
+        if answer.error and failure is None and await self._crossed(answer):
+            answer = await self._asking.ask(self.link, "initialize", self._handshake)
         if not answer.result:
             self._failed_at = time.monotonic()
             self._opening = None
@@ -104,6 +109,22 @@ class Member:
         self.is_open = True
         if self._listening:
             self.link.listen(listening=True)
+        return True
+
+    async def _crossed(self, refusal: Message) -> bool:
+        """Go on over a bridge if the server refused the handshake because it only speaks the modern era."""
+        decided: asyncio.Future[BridgeLink | None] = asyncio.get_running_loop().create_future()
+
+        def found(bridge: BridgeLink | None) -> None:
+            if not decided.done():
+                decided.set_result(bridge)
+
+        find_bridge(self._upstream, self._outlet, refusal, found)
+        bridge = await decided
+        if bridge is None or isinstance(self.link, BridgeLink):
+            return False
+        refused, self.link = self.link, bridge
+        await refused.close()
         return True
 
     async def _fetch(self, method: str) -> bool:
