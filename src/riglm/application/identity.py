@@ -5,7 +5,7 @@ from functools import cache
 
 @cache
 def server_info() -> dict[str, str]:
-    """riglm as a server in front of several others, and as a client that asks on its own account."""
+    """What riglm is as a server in front of several others, and as a client that asks on its own account."""
     from importlib.metadata import version  # noqa: PLC0415  # costs 50 ms that most conversations need not pay
 
     return {"name": "riglm", "title": "riglm", "version": version("riglm")}

@@ -17,6 +17,8 @@ from riglm.ports.upstream import EventMark, Reply
 RETRY_MS: Final = 1000
 """How long to wait before a broken stream is asked for again, when the server does not say."""
 
+_REFUSALS: Final = frozenset({401, 403})
+_TOO_MANY: Final = 429
 _MOST_RESUMPTIONS: Final = 10
 _LINGER_SECONDS: Final = 5.0
 
@@ -149,18 +151,17 @@ class Post(ResponseSink):
             self._replied(message)
         elif self._owner.refused(self, message):
             return
+        elif self.status in _REFUSALS:
+            words = f"refused the credentials (HTTP {self.status}): see `auth` and `headers` of the upstream"
+            self.fail(ErrorKind.UNAVAILABLE, words)
         elif message is not None and message.error:
             self._replied(message)
         elif self.status in (202, 204):
             self.fail(ErrorKind.PROTOCOL, "accepted the request without an answer")
         elif self.status < 300:
             self.fail(ErrorKind.PROTOCOL, "sent an answer that is no JSON-RPC message")
-        elif self.status == 401:
-            self.fail(
-                ErrorKind.PROTOCOL, "refused the credentials (HTTP 401): see `auth` and `headers` of the upstream"
-            )
         else:
-            kind = ErrorKind.UNAVAILABLE if self.status >= 500 else ErrorKind.PROTOCOL
+            kind = ErrorKind.UNAVAILABLE if self.status >= 500 or self.status == _TOO_MANY else ErrorKind.PROTOCOL
             self.fail(kind, f"answered HTTP {self.status}")
 
     def failed(self, failure: HttpFailure) -> None:
