@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from riglm.cli import demo
 from riglm.cli.main import app
 from riglm.demo import packages, scene
 from riglm.demo.scene import Scene, Step, bundled_scene, npm_scene
@@ -64,6 +65,27 @@ def test_a_riglm_that_does_not_start_fails_the_demo_with_its_last_words(monkeypa
     result = runner.invoke(app, ["demo", "--json"])
     assert isinstance(result.exception, RiglmError)
     assert "the program 'no-such-program' was not found" in str(result.exception)
+
+
+def test_a_record_that_is_not_what_was_sent_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = demo._recorded
+
+    def forgetful(directory: Path) -> demo.Recorded:
+        found = real(directory)
+        return demo.Recorded(found.sessions, [calls[1:] for calls in found.invocations], found.cooccurrences)
+
+    monkeypatch.setattr(demo, "_recorded", forgetful)
+    result = runner.invoke(app, ["demo", "--json"])
+    assert isinstance(result.exception, RiglmError)
+    assert "what was recorded is not what was sent" in str(result.exception)
+
+
+def test_the_servers_of_npm_are_played_where_they_can_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "install", lambda *_: tmp_path)
+    scenes = [demo._scene(tmp_path, bundled, lambda _: None).title for bundled in (False, True)]
+    assert scenes == ["the reference servers of npm", "two bundled servers"]
 
 
 def test_the_scene_of_npm_writes_only_below_its_directory(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The command `riglm`."""
 
-import os
 import sys
 from typing import Annotated
 
@@ -54,19 +53,8 @@ def main() -> None:
         _fail(error, 2)
     except RiglmError as error:
         _fail(error, 1)
-    finally:
-        _flush()
 
 
 def _fail(error: RiglmError, code: int) -> None:
     typer.echo(f"riglm: {error}", err=True)
     sys.exit(code)
-
-
-def _flush() -> None:
-    """Write out what is left; a reader that has gone, as in `riglm tools | head -1`, is no failure."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Or Python complains when it flushes once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
