@@ -8,6 +8,7 @@ from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.http import HttpUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpPlace
 from riglm.adapters.mcp.upstream.process import Guardian
+from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from riglm.domain.jsonrpc import Raw
@@ -63,4 +64,4 @@ class Upstreams:
         if spec.kind == "stdio":
             return StdioUpstream(spec, guardian=guardian, patience=self._patience, limit=self._limit)
         place = HttpPlace(spec=spec, client=client, target=Target(spec.url), patience=self._patience, limit=self._limit)
-        return HttpUpstream(place, input_schema)
+        return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)

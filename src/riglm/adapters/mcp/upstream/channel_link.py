@@ -1,14 +1,15 @@
 """A link of one client connection over a channel of its own: ids and payloads pass as they are."""
 
-import asyncio
 import logging
-import re
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
-from riglm.adapters.mcp.upstream.lifeline import Lifeline, Opener
-from riglm.adapters.mcp.upstream.process import Channel
+from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.deadlines import Patience, Waiting
+from riglm.adapters.mcp.upstream.introduction import NOTED, Introduction
+from riglm.adapters.mcp.upstream.lifeline import Lifeline
+from riglm.adapters.mcp.upstream.pending import Pending
+from riglm.adapters.mcp.upstream.salvage import answered_id
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.invocation import ErrorKind
@@ -17,9 +18,7 @@ from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import Outlet, Reply, Stream, UpstreamLink
 
 _log = logging.getLogger("riglm.upstream")
-_AGAIN: Final = b'"riglm-again"'
-_ID: Final = re.compile(rb'"id"\s*:\s*(-?[0-9]+|"(?:[^"\\]|\\.)*")')
-_LINGER: Final = frozenset({"initialize", "notifications/initialized"})
+_ABOUT_ONE_REQUEST: Final = "notifications/message"
 
 
 class ChannelLink(UpstreamLink):
@@ -33,16 +32,21 @@ class ChannelLink(UpstreamLink):
         patience: Patience,
         on_close: Callable[["ChannelLink"], None],
     ) -> None:
-        """A link that opens with its first request; `on_close` is told when it is closed for good."""
+        """A link that opens with its first request; `on_close` is told when it is closed, and all it held is gone."""
         self.spec = spec
         self._outlet = outlet
         self._patience = patience
         self._on_close = on_close
-        self._line = Lifeline(spec.name, opener, on_line=self._received, on_down=self._down, on_open=self._reopened)
-        self._deadlines = Deadlines(spec.name, patience, self._expired)
-        self._pending: dict[bytes, Waiting] = {}
-        self._handshake: Message | None = None
-        self._greeting: asyncio.Future[Message] | None = None
+        self._introduction = Introduction()
+        self._pending = Pending(spec.name, patience, self._expired)
+        self._line = Lifeline(
+            spec.name,
+            opener,
+            on_line=self._received,
+            on_missed=lambda words: self._pending.fail_all(ErrorKind.PROTOCOL, words),
+            on_down=lambda words: self._pending.fail_all(ErrorKind.UNAVAILABLE, words),
+            on_open=self._greet,
+        )
 
     def request(self, message: Message, reply: Reply) -> None:
         """Forward a request."""
@@ -51,21 +55,22 @@ class ChannelLink(UpstreamLink):
             reply.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return
         if message.method == "initialize":
-            self._handshake = message
-        self._pending[key] = self._deadlines.add(reply)
-        self._line.send(message.line)
+            self._introduction.begin()
+        try:
+            self._line.send(message.line)
+        except UpstreamUnavailable as error:
+            reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {error}")
+            return
+        self._pending.add(key, reply)
 
     def send(self, message: Message) -> None:
         """Forward a notification or a response."""
-        if self._line.channel is not None or message.method in _LINGER:
-            self._line.send(message.line)
+        self._line.tell(message.line)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
         """Forward the client's notice, and forget the request."""
-        waiting = self._pending.pop(jsonrpc.id_key(reply.message.id or b"null"), None)
-        if waiting is not None:
-            self._deadlines.remove(waiting)
-            self.send(notice or _cancellation(reply.message.id or b"null", "the client gave up"))
+        if self._pending.withdraw(reply) is not None:
+            self.send(notice or cancellation(reply.message.id or b"null", "the client gave up"))
 
     def listen(self, *, listening: bool) -> None:
         """A channel always listens."""
@@ -76,10 +81,12 @@ class ChannelLink(UpstreamLink):
 
     async def close(self) -> None:
         """Close the channel."""
-        self._deadlines.close()
-        self._pending.clear()
-        self._on_close(self)
-        await self._line.close()
+        self._line.shut()
+        self._pending.close()
+        try:
+            await self._line.close()
+        finally:
+            self._on_close(self)
 
     def _received(self, line: bytes) -> None:
         try:
@@ -90,13 +97,12 @@ class ChannelLink(UpstreamLink):
         if message.method is not None:
             self._said(message)
             return
-        waiting = self._pending.pop(jsonrpc.id_key(message.id or b"null"), None)
+        waiting = self._pending.pop(jsonrpc.id_key(message.id or b"null"))
         if waiting is not None:
-            self._deadlines.remove(waiting)
+            if waiting.reply.message.method in NOTED:
+                self._introduction.answered(waiting.reply.message, message)
             waiting.reply.replied(message)
-        elif self._greeting is not None and message.id == _AGAIN and not self._greeting.done():
-            self._greeting.set_result(message)
-        else:
+        elif not self._introduction.heard(message):
             _log.debug("ignored an answer that nobody waits for", extra={"upstream": self.spec.name})
 
     def _said(self, message: Message) -> None:
@@ -110,52 +116,33 @@ class ChannelLink(UpstreamLink):
     def _related(self, message: Message) -> Waiting | None:
         """The request that a message of the server belongs to, as far as this transport lets one tell."""
         if message.method == "notifications/progress":
-            return by_progress_token(message, self._pending)
-        if message.id is not None or message.method == "notifications/message":
-            return next(iter(self._pending.values())) if len(self._pending) == 1 else None
+            return self._by_progress_token(message)
+        if message.id is not None or message.method == _ABOUT_ONE_REQUEST:
+            return self._pending.only
+        return None
+
+    def _by_progress_token(self, message: Message) -> Waiting | None:
+        token = bytes(jsonrpc.members(message.params).get("progressToken", b""))
+        for waiting in self._pending:
+            asked = waiting.reply.message
+            if b'"progressToken"' in asked.line and token == progress_token(asked):
+                return waiting
         return None
 
     def _garbled(self, line: bytes, error: Malformed) -> None:
         """Noise on the output is skipped; an answer that cannot be read fails its request."""
         _log.warning("skipped a line that is no message", extra={"upstream": self.spec.name, "bytes": len(line)})
-        found = _ID.search(line) if line[:1] == b"{" else None
-        waiting = self._pending.pop(jsonrpc.id_key(found[1]), None) if found else None
-        if waiting is not None:
-            self._deadlines.remove(waiting)
-            waiting.reply.failed(ErrorKind.PROTOCOL, f"upstream {self.spec.name!r} sent an unreadable answer: {error}")
+        key = answered_id(line, line)
+        if key is not None:
+            self._pending.fail(key, ErrorKind.PROTOCOL, f"sent an unreadable answer: {error}")
 
-    def _down(self, reason: str) -> None:
-        pending, self._pending = self._pending, {}
-        for waiting in pending.values():
-            self._deadlines.remove(waiting)
-            waiting.reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {reason}")
-
-    async def _reopened(self, channel: Channel, again: bool) -> None:
+    async def _greet(self, channel: Channel) -> None:
         """Repeat the client's handshake on a channel that replaces a broken one."""
-        if not again or self._handshake is None:
-            return
-        self._greeting = asyncio.get_running_loop().create_future()
-        channel.write(self._handshake.replace(id=_AGAIN).line)
-        answer = await asyncio.wait_for(self._greeting, self._patience.initialize)
-        if answer.error:
-            raise UpstreamUnavailable("restarted and refused the handshake")
-        channel.write(jsonrpc.notification("notifications/initialized").line)
+        await self._introduction.repeat(channel, self._patience.initialize)
 
-    def _expired(self, waiting: Waiting) -> None:
-        message = waiting.reply.message
-        self._pending.pop(jsonrpc.id_key(message.id or b"null"), None)
-        if message.method != "initialize":
-            self.send(_cancellation(message.id or b"null", "riglm's deadline"))
-
-
-def by_progress_token(message: Message, pending: dict[bytes, Waiting]) -> Waiting | None:
-    """The request whose progress token a progress notification carries."""
-    token = bytes(jsonrpc.members(message.params).get("progressToken", b""))
-    for waiting in pending.values():
-        asked = waiting.reply.message
-        if b'"progressToken"' in asked.line and token == progress_token(asked):
-            return waiting
-    return None
+    def _expired(self, key: bytes, reply: Reply) -> None:
+        if reply.message.method != "initialize":
+            self.send(cancellation(reply.message.id or b"null", "riglm's deadline"))
 
 
 def progress_token(message: Message) -> bytes:
@@ -164,6 +151,7 @@ def progress_token(message: Message) -> bytes:
     return bytes(jsonrpc.members(meta).get("progressToken", b"")) if meta else b""
 
 
-def _cancellation(message_id: bytes, reason: str) -> Message:
+def cancellation(message_id: bytes, reason: str) -> Message:
+    """A `notifications/cancelled` of riglm's own."""
     params = b'{"requestId":%b,"reason":%b}' % (message_id, jsonrpc.encode(reason))
     return jsonrpc.notification("notifications/cancelled", params)

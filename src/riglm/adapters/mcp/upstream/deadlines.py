@@ -94,13 +94,14 @@ class Deadlines:
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for waiting in list(self._waiting.values()):
-            if now > waiting.until or now - waiting.last > waiting.patience:
-                self.remove(waiting)
-                self._on_expiry(waiting)
-                seconds = waiting.patience if now <= waiting.until else self._patience.call_max
-                waiting.reply.failed(
-                    ErrorKind.TIMEOUT,
-                    f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",
-                )
+        late = [one for one in self._waiting.values() if now > one.until or now - one.last > one.patience]
+        for waiting in late:
+            self.remove(waiting)
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
+        for waiting in late:
+            self._on_expiry(waiting)
+            seconds = waiting.patience if now <= waiting.until else self._patience.call_max
+            waiting.reply.failed(
+                ErrorKind.TIMEOUT,
+                f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",
+            )

@@ -1,4 +1,4 @@
-"""Keeps a channel to an upstream alive: opens it when it is needed, and again after it broke."""
+"""Keeps a channel to a server alive: opens it when it is needed, and again after it broke."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from riglm.adapters.mcp.upstream.process import Channel
+from riglm.adapters.mcp.upstream.channel import Channel, Opener, Receiver
 from riglm.domain.errors import UpstreamUnavailable
 
 _log = logging.getLogger("riglm.upstream")
@@ -16,9 +16,7 @@ _LONGEST_DELAY: Final = 30.0
 _WORTH_WAITING: Final = 1.0
 _STEADY_SECONDS: Final = 10.0
 _MOST_WAITING: Final = 10_000
-
-Opener = Callable[[Callable[[bytes], None], Callable[[str], None]], Awaitable[Channel]]
-"""Opens a channel, given what to call with each line and what to call with the reason when it closes."""
+_MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
 
 
 class Lifeline:
@@ -30,110 +28,167 @@ class Lifeline:
         opener: Opener,
         *,
         on_line: Callable[[bytes], None],
+        on_missed: Callable[[str], None],
         on_down: Callable[[str], None],
-        on_open: Callable[[Channel, bool], Awaitable[None]] | None = None,
+        on_open: Callable[[Channel], Awaitable[None]] | None = None,
     ) -> None:
-        """`on_open` is awaited with a new channel, and whether it replaces a broken one, before anything is sent."""
+        """A line to the server called `name`.
+
+        Args:
+            name: for the log.
+            opener: opens each channel.
+            on_line: gets each message of the server.
+            on_missed: is told when a message was lost that may have been the answer to any request.
+            on_down: is told why the channel is gone, and with it all that was sent or waited to be sent.
+            on_open: is awaited with each new channel before anything else is sent.
+        """
         self._name = name
         self._opener = opener
-        self._on_line = on_line
+        self.on_line = on_line
+        self.on_missed = on_missed
         self._on_down = on_down
         self._on_open = on_open
         self._channel: Channel | None = None
+        self._ear: _Ear | None = None
         self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._not_before = 0.0
         self._opened_at = 0.0
-        self._opened_before = False
         self._closed = False
         self._reason = ""
 
     def send(self, line: bytes) -> None:
-        """Send a message, opening the channel first if need be; when that is hopeless, `on_down` is called."""
+        """Send a message, opening the channel first if need be.
+
+        Raises:
+            UpstreamUnavailable: it cannot be sent now, and will not be; the words say why.
+        """
         if self._channel is not None:
             self._channel.write(line)
-        elif self._closed:
-            self._on_down("the link is closed")
-        elif self._task is None and self._not_before - time.monotonic() > _WORTH_WAITING:
+            return
+        if self._closed:
+            raise UpstreamUnavailable("cannot be asked any more: the link is closed")
+        if self._task is None:
             seconds = self._not_before - time.monotonic()
-            self._on_down(f"{self._reason}; the next try is in {seconds:.0f} s")
-        elif len(self._waiting) >= _MOST_WAITING:
-            self._on_down("too many messages wait for it to start")
-        else:
-            self._waiting.append(line)
-            if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._open())
+            if seconds > _WORTH_WAITING:
+                raise UpstreamUnavailable(f"{self._reason}; the next try is in {seconds:.0f} s")
+            self._task = asyncio.get_running_loop().create_task(self._open())
+        elif len(self._waiting) >= _MOST_WAITING or self._waiting_bytes + len(line) > _MOST_WAITING_BYTES:
+            raise UpstreamUnavailable("is still starting, and too many messages wait for it already")
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
+
+    def tell(self, line: bytes) -> None:
+        """Send what only concerns a server that runs or is being started; dropped when there is none."""
+        if self._channel is None and self._task is None:
+            return
+        try:
+            self.send(line)
+        except UpstreamUnavailable as error:
+            _log.warning("dropped a message", extra={"upstream": self._name, "reason": str(error)})
+
+    def release(self) -> Channel | None:
+        """Give the open channel away; what it says from now on is not heard here."""
+        channel, self._channel = self._channel, None
+        self._deafen()
+        return channel
+
+    def discard(self, channel: Channel) -> None:
+        """Close a channel that was given away, in the background."""
+        task = asyncio.get_running_loop().create_task(channel.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     @property
-    def channel(self) -> Channel | None:
-        """The open channel."""
-        return self._channel
+    def is_open(self) -> bool:
+        """Whether anything can still be sent, now or later."""
+        return not self._closed
+
+    def shut(self) -> None:
+        """Send nothing from now on."""
+        self._closed = True
 
     async def close(self) -> None:
         """Close for good."""
-        self._closed = True
+        self.shut()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        channel, self._channel = self._channel, None
+        channel = self.release()
         if channel is not None:
-            await channel.close()
+            self.discard(channel)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    async def _open(self) -> None:
-        channel: Channel | None = None
-        try:
-            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
-            broken = asyncio.get_running_loop().create_future()
-            channel = await self._opener(self._on_line, lambda reason: self._lost(broken, reason))
-            if self._on_open is not None:
-                await self._greet(channel, broken)
-            self._ready(channel)
-            channel = None
-        except (UpstreamUnavailable, TimeoutError) as error:
-            self._down(str(error) or "it did not answer the handshake in time")
-        except Exception:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
-            _log.exception("opening failed", extra={"upstream": self._name})
-            self._down("opening it failed inside riglm; the log says why")
-        finally:
-            self._task = None
-            if channel is not None:
-                self._discard(channel)
-
-    async def _greet(self, channel: Channel, broken: asyncio.Future[str]) -> None:
-        """Run `on_open`, but not beyond the channel's end."""
-        if self._on_open is None:
+    def lost(self, ear: "_Ear", reason: str) -> None:
+        """The channel that `ear` listened to is closed."""
+        if ear is not self._ear:
+            ear.broken.set_result(reason)
             return
-        greeting = asyncio.ensure_future(self._on_open(channel, self._opened_before))
-        try:
-            waited: set[asyncio.Future[Any]] = {greeting, broken}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if broken.done():
-                raise UpstreamUnavailable(broken.result())
-            await greeting
-        finally:
-            greeting.cancel()
-
-    def _ready(self, channel: Channel) -> None:
-        self._channel = channel
-        self._opened_before = True
-        self._opened_at = time.monotonic()
-        waiting, self._waiting = self._waiting, []
-        for line in waiting:
-            channel.write(line)
-
-    def _lost(self, broken: asyncio.Future[str], reason: str) -> None:
-        if self._channel is None:
-            if not broken.done():
-                broken.set_result(reason)
-            return
-        channel, self._channel = self._channel, None
+        channel = self.release()
         if time.monotonic() - self._opened_at > _STEADY_SECONDS:
             self._failures = 0
-        self._discard(channel)
+        if channel is not None:
+            self.discard(channel)
         self._down(reason)
+
+    async def _open(self) -> None:
+        try:
+            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
+            await self._establish(_Ear(self))
+            reason = ""
+        except (UpstreamUnavailable, TimeoutError) as error:
+            reason = str(error) or "did not answer the handshake in time"
+        except Exception:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
+            _log.exception("opening failed", extra={"upstream": self._name})
+            reason = "could not be opened; riglm's log says why"
+        self._task = None
+        if reason:
+            self._down(reason)
+        else:
+            self._send_waiting()
+
+    async def _establish(self, ear: "_Ear") -> None:
+        channel = await self._opener(ear)
+        try:
+            await self._greet(channel, ear)
+        except BaseException:
+            ear.deaf = True
+            self.discard(channel)
+            raise
+        self._channel, self._ear = channel, ear
+        self._opened_at = time.monotonic()
+
+    async def _greet(self, channel: Channel, ear: "_Ear") -> None:
+        """Run `on_open`, but not beyond the channel's end."""
+        if self._on_open is not None:
+            greeting = asyncio.ensure_future(self._on_open(channel))
+            waited: set[asyncio.Future[Any]] = {greeting, ear.broken}
+            try:
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                greeting.cancel()
+                failure = (await asyncio.gather(greeting, return_exceptions=True))[0]
+            if isinstance(failure, Exception):
+                raise failure
+        if ear.broken.done():
+            raise UpstreamUnavailable(ear.broken.result())
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        try:
+            for line in waiting:
+                self.send(line)
+        except UpstreamUnavailable as error:
+            if self._ear is not None:
+                self._ear.ended(str(error))
+
+    def _deafen(self) -> None:
+        if self._ear is not None:
+            self._ear.deaf = True
+            self._ear = None
 
     def _down(self, reason: str) -> None:
         delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self._failures)
@@ -141,11 +196,29 @@ class Lifeline:
         self._not_before = time.monotonic() + delay * random.uniform(0.8, 1.2)  # noqa: S311  # spreads restarts
         self._reason = reason
         self._waiting.clear()
+        self._waiting_bytes = 0
         if not self._closed:
             _log.warning("upstream down", extra={"upstream": self._name, "reason": reason})
             self._on_down(reason)
 
-    def _discard(self, channel: Channel) -> None:
-        task = asyncio.get_running_loop().create_task(channel.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+
+class _Ear(Receiver):
+    """Listens to one channel until another takes its place."""
+
+    def __init__(self, lifeline: Lifeline) -> None:
+        self._lifeline = lifeline
+        self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why the channel closed before it was ready."""
+        self.deaf = False
+
+    def heard(self, line: bytes) -> None:
+        if not self.deaf:
+            self._lifeline.on_line(line)
+
+    def missed(self, words: str) -> None:
+        if not self.deaf:
+            self._lifeline.on_missed(words)
+
+    def ended(self, words: str) -> None:
+        if not self.deaf:
+            self._lifeline.lost(self, words)

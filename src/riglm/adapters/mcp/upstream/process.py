@@ -9,25 +9,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Final, cast
 
+from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.salvage import Edges, answered_id, not_an_answer
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
+from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")
-_GUARDIAN = Path(__file__).with_name("guardian.py")
-_STDERR_LINE = 8192
-
-
-class Channel(Protocol):
-    """Carries whole messages to and from one upstream."""
-
-    def write(self, line: bytes) -> None:
-        """Send one message; a channel that closed ignores it."""
-
-    async def close(self) -> None:
-        """Close, and end what holds the other side."""
+_GUARDIAN: Final = Path(__file__).with_name("guardian.py")
+_STDERR_LINE: Final = 8192
+_MOST_UNREAD: Final = 4
+_LAST_OUTPUT_SECONDS: Final = 0.25
 
 
 class Guardian:
@@ -68,7 +63,7 @@ class Guardian:
                 os.write(self._process.stdin.fileno(), line)
 
 
-class Child(asyncio.SubprocessProtocol):
+class Child(asyncio.SubprocessProtocol, Channel):
     """One running child in its own process group, so that what it starts ends with it."""
 
     def __init__(
@@ -78,21 +73,38 @@ class Child(asyncio.SubprocessProtocol):
         *,
         limit: int,
         grace: float,
-        on_line: Callable[[bytes], None],
-        on_exit: Callable[[str], None],
+        receiver: Receiver,
+        on_gone: Callable[["Child"], None],
     ) -> None:
-        """A child that is not started yet; `limit` is the longest line in bytes, `grace` in seconds."""
+        """A child that is not started yet.
+
+        Args:
+            spec: what to start.
+            guardian: watches it.
+            limit: the longest line in bytes; four times as much may wait for the child to read it.
+            grace: seconds for it to go before it is ended, and again before it is killed.
+            receiver: hears what it says.
+            on_gone: is told when it is gone, whyever, or could not be started.
+        """
+        self.closing = False
+        """Whether riglm itself ends it."""
         self._spec = spec
         self._guardian = guardian
+        self._limit = limit
         self._grace = grace
-        self._on_exit = on_exit
-        self._stdout = LineSplitter(lambda line: on_line(well_formed(line)), self._too_long, limit)
+        self._receiver = receiver
+        self._on_gone = on_gone
+        self._stdout = LineSplitter(self._spoke, self._too_long, limit)
         self._stderr = LineSplitter(self._complained, lambda _: None, _STDERR_LINE)
+        self._edges = Edges()
+        self._chunk = b""
         self._process: asyncio.SubprocessTransport | None = None
         self._stdin: Any = None
         self._group = 0
         self._gone = asyncio.Event()
-        self._open_pipes = {1, 2}
+        self._open_pipes = {0, 1, 2}
+        self._ended = False
+        self._ending: asyncio.TimerHandle | None = None
         self._last_words = ""
 
     async def start(self) -> None:
@@ -110,33 +122,51 @@ class Child(asyncio.SubprocessProtocol):
                 cwd=self._spec.cwd,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise UpstreamUnavailable(f"cannot run {self._spec.command[0]!r}: {error.strerror or error}") from error
-        self._process = process
+        except BaseException as error:
+            self._abandon()
+            if isinstance(error, OSError):
+                words = f"cannot run {self._spec.command[0]!r}: {error.strerror or error}"
+                raise UpstreamUnavailable(words) from error
+            raise
         self._stdin = process.get_pipe_transport(0)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process ended."""
+        return self._gone.is_set()
+
+    def hand_over(self, receiver: Receiver) -> None:
+        """Let another hear what the child says from now on."""
+        self._receiver = receiver
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Have the guardian watch the new group before anything else happens."""
-        process = cast("asyncio.SubprocessTransport", transport)
-        self._group = process.get_pid()
+        self._process = cast("asyncio.SubprocessTransport", transport)
+        self._group = self._process.get_pid()
         self._guardian.watch(self._group)
 
     def write(self, line: bytes) -> None:
-        """Send one message."""
-        if self._stdin is not None and not self._stdin.is_closing():
-            self._stdin.write(line + b"\n")
+        """Send one message.
 
-    def pause(self) -> None:
-        """Stop reading until `resume`."""
-        self._reading("pause_reading")
-
-    def resume(self) -> None:
-        """Read on."""
-        self._reading("resume_reading")
+        Raises:
+            UpstreamUnavailable: the child does not read what waits for it already.
+        """
+        if self._stdin is None or self._stdin.is_closing():
+            return
+        unread = self._stdin.get_write_buffer_size()
+        if unread > self._limit * _MOST_UNREAD:
+            raise UpstreamUnavailable(f"does not read its input: {unread} bytes wait for it already")
+        self._stdin.write(line + b"\n")
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split what the child says into lines."""
-        (self._stdout if fd == 1 else self._stderr).feed(data)
+        if fd == 1:
+            self._chunk = data
+            self._stdout.feed(data)
+            self._chunk = b""
+            self._edges.feed(data)
+        else:
+            self._stderr.feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """A pipe ended; a last line without its newline still counts."""
@@ -145,34 +175,66 @@ class Child(asyncio.SubprocessProtocol):
         elif fd == 2:
             self._stderr.end()
         self._open_pipes.discard(fd)
-        if fd == 1 and self._process is not None and self._process.get_returncode() is None:
-            self._kill(signal.SIGTERM)  # a server that closed its output cannot answer any more
+        self._settle()
 
     def process_exited(self) -> None:
-        """The child is gone: say why, once its last output was read."""
-        asyncio.get_running_loop().call_soon(self._exited)
+        """The child is gone, though some of its last output may not have been read yet."""
+        self._gone.set()
+        self._on_gone(self)
+        self._settle()
 
     async def close(self) -> None:
         """Close the child's input and wait; then ask it to go; then kill it, with all that it started."""
         if self._process is None:
             return
+        self.closing = True
+        if self._ending is not None:
+            self._ending.cancel()
         if self._stdin is not None:
             self._stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if await self._is_gone(self._grace):
+            if await self._went(self._grace):
                 break
             self._kill(number)
-        await self._is_gone(self._grace)
+        await self._went(self._grace)
         await self._end_group()
+        if self._stdin is not None:
+            self._stdin.abort()
         self._process.close()
 
-    def _exited(self) -> None:
-        code = self._process.get_returncode() if self._process is not None else None
-        self._gone.set()
-        how = f"was ended by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
-        self._on_exit(how + (f"; its last words: {self._last_words}" if self._last_words else ""))
+    def _settle(self) -> None:
+        """End the channel once the child is gone and all its output read, or a little after the first sign of it.
 
-    async def _is_gone(self, seconds: float) -> bool:
+        What a child left behind may hold its pipes open for ever, and one that closed its input or output is of no use.
+        """
+        if self.closing:
+            return
+        if self._gone.is_set() and self._open_pipes <= {0}:
+            self._end()
+        elif self._ending is None and (self._gone.is_set() or not self._open_pipes >= {0, 1}):
+            self._ending = asyncio.get_running_loop().call_later(_LAST_OUTPUT_SECONDS, self._end)
+
+    def _end(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        if self._ended:
+            return
+        self._ended = True
+        code = self._process.get_returncode() if self._process is not None else None
+        if code is None:
+            how = "closed its input or output"
+        else:
+            how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+        self._receiver.ended(how + (f"; its last words: {self._last_words}" if self._last_words else ""))
+
+    def _abandon(self) -> None:
+        """It did not come to a start, or not to its end."""
+        self.closing = True
+        if self._kill(signal.SIGKILL):
+            self._guardian.release(self._group)
+        self._on_gone(self)
+
+    async def _went(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._gone.wait(), seconds)
         return self._gone.is_set()
@@ -189,21 +251,33 @@ class Child(asyncio.SubprocessProtocol):
         self._guardian.release(self._group)
 
     def _kill(self, number: int) -> bool:
+        if not self._group:  # group 0 would be our own
+            return False
         try:
             os.killpg(self._group, number)
         except (ProcessLookupError, PermissionError):
             return False
         return True
 
-    def _reading(self, verb: str) -> None:
-        stdout = self._process.get_pipe_transport(1) if self._process is not None else None
-        if stdout is not None and not stdout.is_closing():
-            with contextlib.suppress(RuntimeError):
-                getattr(stdout, verb)()
+    def _spoke(self, line: bytes) -> None:
+        self._receiver.heard(well_formed(line))
 
     def _complained(self, line: bytes) -> None:
         self._last_words = line.decode("utf-8", "replace").strip()[:300] or self._last_words
         _log.info("stderr", extra={"upstream": self._spec.name, "line": self._last_words})
 
     def _too_long(self, size: int) -> None:
+        """A line over the limit was skipped: answer in the child's place.
+
+        Its ends were seen, and nearly every server writes the id at one of them. When it is found at neither, nobody
+        can know whose answer is lost, and every request in flight is told so rather than left to its deadline.
+        """
+        words = f"sent {size} bytes in one message, and `limits.message_bytes` allows {self._limit}"
         _log.warning("skipped a line over the limit", extra={"upstream": self._spec.name, "bytes": size})
+        for head, tail in self._edges.of(size, self._chunk) or [(b"", b"")]:
+            key = answered_id(head, tail)
+            if key is not None:
+                error = jsonrpc.error(key, jsonrpc.UPSTREAM_UNAVAILABLE, f"upstream {self._spec.name!r} {words}")
+                self._receiver.heard(error.line)
+            elif not not_an_answer(head):
+                self._receiver.missed(f"{words}; which request it answered is not known")

@@ -1,68 +1,40 @@
-"""A link that many clients share: one channel, with ids and progress tokens of riglm's own."""
+"""The link that all requests of the modern era share."""
 
-import logging
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel_link import progress_token
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
-from riglm.adapters.mcp.upstream.lifeline import Lifeline, Opener
+from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
 from riglm.domain import jsonrpc, protocol
-from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Malformed, Message
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import Outlet, Reply, Stream, UpstreamLink
 
-_log = logging.getLogger("riglm.upstream")
 _SUBSCRIPTION: Final = ("_meta", protocol.META_SUBSCRIPTION)
 
 
-class SharedLink(UpstreamLink):
-    """Gives every request an id of its own, which also serves as its progress token and names its subscription."""
+class SharedLink(SharedChannel, UpstreamLink):
+    """A request's number also names its subscription."""
 
     def __init__(self, spec: UpstreamSpec, opener: Opener, outlet: Outlet, patience: Patience) -> None:
         """A link that opens with its first request."""
-        self.spec = spec
+        super().__init__(spec, opener, patience)
         self._outlet = outlet
-        self._line = Lifeline(spec.name, opener, on_line=self._received, on_down=self._down)
-        self._deadlines = Deadlines(spec.name, patience, self._expired)
-        self._pending: dict[bytes, Waiting] = {}
-        self._ids: dict[int, bytes] = {}
-        self._last_id = 0
+        self._answers = 0
+        self._refusals = 0
 
     def request(self, message: Message, reply: Reply) -> None:
         """Forward a request under a new id."""
-        self._last_id += 1
-        own = b"%d" % self._last_id
-        self._pending[own] = self._deadlines.add(reply)
-        self._ids[id(reply)] = own
-        if b'"progressToken"' in message.line and progress_token(message):
-            params = jsonrpc.with_member(message.params, ("_meta", "progressToken"), own)
-            self._line.send(message.replace(id=own, params=params).line)
-        else:
-            self._line.send(message.replace(id=own).line)
+        self.ask(message, reply)
 
     def send(self, message: Message) -> None:
         """Forward a notification; a cancellation names an id of one client's own and means nothing here."""
-        if self._line.channel is not None and message.method != "notifications/cancelled":
-            self._line.send(message.line)
+        if message.method != "notifications/cancelled":
+            self.tell(message)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
         """Tell the upstream, under the id that it knows."""
-        own = self._ids.pop(id(reply), None)
-        waiting = self._pending.pop(own, None) if own else None
-        if own is None or waiting is None:
-            return
-        self._deadlines.remove(waiting)
-        if notice is not None:
-            params = jsonrpc.with_member(notice.params, ("requestId",), own)
-        else:
-            params = b'{"requestId":%b}' % own
-        self.send_raw(jsonrpc.notification("notifications/cancelled", params))
-
-    def send_raw(self, message: Message) -> None:
-        """Send a message whose ids are already riglm's own."""
-        if self._line.channel is not None:
-            self._line.send(message.line)
+        self.give_up(reply, notice)
 
     def listen(self, *, listening: bool) -> None:
         """A channel always listens."""
@@ -71,79 +43,57 @@ class SharedLink(UpstreamLink):
         """A channel has no places to go back to."""
         stream.ended()
 
-    async def close(self) -> None:
-        """Close the channel."""
-        self._deadlines.close()
-        self._pending.clear()
-        await self._line.close()
+    def release(self) -> Channel | None:
+        """The open channel, for clients of the handshake era; None when it is none that they can use.
 
-    def _received(self, line: bytes) -> None:
-        try:
-            message = jsonrpc.decode(line)
-        except Malformed:
-            _log.warning("skipped a line that is no message", extra={"upstream": self.spec.name, "bytes": len(line)})
-            return
-        if message.method is not None:
-            self._said(message)
-            return
-        waiting = self._forget(message.id or b"null")
-        if waiting is None:
-            _log.debug("ignored an answer that nobody waits for", extra={"upstream": self.spec.name})
-            return
-        asked = waiting.reply.message.id or b"null"
-        if waiting.reply.message.method == "subscriptions/listen" and b"subscriptionId" in line and message.result:
-            message = message.replace(result=jsonrpc.with_member(message.result, _SUBSCRIPTION, asked))
-        waiting.reply.replied(message.replace(id=asked))
+        A server that refused all it was asked is as good as new. One that understood something may hold its pipe to
+        this era, and one that answered nothing may hang: those are closed.
+        """
+        channel = self._line.release() if not self.pending else None
+        if channel is None or 0 < self._answers == self._refusals:
+            return channel
+        self.discard(channel)
+        return None
 
-    def _forget(self, own: bytes) -> Waiting | None:
-        waiting = self._pending.pop(own, None)
-        if waiting is not None:
-            self._ids.pop(id(waiting.reply), None)
-            self._deadlines.remove(waiting)
-        return waiting
+    def discard(self, channel: Channel) -> None:
+        """Close a channel that was released, in the background."""
+        self._line.discard(channel)
 
-    def _said(self, message: Message) -> None:
-        if message.method == "notifications/progress":
-            self._progressed(message)
-        elif b"subscriptionId" in message.line:
+    async def opened(self, channel: Channel) -> None:
+        """A new process has not answered anything yet."""
+        self._answers = self._refusals = 0
+
+    def answer(self, asked: Message, answer: Message) -> Message:
+        """Put the client's own id into the end of a subscription."""
+        self._answers += 1
+        self._refusals += bool(answer.error)
+        if asked.method == "subscriptions/listen" and answer.result and b"subscriptionId" in answer.line:
+            asked_id = asked.id or b"null"
+            return answer.replace(result=jsonrpc.with_member(answer.result, _SUBSCRIPTION, asked_id))
+        return answer
+
+    def unawaited(self, answer: Message) -> None:
+        """An answer that came too late tells no less about the server."""
+        self._answers += 1
+        super().unawaited(answer)
+
+    def said(self, message: Message) -> None:
+        """Find the request that a message belongs to: in this era there is hardly anything else."""
+        if b"subscriptionId" in message.line:
             self._published(message)
         elif message.method == "notifications/message":
-            listening = [one for one in self._pending.values() if b"logLevel" in one.reply.message.line]
+            listening = [one for one in self.pending if b"logLevel" in one.reply.message.line]
             if len(listening) == 1:
-                listening[0].progressed()
-                listening[0].reply.related(message)
+                self.relate(listening[0], message)
         elif message.id is not None:
             words = "Method not found: requests to the client are not part of this era"
-            self.send_raw(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, words))
+            self.tell(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, words))
         else:
             self._outlet.unsolicited(self, message)
 
-    def _progressed(self, message: Message) -> None:
-        own = bytes(jsonrpc.members(message.params).get("progressToken", b""))
-        waiting = self._pending.get(own)
-        if waiting is not None:
-            waiting.progressed()
-            token = progress_token(waiting.reply.message)
-            params = jsonrpc.with_member(message.params, ("progressToken",), token)
-            waiting.reply.related(message.replace(params=params))
-
     def _published(self, message: Message) -> None:
         meta = jsonrpc.members(jsonrpc.members(message.params).get("_meta", b"{}"))
-        waiting = self._pending.get(bytes(meta.get(protocol.META_SUBSCRIPTION, b"")))
+        waiting = self.pending.get(bytes(meta.get(protocol.META_SUBSCRIPTION, b"")))
         if waiting is not None:
-            asked = waiting.reply.message.id or b"null"
-            params = jsonrpc.with_member(message.params, _SUBSCRIPTION, asked)
-            waiting.reply.related(message.replace(params=params))
-
-    def _down(self, reason: str) -> None:
-        pending, self._pending = self._pending, {}
-        self._ids.clear()
-        for waiting in pending.values():
-            self._deadlines.remove(waiting)
-            waiting.reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {reason}")
-
-    def _expired(self, waiting: Waiting) -> None:
-        own = self._ids.get(id(waiting.reply))
-        if own is not None:
-            self._forget(own)
-            self.send_raw(jsonrpc.notification("notifications/cancelled", b'{"requestId":%b}' % own))
+            params = jsonrpc.with_member(message.params, _SUBSCRIPTION, waiting.reply.message.id or b"null")
+            self.relate(waiting, message.replace(params=params))

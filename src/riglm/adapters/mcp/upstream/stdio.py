@@ -1,63 +1,125 @@
 """An upstream that is a child process."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from typing import Final
 
-from riglm.adapters.mcp.upstream.channel_link import ChannelLink
+from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import Patience
-from riglm.adapters.mcp.upstream.process import Channel, Child, Guardian
-from riglm.adapters.mcp.upstream.shared_link import SharedLink
+from riglm.adapters.mcp.upstream.process import Child, Guardian
+from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.session import Era
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
+
+_PING: Final = b'{"jsonrpc":"2.0","id":"riglm-ping","method":"ping"}'
+_PROOF_SECONDS: Final = 1.0
+_log = logging.getLogger("riglm.upstream")
 
 
-class StdioUpstream(UpstreamPort):
-    """Starts a process for each client connection of the handshake era, and one for all of the modern era."""
+class StdioUpstream(ChannelUpstream):
+    """Starts a process for each client connection of the handshake era, and one for all of the modern era.
+
+    `sharing` and `max_processes` of the specification bound the former: with `session` a client too many gets an
+    error, with `auto` it shares one more process with all others that came too late, with `shared` there is only one.
+    """
 
     def __init__(self, spec: UpstreamSpec, *, guardian: Guardian, patience: Patience, limit: int) -> None:
         """An upstream whose processes are watched by `guardian`; `limit` is the longest message in bytes."""
-        self.spec = spec
+        super().__init__(spec, patience)
         self._guardian = guardian
-        self._patience = patience
         self._limit = limit
-        self._eras: dict[Era, bool] = {}
-        self._links: set[ChannelLink] = set()
-        self._stateless: SharedLink | None = None
+        self._running: set[Child] = set()
+        self._crowded = False
 
-    def connect(self, outlet: Outlet) -> UpstreamLink:
-        """A link with a process of its own."""
-        link = ChannelLink(self.spec, self._open, outlet, self._patience, self._links.discard)
-        self._links.add(link)
-        return link
+    def has_room(self) -> bool:
+        """Whether one more client connection may have a process of its own."""
+        if self.spec.sharing != "auto":
+            return super().has_room()
+        room = len(self._links) < self.spec.max_processes
+        if not room and not self._crowded:
+            self._crowded = True
+            _log.warning(
+                "more clients than max_processes: from now on they may share a process",
+                extra={"upstream": self.spec.name, "max_processes": self.spec.max_processes},
+            )
+        return room
 
-    def stateless(self, outlet: Outlet) -> UpstreamLink:
-        """The link that all requests of the modern era share."""
-        if self._stateless is None:
-            self._stateless = SharedLink(self.spec, self._open, outlet, self._patience)
-        return self._stateless
+    async def open(self, receiver: Receiver) -> Channel:
+        """Start a process, or take over the one that was found to speak this era alone."""
+        if self.spec.sharing == "session" and len(self._running) >= self.spec.max_processes:
+            raise UpstreamUnavailable(
+                f"has {len(self._running)} processes running, as many as `max_processes` allows: "
+                "end another client, raise `max_processes`, or set `sharing: auto`"
+            )
+        spare = await self._spare()
+        child = spare or self._child(receiver)
+        self._running.add(child)
+        if spare is not None:
+            spare.hand_over(receiver)
+        else:
+            await child.start()
+        return child
 
-    def supports(self, era: Era) -> bool | None:
-        """Whether the server speaks this era."""
-        return self._eras.get(era)
+    async def open_stateless(self, receiver: Receiver) -> Channel:
+        """Start a process."""
+        child = self._child(receiver)
+        await child.start()
+        return child
 
-    def learned(self, era: Era, *, supported: bool) -> None:
-        """Remember an era."""
-        self._eras[era] = supported
-
-    async def close(self) -> None:
-        """End every process."""
-        links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]
-        await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
-
-    async def _open(self, on_line: Callable[[bytes], None], on_exit: Callable[[str], None]) -> Channel:
-        child = Child(
+    def _child(self, receiver: Receiver) -> Child:
+        return Child(
             self.spec,
             self._guardian,
             limit=self._limit,
             grace=self._patience.shutdown,
-            on_line=on_line,
-            on_exit=on_exit,
+            receiver=receiver,
+            on_gone=self._gone,
         )
-        await child.start()
-        return child
+
+    async def _spare(self) -> Child | None:
+        """The process that was asked for the modern era and knows only the handshake, if that did not harm it."""
+        if self._stateless is None or self.supports(Era.MODERN) is not False:
+            return None
+        channel = self._stateless.release()
+        if not isinstance(channel, Child):
+            return None
+        proof = _Proof()
+        channel.hand_over(proof)
+        channel.write(_PING)
+        try:
+            if not channel.is_gone and await asyncio.wait_for(proof.alive, _PROOF_SECONDS):
+                return channel
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            self._stateless.discard(channel)
+            raise
+        self._stateless.discard(channel)
+        return None
+
+    def _gone(self, child: Child) -> None:
+        """A process ended; another in its place may be of another version."""
+        self._running.discard(child)
+        if not child.closing:
+            self._eras.clear()
+
+
+class _Proof(Receiver):
+    """Waits for a sign of life."""
+
+    def __init__(self) -> None:
+        self.alive: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def heard(self, line: bytes) -> None:
+        self._know(alive=True)
+
+    def missed(self, words: str) -> None:
+        self._know(alive=True)
+
+    def ended(self, words: str) -> None:
+        self._know(alive=False)
+
+    def _know(self, *, alive: bool) -> None:
+        if not self.alive.done():
+            self.alive.set_result(alive)

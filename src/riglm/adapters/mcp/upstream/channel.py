@@ -1,0 +1,35 @@
+"""A channel: a two-way line of whole messages to one server, over pipes or over HTTP with SSE."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+
+class Channel(Protocol):
+    """Carries whole messages to one server."""
+
+    def write(self, line: bytes) -> None:
+        """Send one message; a channel that closed ignores it.
+
+        Raises:
+            UpstreamUnavailable: the server does not take what waits for it already; this message is not kept.
+        """
+
+    async def close(self) -> None:
+        """Close, and end what holds the other side."""
+
+
+class Receiver(Protocol):
+    """Hears what comes back over a channel."""
+
+    def heard(self, line: bytes) -> None:
+        """One message of the server."""
+
+    def missed(self, words: str) -> None:
+        """A message was lost that may have been the answer to any request; `words` says why."""
+
+    def ended(self, words: str) -> None:
+        """The channel is closed, and nothing more will come; `words` says why. Said once, unless riglm closed it."""
+
+
+Opener = Callable[[Receiver], Awaitable[Channel]]
+"""Opens a channel; raises `UpstreamUnavailable` when that fails."""

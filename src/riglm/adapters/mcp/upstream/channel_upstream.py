@@ -1,0 +1,89 @@
+"""An upstream that is reached over channels, of whatever kind."""
+
+import asyncio
+from abc import abstractmethod
+
+from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.channel_link import ChannelLink
+from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.shared_handshake import SharedHandshake
+from riglm.adapters.mcp.upstream.shared_link import SharedLink
+from riglm.domain.session import Era
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
+
+
+class ChannelUpstream(UpstreamPort):
+    """Gives each client connection of the handshake era a channel, or a seat at a shared one; one to the modern era."""
+
+    def __init__(self, spec: UpstreamSpec, patience: Patience) -> None:
+        """An upstream to which nothing is open yet."""
+        self.spec = spec
+        self._patience = patience
+        self._eras: dict[Era, bool] = {}
+        self._links: set[ChannelLink] = set()
+        self._shared: set[SharedHandshake] = set()
+        self._stateless: SharedLink | None = None
+
+    @abstractmethod
+    async def open(self, receiver: Receiver) -> Channel:
+        """Open a channel for the handshake era.
+
+        Raises:
+            UpstreamUnavailable: it cannot be opened.
+        """
+
+    async def open_stateless(self, receiver: Receiver) -> Channel:
+        """Open a channel for the modern era.
+
+        Raises:
+            UpstreamUnavailable: it cannot be opened.
+        """
+        return await self.open(receiver)
+
+    def has_room(self) -> bool:
+        """Whether one more client connection may have a channel of its own."""
+        return self.spec.sharing != "shared"
+
+    def connect(self, outlet: Outlet) -> UpstreamLink:
+        """A link with a channel of its own, or a seat at a shared one."""
+        if not self.has_room():
+            return self._table().attach(outlet)
+        link = ChannelLink(self.spec, self.open, outlet, self._patience, self._links.discard)
+        self._links.add(link)
+        return link
+
+    def stateless(self, outlet: Outlet) -> UpstreamLink:
+        """The link that all requests of the modern era share."""
+        if self._stateless is None:
+            self._stateless = SharedLink(self.spec, self.open_stateless, outlet, self._patience)
+        return self._stateless
+
+    def supports(self, era: Era) -> bool | None:
+        """Whether the server speaks this era."""
+        return self._eras.get(era)
+
+    def learned(self, era: Era, *, supported: bool) -> None:
+        """Remember an era."""
+        self._eras[era] = supported
+
+    async def close(self) -> None:
+        """Close every channel."""
+        closing = [link.close() for link in self._links] + [shared.close() for shared in self._shared]
+        if self._stateless is not None:
+            closing.append(self._stateless.close())
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    def _table(self) -> SharedHandshake:
+        for shared in self._shared:
+            if shared.is_open:
+                return shared
+        shared = SharedHandshake(self.spec, self.open, self._patience, self._emptied)
+        self._shared.add(shared)
+        return shared
+
+    async def _emptied(self, shared: SharedHandshake) -> None:
+        """Where sharing was asked for, the process outlives its clients; otherwise it was only for want of room."""
+        if self.spec.sharing != "shared":
+            await shared.close()
+            self._shared.discard(shared)

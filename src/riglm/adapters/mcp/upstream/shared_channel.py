@@ -1,0 +1,145 @@
+"""A channel that many clients share: every request travels under an id of riglm's own."""
+
+import logging
+from abc import ABC, abstractmethod
+
+from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.channel_link import cancellation, progress_token
+from riglm.adapters.mcp.upstream.deadlines import Patience, Waiting
+from riglm.adapters.mcp.upstream.lifeline import Lifeline
+from riglm.adapters.mcp.upstream.pending import Pending
+from riglm.adapters.mcp.upstream.salvage import answered_id
+from riglm.domain import jsonrpc
+from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Malformed, Message
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import Reply
+
+_log = logging.getLogger("riglm.upstream")
+
+
+class SharedChannel(ABC):
+    """Gives every request a number, which is its id and, where the client wants progress, its progress token."""
+
+    def __init__(self, spec: UpstreamSpec, opener: Opener, patience: Patience) -> None:
+        """A channel that opens with its first request."""
+        self.spec = spec
+        self.pending = Pending(spec.name, patience, self._expired)
+        self._line = Lifeline(
+            spec.name,
+            opener,
+            on_line=self._received,
+            on_missed=lambda words: self.pending.fail_all(ErrorKind.PROTOCOL, words),
+            on_down=self.down,
+            on_open=self.opened,
+        )
+        self._last_number = 0
+
+    @abstractmethod
+    def said(self, message: Message) -> None:
+        """Deal with a notification or a request of the server that is no progress."""
+
+    @abstractmethod
+    def answer(self, asked: Message, answer: Message) -> Message:
+        """The answer to a request as its client is to see it, but for the id."""
+
+    @abstractmethod
+    async def opened(self, channel: Channel) -> None:
+        """A new channel is open; nothing else is sent before this returns."""
+
+    def unawaited(self, answer: Message) -> None:
+        """An answer came for which no client waits."""
+        _log.debug("ignored an answer that nobody waits for", extra={"upstream": self.spec.name})
+
+    def down(self, words: str) -> None:
+        """The channel is gone."""
+        self.pending.fail_all(ErrorKind.UNAVAILABLE, words)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the channel may still be used."""
+        return self._line.is_open
+
+    def number(self) -> bytes:
+        """The next id of riglm's own."""
+        self._last_number += 1
+        return b"%d" % self._last_number
+
+    def ask(self, message: Message, reply: Reply) -> None:
+        """Forward a request under a number."""
+        own = self.number()
+        members = {"id": own}
+        if b'"progressToken"' in message.line and progress_token(message):
+            members["params"] = jsonrpc.with_member(message.params, ("_meta", "progressToken"), own)
+        try:
+            self._line.send(message.replace(**members).line)
+        except UpstreamUnavailable as error:
+            reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {error}")
+            return
+        self.pending.add(own, reply)
+
+    def give_up(self, reply: Reply, notice: Message | None) -> None:
+        """Tell the server that an answer is not wanted any more, under the number that it knows."""
+        own = self.pending.withdraw(reply)
+        if own is None:
+            return
+        if notice is None:
+            self.tell(cancellation(own, "the client gave up"))
+        else:
+            self.tell(notice.replace(params=jsonrpc.with_member(notice.params, ("requestId",), own)))
+
+    def tell(self, message: Message) -> None:
+        """Send a message whose ids are riglm's own, if the server runs."""
+        self._line.tell(message.line)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        self._line.shut()
+        self.pending.close()
+        await self._line.close()
+
+    def _received(self, line: bytes) -> None:
+        try:
+            message = jsonrpc.decode(line)
+        except Malformed as error:
+            self._garbled(line, error)
+            return
+        if message.method == "notifications/progress":
+            self._progressed(message)
+        elif message.method is not None:
+            self.said(message)
+        else:
+            self._answered(message)
+
+    def _answered(self, message: Message) -> None:
+        waiting = self.pending.pop(message.id or b"null")
+        if waiting is None:
+            self.unawaited(message)
+            return
+        asked = waiting.reply.message
+        waiting.reply.replied(self.answer(asked, message).replace(id=asked.id or b"null"))
+
+    def _progressed(self, message: Message) -> None:
+        waiting = self.pending.get(bytes(jsonrpc.members(message.params).get("progressToken", b"")))
+        token = progress_token(waiting.reply.message) if waiting is not None else b""
+        if waiting is not None and token:
+            params = jsonrpc.with_member(message.params, ("progressToken",), token)
+            self.relate(waiting, message.replace(params=params))
+
+    @staticmethod
+    def relate(waiting: Waiting, message: Message) -> None:
+        """Pass on what belongs to a request; it is a sign of life for that request."""
+        waiting.progressed()
+        waiting.reply.related(message)
+
+    def _garbled(self, line: bytes, error: Malformed) -> None:
+        """Noise on the output is skipped; an answer that cannot be read fails its request."""
+        _log.warning("skipped a line that is no message", extra={"upstream": self.spec.name, "bytes": len(line)})
+        key = answered_id(line, line)
+        if key is not None:
+            self.pending.fail(key, ErrorKind.PROTOCOL, f"sent an unreadable answer: {error}")
+
+    def _expired(self, key: bytes, reply: Reply) -> None:
+        if reply.message.method != "initialize":
+            self.tell(cancellation(key, "riglm's deadline"))

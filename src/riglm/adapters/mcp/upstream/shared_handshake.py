@@ -1,0 +1,189 @@
+"""A server process of the handshake era that several clients share, each at a seat of its own."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.introduction import NOTED, Introduction
+from riglm.adapters.mcp.upstream.seat import Asked, Greeting, Seat
+from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Message
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import Outlet, Reply
+
+_REFUSAL: Final = "Method not found: several clients share this server, and it cannot be told which one is meant"
+
+
+class SharedHandshake(SharedChannel):
+    """The first client's handshake opens the process for all; later ones are answered with what it brought.
+
+    What the server says without a request goes to every client, changes of a resource to those that subscribed to it.
+    Its questions go to the client whose requests are in flight, if that is one client alone.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        opener: Opener,
+        patience: Patience,
+        on_empty: Callable[["SharedHandshake"], Awaitable[None]],
+    ) -> None:
+        """A process that is started with the first request; `on_empty` is awaited when the last client has left."""
+        super().__init__(spec, opener, patience)
+        self._patience = patience
+        self._on_empty = on_empty
+        self._introduction = Introduction()
+        self._greeting: Greeting | None = None
+        self._initialized = False
+        self._seats: list[Seat] = []
+        self._subscribers: dict[str, set[Seat]] = {}
+        self._questions: dict[bytes, tuple[Seat, bytes]] = {}
+
+    def attach(self, outlet: Outlet) -> Seat:
+        """A seat for one more client."""
+        seat = Seat(self, outlet)
+        self._seats.append(seat)
+        return seat
+
+    async def leave(self, seat: Seat) -> None:
+        """A client is gone: its subscriptions end, and questions to it are refused."""
+        self._seats.remove(seat)
+        for uri in [uri for uri, seats in self._subscribers.items() if seat in seats]:
+            if self.unsubscribe(seat, uri):
+                params = jsonrpc.encode({"uri": uri})
+                self.tell(jsonrpc.request(self.number(), "resources/unsubscribe", params))
+                self._introduction.forget(uri)
+        for own in [own for own, (asked, _) in self._questions.items() if asked is seat]:
+            _, theirs = self._questions.pop(own)
+            self.tell(jsonrpc.error(theirs, jsonrpc.UPSTREAM_UNAVAILABLE, "The client has left"))
+        if not self._seats:
+            await self._on_empty(self)
+
+    def greet(self, message: Message, reply: Reply) -> None:
+        """A client opens with `initialize`; those that do so while the first one waits share its answer."""
+        if self._introduction.result is not None:
+            reply.replied(jsonrpc.result(message.id or b"null", self._introduction.result))
+            return
+        if self._greeting is not None:
+            self._greeting.join(reply)
+            return
+        self._greeting = Greeting(message, self._greeted)
+        self._greeting.join(reply)
+        self.ask(message, self._greeting)
+
+    def leave_greeting(self, reply: Reply) -> bool:
+        """A client gave its `initialize` up, which goes on for the others; False when it was not waiting for one."""
+        return self._greeting is not None and self._greeting.part(reply)
+
+    def finish_greeting(self, message: Message) -> None:
+        """A client says that it is initialized; the server hears that once."""
+        if not self._initialized and self._introduction.result is not None:
+            self._initialized = True
+            self.tell(message)
+
+    def subscribe(self, seat: Seat, uri: str) -> None:
+        """The client wants to hear of changes of a resource."""
+        self._subscribers.setdefault(uri, set()).add(seat)
+
+    def unsubscribe(self, seat: Seat, uri: str) -> bool:
+        """The client does not want to hear of it any more; whether it was the last one."""
+        seats = self._subscribers.get(uri, set())
+        seats.discard(seat)
+        if not seats:
+            self._subscribers.pop(uri, None)
+        return not seats
+
+    def respond(self, seat: Seat, response: Message) -> None:
+        """A client answers a question; an answer to a question that it was not asked is dropped."""
+        own = response.id or b"null"
+        asked, theirs = self._questions.get(own, (None, b""))
+        if asked is seat:
+            del self._questions[own]
+            self.tell(response.replace(id=theirs))
+
+    def answer(self, asked: Message, answer: Message) -> Message:
+        """Note what another process would have to be told."""
+        if asked.method in NOTED:
+            self._introduction.answered(asked, answer)
+        return answer
+
+    def unawaited(self, answer: Message) -> None:
+        """It may be the answer to a handshake that was repeated."""
+        if not self._introduction.heard(answer):
+            super().unawaited(answer)
+
+    async def opened(self, channel: Channel) -> None:
+        """Repeat the handshake on a channel that replaces a broken one."""
+        await self._introduction.repeat(channel, self._patience.initialize)
+        self._initialized = self._introduction.result is not None
+
+    def down(self, words: str) -> None:
+        """What the process asked it will not hear."""
+        self._questions.clear()
+        super().down(words)
+
+    def said(self, message: Message) -> None:
+        """Pass on to those whom it concerns."""
+        if message.id is not None:
+            self._asked(message)
+        elif message.method == "notifications/cancelled":
+            self._withdrawn(message)
+        elif message.method == "notifications/message" and (waiting := self.pending.only) is not None:
+            self.relate(waiting, message)
+        elif message.method == "notifications/resources/updated":
+            self._announce(message, self._listeners(message))
+        else:
+            self._announce(message, self._seats)
+
+    def _greeted(self) -> None:
+        self._greeting = None
+
+    def _asked(self, message: Message) -> None:
+        theirs = message.id or b"null"
+        if message.method == "ping":  # asks after the connection, which is riglm's
+            self.tell(jsonrpc.result(theirs, b"{}"))
+            return
+        seat = self._concerned()
+        if seat is None:
+            self.tell(jsonrpc.error(theirs, jsonrpc.METHOD_NOT_FOUND, _REFUSAL))
+            return
+        own = b'"riglm-%b"' % self.number()
+        self._questions[own] = (seat, theirs)
+        question = message.replace(id=own)
+        waiting = self.pending.only
+        if waiting is not None:
+            self.relate(waiting, question)
+        else:
+            self._announce(question, [seat])
+
+    def _concerned(self) -> Seat | None:
+        """The client that a question is for: the only one with requests in flight, or the only one there is."""
+        asking = {waiting.reply.seat for waiting in self.pending if isinstance(waiting.reply, Asked)}
+        found = asking or set(self._seats)
+        return found.pop() if len(found) == 1 else None
+
+    def _withdrawn(self, message: Message) -> None:
+        """The server takes a question back."""
+        theirs = bytes(jsonrpc.members(message.params).get("requestId", b""))
+        for own, (seat, asked) in self._questions.items():
+            if asked == theirs:
+                del self._questions[own]
+                params = jsonrpc.with_member(message.params, ("requestId",), own)
+                self._announce(message.replace(params=params), [seat])
+                return
+
+    def _listeners(self, message: Message) -> set[Seat]:
+        """The clients that subscribed to a resource, or to one that it is a part of."""
+        uri = jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
+        found: set[Seat] = set()
+        for subscribed, seats in self._subscribers.items():
+            if uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/"):
+                found |= seats
+        return found
+
+    @staticmethod
+    def _announce(message: Message, seats: Iterable[Seat]) -> None:
+        for seat in list(seats):
+            seat.outlet.unsolicited(seat, message)
