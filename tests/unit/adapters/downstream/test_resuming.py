@@ -1,0 +1,246 @@
+"""Streams that can be taken up in front of servers that have none."""
+
+import json
+
+import pytest
+
+from riglm.adapters.mcp.downstream.event_log import MOST_KEPT, EventLog
+from riglm.domain import jsonrpc
+from tests.unit.adapters.downstream.conftest import Front, Started
+from tests.unit.adapters.downstream.peer import Peer, Response
+
+
+def log_of(front: Front, peer: Peer) -> EventLog:
+    return front.app._sessions._open[peer.session.encode()].log
+
+
+async def take_up(front: Front, peer: Peer, event_id: bytes | None) -> Response:
+    assert event_id is not None
+    other = await front.beside(peer)
+    return await other.send("GET", headers={"last-event-id": event_id.decode()})
+
+
+async def test_a_fast_answer_comes_in_one_piece_behind_its_priming_event(front: Front):
+    peer = await front.greeted()
+    answer = await (await peer.ask("echo", {"n": 1.0})).whole()
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert int(answer.headers["content-length"]) == len(answer.body)
+    first, second = answer.events
+    assert (first.data, first.retry_ms) == (b"", 1000)
+    assert json.loads(second.data) == {"jsonrpc": "2.0", "id": 1, "result": {"n": 1.0}}
+    assert first.id
+    assert second.id
+    assert first.id != second.id
+    assert len(log_of(front, peer)) == 0
+
+
+async def test_a_slow_answer_is_announced_by_its_priming_event(front: Front):
+    peer = await front.greeted()
+    response = await peer.ask("hold")
+    first = await response.event()
+    assert (first.data, first.retry_ms) == (b"", 1000)
+    asked = await front.script.held()
+    asked.say()
+    asked.answer(b'{"late":true}')
+    assert b"progress" in (await response.event()).data
+    assert json.loads((await response.event()).data)["result"] == {"late": True}
+    assert (await response.whole()).body == b""
+    assert len(log_of(front, peer)) == 0
+    assert log_of(front, peer).size == 0
+
+
+async def test_what_precedes_a_fast_answer_is_in_the_same_stream(front: Front):
+    peer = await front.greeted()
+    answer = await (await peer.ask("progress")).whole()
+    assert [bool(event.data) for event in answer.events] == [False, True, True]
+    assert len({event.id for event in answer.events}) == 3
+
+
+async def test_ids_are_unique_within_the_session(front: Front):
+    peer = await front.greeted()
+    seen = [event.id for _ in range(5) for event in (await (await peer.ask("echo")).whole()).events]
+    assert len(set(seen)) == 10
+
+
+async def test_a_lost_answer_is_had_by_its_priming_event(front: Front):
+    peer = await front.greeted()
+    priming = await (await peer.ask("hold")).event()
+    asked = await front.script.held()
+    await front.left(peer)
+    asked.say()
+    asked.answer(b'{"kept":true}')
+    resumed = await (await take_up(front, peer, priming.id)).whole()
+    assert [b"progress" in event.data for event in resumed.events] == [True, False]
+    assert json.loads(resumed.events[1].data)["result"] == {"kept": True}
+    assert len(log_of(front, peer)) == 0
+
+
+async def test_a_lost_stream_goes_on_where_it_broke_off_and_stays_open_for_the_answer(front: Front):
+    peer = await front.greeted()
+    response = await peer.ask("hold")
+    await response.event()
+    asked = await front.script.held()
+    asked.say(jsonrpc.notification("notifications/one"))
+    first = await response.event()
+    await front.left(peer)
+    asked.say(jsonrpc.notification("notifications/two"))
+    resumed = await take_up(front, peer, first.id)
+    assert b"two" in (await resumed.event()).data
+    asked.say(jsonrpc.notification("notifications/three"))
+    assert b"three" in (await resumed.event()).data
+    asked.answer()
+    assert b"result" in (await resumed.event()).data
+    assert (await resumed.whole()).body == b""
+
+
+async def test_taking_a_stream_up_ends_the_one_before(front: Front):
+    peer = await front.greeted()
+    response = await peer.ask("hold")
+    priming = await response.event()
+    asked = await front.script.held()
+    resumed = await take_up(front, peer, priming.id)
+    assert (await response.whole()).body == b""
+    asked.answer()
+    assert b"result" in (await resumed.event()).data
+
+
+async def test_a_stream_that_is_lost_twice_can_be_taken_up_again(front: Front):
+    peer = await front.greeted()
+    priming = await (await peer.ask("hold")).event()
+    asked = await front.script.held()
+    await front.left(peer)
+    again = await front.beside(peer)
+    await again.send("GET", headers={"last-event-id": (priming.id or b"").decode()})
+    await front.left(again)
+    asked.answer(b'{"third":"time"}')
+    resumed = await (await take_up(front, peer, priming.id)).whole()
+    assert b"third" in resumed.events[0].data
+
+
+async def test_a_large_answer_is_kept_until_it_was_read(front: Front):
+    peer = await front.greeted()
+    big = {"text": "x" * 900_000}
+    await peer.write("POST", json.dumps({"jsonrpc": "2.0", "id": 1, "method": "echo", "params": big}).encode())
+    response = await Response(peer.reader, peer.writer).head()
+    priming = b"1-0"
+    await front.script.until(lambda: front.script.asked[-1].message.method == "echo")
+    await front.left(peer)
+    assert response.headers["transfer-encoding"] == "chunked"
+    resumed = await take_up(front, peer, priming)
+    if resumed.status == 200:  # the whole may have been in the kernel's buffers already, and then counts as delivered
+        assert json.loads((await resumed.whole()).events[0].data)["result"] == big
+
+
+async def test_a_large_answer_that_was_read_leaves_nothing_behind(front: Front):
+    peer = await front.greeted()
+    answer = await (await peer.ask("echo", {"text": "x" * 500_000})).whole()
+    assert len(json.loads(answer.events[1].data)["result"]["text"]) == 500_000
+    assert (await (await peer.ask("echo")).whole()).status == 200
+    assert len(log_of(front, peer)) == 0
+
+
+async def test_the_oldest_events_make_room(front: Front):
+    peer = await front.greeted()
+    priming = await (await peer.ask("hold")).event()
+    asked = await front.script.held()
+    await front.left(peer)
+    for number in range(30):
+        asked.say(jsonrpc.notification("notifications/x", b'{"n":%d,"pad":"%b"}' % (number, b"x" * 100_000)))
+    log = log_of(front, peer)
+    assert 900_000 < log.size <= MOST_KEPT
+    asked.answer()
+    resumed = await (await take_up(front, peer, priming.id)).whole()
+    assert b"result" in resumed.events[-1].data
+    assert json.loads(resumed.events[0].data)["params"]["n"] >= 19
+
+
+async def test_an_answer_too_large_to_keep_is_refused_rather_than_silent(front: Front):
+    peer = await front.greeted()
+    priming = await (await peer.ask("hold")).event()
+    asked = await front.script.held()
+    await front.left(peer)
+    asked.answer(b'"%b"' % (b"x" * 2_000_000))
+    refused = await (await take_up(front, peer, priming.id)).whole()
+    assert refused.status == 400
+    assert log_of(front, peer).size == 0
+
+
+@pytest.mark.parametrize("event_id", ["1-0", "99-0", "x", "", "1", "1-x", "1-99999999999999999999", "-", "1-\xe9"])
+async def test_an_unknown_event_is_refused(front: Front, event_id: str):
+    peer = await front.greeted()
+    await (await peer.ask("echo")).whole()
+    refused = await (await peer.send("GET", headers={"last-event-id": event_id})).whole()
+    assert refused.status == 400
+    assert "nothing is kept" in refused.message["error"]["message"]
+
+
+async def test_another_session_cannot_take_a_stream_up(front: Front):
+    peer = await front.greeted()
+    priming = await (await peer.ask("hold")).event()
+    stranger = await front.greeted()
+    refused = await (await stranger.send("GET", headers={"last-event-id": (priming.id or b"").decode()})).whole()
+    assert refused.status == 400
+
+
+async def test_an_event_behind_which_nothing_comes_is_refused(front: Front):
+    peer = await front.greeted()
+    priming = await (await peer.ask("hold")).event()
+    asked = await front.script.held()
+    await front.left(peer)
+    asked.answer()
+    number = (priming.id or b"").split(b"-")[0]
+    refused = await (await take_up(front, peer, number + b"-1")).whole()
+    assert refused.status == 400
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", None])
+async def test_a_client_that_does_not_know_of_it_gets_plain_json(front: Front, version: str | None):
+    peer = await front.greeted()
+    answer = await (await peer.ask("echo", headers={"mcp-protocol-version": version})).whole()
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.message["result"] == {}
+
+
+async def test_a_server_with_places_of_its_own_keeps_them(start: Started):
+    front = await start(resumable=True)
+    peer = await front.greeted()
+    answer = await (await peer.ask("echo")).whole()
+    assert answer.headers["content-type"] == "application/json"
+    resumed = await peer.send("GET", headers={"last-event-id": "theirs"})
+    talk = front.inside.talks[0]
+    await front.script.until(lambda: bool(talk.resumed))
+    last_event_id, stream = talk.resumed[0]
+    assert last_event_id == b"theirs"
+    stream.continued(jsonrpc.result(b"7", b"{}"), None)
+    assert b'"id":7' in (await resumed.event()).data
+    stream.ended()
+    assert (await resumed.whole()).body == b""
+
+
+async def test_a_cancelled_request_ends_its_stream_and_cannot_be_taken_up(front: Front):
+    peer = await front.greeted()
+    response = await peer.ask("hold", key="a")
+    priming = await response.event()
+    other = await front.beside(peer)
+    assert (await other.tell("notifications/cancelled", {"requestId": "a"})).status == 202
+    assert (await response.whole()).body == b""
+    (await front.script.held()).answer()
+    assert (await (await take_up(front, peer, priming.id)).whole()).status == 400
+    assert front.app._sessions._open[peer.session.encode()].is_idle
+
+
+async def test_a_request_cancelled_at_once_gets_an_empty_stream(front: Front):
+    peer = await front.greeted()
+    await peer.write("POST", b'{"jsonrpc":"2.0","id":1,"method":"hold"}')
+    await front.script.held()
+    other = await front.beside(peer)
+    await other.tell("notifications/cancelled", {"requestId": 1})
+    answer = await (await Response(peer.reader, peer.writer).head()).whole()
+    assert [event.data for event in answer.events] == [b""]
+
+
+async def test_the_greeting_is_plain_json_for_every_client(front: Front):
+    peer = await front.peer()
+    answer = await peer.greet()
+    assert answer.headers["content-type"] == "application/json"
+    assert len(peer.session) == 24
