@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.guardian import Guardian
 from riglm.adapters.mcp.upstream.http import HttpUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpPlace
-from riglm.adapters.mcp.upstream.process import Guardian
 from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target

@@ -1,53 +1,77 @@
-"""Ends the children of a riglm that died without ending them itself.
+"""Ends the children of a riglm that died without ending them itself."""
 
-Runs as a process of its own with nothing but the standard library. It reads process groups from its standard input,
-`+PGID` when one starts and `-PGID` when one is gone, and ends those that are left when the input ends, which it does
-when riglm dies, however it dies.
+import contextlib
+import logging
+import os
+import subprocess
+from typing import Final
+
+_log = logging.getLogger("riglm.upstream")
+
+_GRACE_SECONDS: Final = 1
+_WAIT_SECONDS: Final = 3
+
+_SCRIPT: Final = f"""
+trap '' INT TERM HUP
+groups=' '
+while read -r change group; do
+  case $change in
+    +) groups="$groups$group " ;;
+    -) case $groups in *" $group "*) groups="${{groups%% "$group" *}} ${{groups#* "$group" }}" ;; esac ;;
+  esac
+done
+alive=
+for group in $groups; do kill -TERM -"$group" 2>/dev/null && alive="$alive $group"; done
+if [ -n "$alive" ]; then
+  sleep {_GRACE_SECONDS}
+  for group in $alive; do kill -KILL -"$group" 2>/dev/null; done
+fi
+"""
+"""Reads the process groups that start (`+ PGID`) and end (`- PGID`) until its input ends, which it does when riglm dies.
+
+A shell, because it waits for as long as riglm lives and a tenth of the memory of another Python does.
 """
 
-import os
-import signal
-import sys
-import time
 
-GRACE_SECONDS = 1.0
+class Guardian:
+    """A process that outlives riglm just long enough to end what riglm started; it starts with the first child."""
 
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
 
-def end_groups(groups: set[int], grace: float = GRACE_SECONDS) -> None:
-    """Ask every group to go, wait, and kill those that stay."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for group in list(groups):
+    def watch(self, group: int) -> None:
+        """End this process group when riglm dies."""
+        if self._process is None:
             try:
-                os.killpg(group, number)
-            except (ProcessLookupError, PermissionError):
-                groups.discard(group)
-        deadline = time.monotonic() + grace
-        while groups and number == signal.SIGTERM and time.monotonic() < deadline:
-            time.sleep(0.05)
-            groups -= {group for group in groups if not _alive(group)}
+                self._process = subprocess.Popen(
+                    ["/bin/sh", "-c", _SCRIPT, "riglm-guardian"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                    cwd="/",
+                )
+            except OSError as error:
+                _log.warning(
+                    "children are not watched: should riglm be killed, they stay", extra={"reason": str(error)}
+                )
+                return
+        self._tell(b"+ %d\n" % group)
 
+    def release(self, group: int) -> None:
+        """The process group is gone."""
+        self._tell(b"- %d\n" % group)
 
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+    def close(self) -> None:
+        """Let the guardian go; it ends whatever is still watched."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_WAIT_SECONDS)
+            self._process = None
 
-
-def main() -> None:
-    """Read the groups until the input ends, then end those that are left."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    groups: set[int] = set()
-    for line in sys.stdin.buffer:
-        group = int(line[1:])
-        if line[:1] == b"+":
-            groups.add(group)
-        else:
-            groups.discard(group)
-    end_groups(groups)
-
-
-if __name__ == "__main__":
-    main()
+    def _tell(self, line: bytes) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._process.stdin.fileno(), line)

@@ -5,13 +5,11 @@ import contextlib
 import logging
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, cast
 
 from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.guardian import Guardian
 from riglm.adapters.mcp.upstream.salvage import Edges, answered_id, not_an_answer
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.domain import jsonrpc
@@ -19,48 +17,9 @@ from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")
-_GUARDIAN: Final = Path(__file__).with_name("guardian.py")
 _STDERR_LINE: Final = 8192
 _MOST_UNREAD: Final = 4
 _LAST_OUTPUT_SECONDS: Final = 0.25
-
-
-class Guardian:
-    """The process that ends our children should we die without doing so; started with the first child."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def watch(self, group: int) -> None:
-        """End this process group when riglm dies."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_GUARDIAN)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-            )
-        self._tell(b"+%d\n" % group)
-
-    def release(self, group: int) -> None:
-        """The process group is gone."""
-        self._tell(b"-%d\n" % group)
-
-    def close(self) -> None:
-        """Let the guardian go; it ends whatever is still watched."""
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(3)
-            self._process = None
-
-    def _tell(self, line: bytes) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                os.write(self._process.stdin.fileno(), line)
 
 
 class Child(asyncio.SubprocessProtocol, Channel):

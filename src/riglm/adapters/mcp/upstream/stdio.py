@@ -7,7 +7,8 @@ from typing import Final
 from riglm.adapters.mcp.upstream.channel import Channel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import Patience
-from riglm.adapters.mcp.upstream.process import Child, Guardian
+from riglm.adapters.mcp.upstream.guardian import Guardian
+from riglm.adapters.mcp.upstream.process import Child
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.session import Era
 from riglm.domain.upstream import UpstreamSpec
