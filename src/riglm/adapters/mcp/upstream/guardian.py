@@ -27,7 +27,7 @@ if [ -n "$alive" ]; then
   for group in $alive; do kill -KILL -"$group" 2>/dev/null; done
 fi
 """
-"""Reads the process groups that start (`+ PGID`) and end (`- PGID`) until its input ends, which it does when riglm dies.
+"""Reads which process groups start (`+ PGID`) and end (`- PGID`) until its input ends: then riglm is dead.
 
 A shell, because it waits for as long as riglm lives and a tenth of the memory of another Python does.
 """
