@@ -9,7 +9,7 @@ from riglm.adapters.mcp.upstream.deadlines import Waiting
 from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace, log
 from riglm.adapters.mcp.upstream.http_listening import Listening, resume_stream
 from riglm.adapters.mcp.upstream.http_post import Post, Told
-from riglm.adapters.mcp.upstream.http_reopening import greet, session_headers
+from riglm.adapters.mcp.upstream.http_reopening import as_header, greet, session_headers
 from riglm.adapters.mcp.wire.http_client import Exchange, Headers, ResponseSink
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
@@ -113,8 +113,8 @@ class HandshakeHttpLink(HttpLink):
         """Note what a new session of the upstream must be told again."""
         method = post.message.method
         if method == "initialize" and message.result:
-            version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion")) or ""
-            self._enter(self._session_id, version.encode())
+            version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
+            self._enter(self._session_id, as_header(version))
         elif method in _REPEATED and message.result:
             self._repeated[_subject(post.message)] = post.message
         elif method == "resources/unsubscribe":

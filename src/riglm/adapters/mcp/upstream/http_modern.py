@@ -6,6 +6,7 @@ from typing import Final
 from riglm.adapters.mcp import headers
 from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace
 from riglm.adapters.mcp.upstream.http_post import Post, Told
+from riglm.adapters.mcp.upstream.http_reopening import as_header
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import Outlet, Reply, Stream
@@ -27,7 +28,7 @@ class ModernHttpLink(HttpLink):
         if given:
             return self._headers + b"".join(b"%b: %b\r\n" % pair for pair in given.items())
         envelope = parameters.envelope(post.message)
-        version = envelope.version.encode() if envelope and envelope.version else _LATEST
+        version = as_header(envelope.version if envelope else None) or _LATEST
         return self._headers + headers.for_request(post.message, version, self._parameters(post.message))
 
     def send(self, message: Message) -> None:

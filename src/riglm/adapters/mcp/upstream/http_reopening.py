@@ -75,12 +75,17 @@ async def greet(place: HttpPlace, handshake: Message, repeated: Sequence[Message
     opened = await _ask(place, place.headers, handshake.replace(id=_AGAIN))
     if opened.message is None or not opened.message.result:
         raise UpstreamUnavailable(f"the handshake was answered by HTTP {opened.status}")
-    version = (jsonrpc.text(jsonrpc.members(opened.message.result).get("protocolVersion")) or "").encode()
+    version = as_header(jsonrpc.text(jsonrpc.members(opened.message.result).get("protocolVersion")))
     block = place.headers + session_headers(opened.session_id, version)
     await _ask(place, block, jsonrpc.notification("notifications/initialized"))
     for message in repeated:
         await _ask(place, block, message.replace(id=_AGAIN))
     return opened.session_id, version
+
+
+def as_header(version: str | None) -> bytes:
+    """A protocol revision that a peer named, as a header may carry it; empty when it is none."""
+    return version.encode() if version and version.isascii() and version.isprintable() else b""
 
 
 def session_headers(session_id: bytes, version: bytes) -> bytes:
