@@ -268,16 +268,19 @@ class Stage:
             assert client.strays == [], f"riglm's output was not clean: {client.strays[:3]}"
 
     def close(self) -> None:
-        """End every process; one that has to be found by its mark is a leak, and fails the test."""
-        try:
-            for _, process in self._listening.values():
+        """End every process; one that does not go, or has to be found by its mark, fails the test."""
+        problems = []
+        for _, process in self._listening.values():
+            try:
                 process.end()
-        finally:
-            left = self.leaks(5.0)
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        assert left == {}, f"processes were left behind: {left}"
+            except AssertionError as problem:
+                problems.append(str(problem))
+        self._listening.clear()
+        for pid, command in self.leaks(5.0).items():
+            problems.append(f"left behind: {pid} {command}")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert problems == []
 
     def leaks(self, within: float, besides: Sequence[int] = ()) -> dict[int, str]:
         """The processes of this stage that are alive after the time given, with their commands."""

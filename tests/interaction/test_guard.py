@@ -16,7 +16,7 @@ CREDENTIALS = {
     "x-auth-token": "client-secret-5",
     "api-key": "client-secret-6",
     "x-forwarded-access-token": "client-secret-7",
-    "mcp-vendor-token": "client-secret-8",
+    "x-amz-security-token": "client-secret-8",
 }
 TOKEN = "the-downstream-token"
 INITIALIZE = text.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})

@@ -120,8 +120,8 @@ async def test_clients_that_left_leave_no_process_and_no_file(stage: Stage, rout
         return [child.pid for child in riglm.children(recursive=True) if str(SCRIPTED) in child.cmdline()]
 
     await eventually(lambda: not servers(), 10, "the first client's child is gone")
-    children = len(riglm.children(recursive=True))
-    files = riglm.num_fds()
+    await eventually(lambda: any(file.path.endswith("-wal") for file in riglm.open_files()), 10, "the store is open")
+    children, files = len(riglm.children(recursive=True)), riglm.num_fds()
     for _ in range(3):
         link = stage.link(route, env=env)
         async with RawClient(link, HANDSHAKE) as client:

@@ -156,14 +156,15 @@ class Conversation:
             params = parts.get("params", b"{}")
             modern = META_VERSION in text.value(text.members(params).get("_meta", b"{}"))
             exchange = Exchange(self, peer, channel, parts["id"], method, params, modern)
-            peer.running[parts["id"]] = task = asyncio.current_task() or asyncio.ensure_future(asyncio.sleep(0))
+            if task := asyncio.current_task():
+                peer.running[parts["id"]] = task
             try:
                 await self._answer(exchange)
             except asyncio.CancelledError:
                 self.record.event("cancelled", id=exchange.id.decode("latin-1"), method=method)
-                task.uncancel()
+                raise
             finally:
-                peer.running.pop(parts["id"], None)
+                peer.running.pop(exchange.id, None)
 
     def announce(self, method: str, params: dict[str, Any], wanted: str) -> None:
         """Tell everyone who wants to know that something changed."""

@@ -232,7 +232,7 @@ class Endpoint:
         work = asyncio.get_running_loop().create_task(self.conversation.receive(request.body, session.peer, answer))
         self.tasks.add(work)
         work.add_done_callback(self.tasks.discard)
-        await asyncio.shield(work)
+        await asyncio.wait([work])
         answer.end()
 
     def _open(self) -> Session:
