@@ -1,0 +1,211 @@
+"""The SDK's client, in the handshake era, in front of a server that only speaks the modern one."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+from tests.interaction.servers import catalogue
+from tests.interaction.stage import Stage
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::mcp.shared.exceptions.MCPDeprecationWarning"  # what the SDK warns of is what the handshake era is made of
+)
+MODERN = ("--eras", "modern")
+META = "io.modelcontextprotocol/"
+ROUTES = [(front, back) for front in ("stdio", "http") for back in ("stdio", "http")]
+QUESTIONS = {
+    "sampling/createMessage": {"messages": [], "maxTokens": 5},
+    "elicitation/create": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
+    "roots/list": {},
+}
+
+
+class Ears:
+    """Keeps the notifications that a client gets."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self._more = asyncio.Condition()
+
+    async def __call__(self, message: Any) -> None:
+        async with self._more:
+            self.heard.append(getattr(message, "root", message))
+            self._more.notify_all()
+
+    async def wait_for(self, kind: type, count: int = 1) -> Any:
+        """The `count`-th notification of this kind."""
+        async with asyncio.timeout(20), self._more:
+            await self._more.wait_for(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)[count - 1]
+
+    def of(self, kind: type) -> list[Any]:
+        return [message for message in self.heard if isinstance(message, kind)]
+
+
+async def sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    content = types.TextContent(type="text", text=f"at most {params.max_tokens}")
+    return types.CreateMessageResult(role="assistant", content=content, model="none")
+
+
+async def elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"question": params.message})
+
+
+async def roots(_: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri="file:///home", name="home")])  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One stage for all: what listens is shared, and the store is made once."""
+    made = Stage(tmp_path_factory.mktemp("bridge"))
+    yield made
+    made.close()
+
+
+@asynccontextmanager
+async def connected(
+    stage: Stage, route: tuple[str, str], flags: tuple[str, ...] = MODERN, **options: Any
+) -> AsyncIterator[Client]:
+    """The SDK's client, greeted through riglm."""
+    front, back = route
+    told = stage.back(back, *flags)
+    with (stage.folder / "child.stderr").open("a") as errors:
+        server: Any
+        if front == "stdio":
+            parameters = StdioServerParameters(
+                command=sys.executable, args=["-m", "riglm", "run", *told], env=stage.env
+            )
+            server = stdio_client(parameters, errlog=errors)
+        else:
+            server = stage.serve(*told) + "/mcp"
+        async with Client(server, mode="legacy", read_timeout_seconds=20, **options) as client:
+            yield client
+
+
+def words(result: types.CallToolResult) -> list[str]:
+    return [content.text for content in result.content if isinstance(content, types.TextContent)]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids="-".join)
+async def test_a_handshake_client_is_greeted_lists_reads_and_calls(stage: Stage, route: tuple[str, str]) -> None:
+    log = stage.log(*MODERN)
+    async with connected(stage, route, client_info=types.Implementation(name="old", version="3")) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert client.server_info
+        assert client.server_info.name == "scripted"
+        assert client.server_capabilities.tools == types.ToolsCapability(list_changed=True)
+        assert [tool.name for tool in (await client.list_tools()).tools] == list(catalogue.NAMES)
+        assert (await client.call_tool("echo", {"n": 1})).structured_content == {"n": 1}
+        read = await client.read_resource("note://scripted/one")
+        assert [getattr(content, "text", None) for content in read.contents] == ["words of note://scripted/one"]
+        assert (await client.get_prompt("greet", {"topic": "x"})).messages
+        await client.send_ping()
+        with pytest.raises(MCPError, match="no such luck") as caught:
+            await client.call_tool("fail", {"code": -31999, "message": "no such luck", "data": {"why": 1}})
+        assert (caught.value.error.code, caught.value.error.data) == (-31999, {"why": 1})
+    (call, _) = log.received("tools/call")
+    meta = json.loads(call.parts["params"])["_meta"]
+    assert meta[META + "protocolVersion"] == "2026-07-28"
+    assert meta[META + "clientInfo"] == {"name": "old", "version": "3"}
+    assert log.received("notifications/initialized") == []
+    assert log.received("ping") == []
+
+
+@pytest.mark.parametrize("route", ROUTES, ids="-".join)
+async def test_input_that_a_modern_server_requires_is_asked_of_a_handshake_client(
+    stage: Stage, route: tuple[str, str]
+) -> None:
+    callbacks: dict[str, Any] = {
+        "sampling_callback": sample,
+        "elicitation_callback": elicit,
+        "list_roots_callback": roots,
+    }
+    async with connected(stage, route, **callbacks) as client:
+        answers = {}
+        for method, params in QUESTIONS.items():
+            result = await client.call_tool("ask", {"method": method, "params": params, "rounds": 2})
+            first, second = [json.loads(text) for text in words(result)]
+            assert first == second
+            answers[method] = first
+    assert answers["sampling/createMessage"]["content"] == {"type": "text", "text": "at most 5"}
+    assert answers["elicitation/create"]["content"] == {"question": "?"}
+    assert answers["roots/list"]["roots"] == [{"uri": "file:///home", "name": "home"}]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids="-".join)
+async def test_what_a_handshake_client_refuses_to_say_fails_its_call(stage: Stage, route: tuple[str, str]) -> None:
+    async def refuse(_: Any, params: types.CreateMessageRequestParams) -> types.ErrorData:
+        return types.ErrorData(code=-31998, message="not today")
+
+    async with connected(stage, route, sampling_callback=refuse) as client:
+        method = "sampling/createMessage"
+        with pytest.raises(MCPError, match="not today"):
+            await client.call_tool("ask", {"method": method, "params": QUESTIONS[method]})
+        assert words(await client.call_tool("nonce", {"nonce": "still here"})) == ["still here"]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids="-".join)
+async def test_a_handshake_client_hears_of_changes_and_updates_until_it_wants_no_more(
+    stage: Stage, route: tuple[str, str]
+) -> None:
+    uri, ears = "note://scripted/one", Ears()
+    log = stage.log(*MODERN)
+    async with connected(stage, route, message_handler=ears) as client:
+        await log.wait_for(lambda entry: entry.event == "received" and entry.method == "subscriptions/listen")
+        await client.subscribe_resource(uri)
+        await client.call_tool("change", {"what": "tools"})
+        await ears.wait_for(types.ToolListChangedNotification)
+        assert "extra" in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+        await client.call_tool("change", {"what": uri})
+        updated = await ears.wait_for(types.ResourceUpdatedNotification)
+        assert str(updated.params.uri) == uri
+        await client.unsubscribe_resource(uri)
+        await client.call_tool("change", {"what": uri})
+        await client.call_tool("change", {"what": "prompts"})
+        await ears.wait_for(types.PromptListChangedNotification)
+        assert len(ears.of(types.ResourceUpdatedNotification)) == 1
+        await client.call_tool("change", {"what": "tools"})
+        await ears.wait_for(types.ToolListChangedNotification, 2)
+    await log.wait_for(lambda entry: entry.details.get("method") == "subscriptions/listen")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids="-".join)
+async def test_a_handshake_client_s_log_level_and_progress_reach_the_modern_server(
+    stage: Stage, route: tuple[str, str]
+) -> None:
+    logged: list[Any] = []
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        logged.append((params.level, params.data))
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        told.append((done, total, message))
+
+    async with connected(stage, route, logging_callback=log) as client:
+        await client.call_tool("log", {"level": "error", "data": "unheard"})
+        await client.set_logging_level("warning")
+        await client.call_tool("log", {"level": "info", "data": "unheard"})
+        await client.call_tool("log", {"level": "error", "data": "heard"})
+        await client.call_tool("slow", {"steps": 2}, progress_callback=progress)
+    assert logged == [("error", "heard")]
+    assert told == [(1, 2, "step a"), (2, 2, "step a")]
+
+
+@pytest.mark.parametrize("back", ["stdio", "http"])
+async def test_the_second_client_costs_no_handshake_that_must_fail(stage: Stage, back: str) -> None:
+    flags = (*MODERN, "--name", "fresh")
+    log = stage.log(*flags)
+    for _ in range(2):
+        async with connected(stage, ("http", back), flags) as client:
+            await client.list_tools()
+    assert len(log.received("initialize")) == 1
+    assert len(log.received("tools/list")) == 2
