@@ -16,6 +16,7 @@ from riglm.adapters.mcp.downstream.http_modern import ModernRequests
 from riglm.adapters.mcp.downstream.http_request import Gone, Receive, Request, TooLarge, TooSlow
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SseClients
+from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Malformed
@@ -135,7 +136,7 @@ class HttpDownstream:
             await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
             return
         try:
-            message = jsonrpc.decode(await request.body(self._limit))
+            message = jsonrpc.decode(well_formed(await request.body(self._limit)))
         except Malformed as error:
             await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
             return
@@ -190,8 +191,9 @@ def bound_socket(host: str, port: int) -> socket.socket:
         ConfigurationError: the address cannot be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is accepted here inherits it
     try:
         listener.bind((host.strip("[]"), port))
         listener.listen()  # or else another riglm that starts now could bind the same address

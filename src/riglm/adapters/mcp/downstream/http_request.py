@@ -17,7 +17,8 @@ CUT: Final = "riglm.cut"
 BODY_SECONDS: Final = 60.0
 """A body must be there within so many seconds."""
 
-_DISCARD_SECONDS: Final = 2.0
+DISCARD_SECONDS: Final = 2.0
+"""What still comes of a refused body is taken in for so long."""
 _log = logging.getLogger("riglm.downstream")
 
 
@@ -126,7 +127,7 @@ class Request:
     async def discard(self) -> None:
         """Take what is still coming for a moment, so that the client gets to read the answer instead of a reset."""
         try:
-            async with asyncio.timeout(_DISCARD_SECONDS):
+            async with asyncio.timeout(DISCARD_SECONDS):
                 while True:
                     event = await self._receive()
                     if event["type"] == "http.disconnect" or not event.get("more_body"):

@@ -19,6 +19,9 @@ STALL_SECONDS: Final = 60.0
 LONGEST_HEAD: Final = 1 << 16
 """The most bytes of a request's line and headers."""
 
+_HEADER_BYTES: Final = 32
+"""What a header costs beside its text, so that many small ones count as well."""
+
 _BACKLOG: Final = 1024
 _KEEP_ALIVE_SECONDS: Final = 75
 
@@ -84,7 +87,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
-        self._grow(len(name) + len(value))
+        self._grow(len(name) + len(value) + _HEADER_BYTES)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

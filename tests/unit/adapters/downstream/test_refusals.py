@@ -1,0 +1,356 @@
+"""What the HTTP front does not take: strangers, wrong requests, broken, slow and endless ones."""
+
+import asyncio
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.mcp.downstream import http_request, http_server
+from riglm.adapters.mcp.downstream.gate import Gate
+from riglm.adapters.mcp.downstream.http import bound_socket
+from riglm.domain import jsonrpc
+from riglm.domain.errors import ConfigurationError
+from tests.unit.adapters.downstream.conftest import Front, Started
+from tests.unit.adapters.downstream.peer import BOTH, Response, request
+
+SUITE = Path(__file__).parent / "data" / "jsontestsuite.zip"
+PAGE = "https://app.example"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8700",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:80",
+        "",
+        "[::2]:80",
+        "0.0.0.0",
+    ],
+)
+async def test_a_request_for_another_host_is_refused(start: Started, host: str):
+    front = await start(transport="both")
+    for method, path in (
+        ("POST", "/mcp"),
+        ("GET", "/mcp"),
+        ("GET", "/sse"),
+        ("POST", "/messages"),
+        ("GET", "/nothing"),
+    ):
+        peer = await front.peer()
+        answer = await (await peer.send(method, path=path, headers={"host": host})).whole()
+        assert answer.status == 421
+    assert front.inside.talks == []
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:7", "[::1]", "[::1]:99", "riglm.example:1"]
+)
+async def test_a_request_for_this_host_passes(start: Started, host: str):
+    front = await start(allowed_hosts=["riglm.example"])
+    peer = await front.peer()
+    assert (await (await peer.ask("initialize", headers={"host": host})).whole()).status == 200
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "null", "http://localhost.evil.example", "file://", "http://[", "ftp://localhost"],
+)
+async def test_a_page_from_elsewhere_is_refused(start: Started, origin: str):
+    front = await start(transport="both")
+    for method, path in (("POST", "/mcp"), ("GET", "/mcp"), ("GET", "/sse"), ("OPTIONS", "/mcp")):
+        peer = await front.peer()
+        answer = await (await peer.send(method, path=path, headers={"origin": origin})).whole()
+        assert answer.status == 403
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:5", PAGE, PAGE.upper()])
+async def test_a_page_from_here_or_from_an_allowed_place_passes(start: Started, origin: str):
+    front = await start(allowed_origins=[PAGE + "/"])
+    peer = await front.peer()
+    assert (await (await peer.ask("initialize", headers={"origin": origin})).whole()).status == 200
+
+
+async def test_a_page_of_an_allowed_origin_can_ask_and_read(start: Started):
+    front = await start(allowed_origins=[PAGE], token="a-token-of-some-length-0123")
+    peer = await front.peer()
+    wish = {"origin": PAGE, "access-control-request-method": "POST", "access-control-request-headers": "mcp-param-x"}
+    may = await (await peer.send("OPTIONS", headers=wish)).whole()
+    assert may.status == 204
+    assert may.headers["access-control-allow-origin"] == PAGE
+    assert may.headers["access-control-allow-headers"] == "mcp-param-x"
+    assert "access-control-allow-private-network" not in may.headers
+    private = {**wish, "access-control-request-private-network": "true", "access-control-request-headers": None}
+    may = await (await peer.send("OPTIONS", headers=private)).whole()
+    assert may.headers["access-control-allow-private-network"] == "true"
+    assert "mcp-session-id" in may.headers["access-control-allow-headers"]
+    own = {"origin": PAGE, "authorization": "Bearer a-token-of-some-length-0123"}
+    answer = await (await peer.ask("initialize", headers=own)).whole()
+    assert answer.headers["access-control-allow-origin"] == PAGE
+    assert "mcp-session-id" in answer.headers["access-control-expose-headers"]
+    refused = await (await peer.ask("initialize", headers={"origin": PAGE})).whole()
+    assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, PAGE)
+
+
+async def test_a_preflight_passes_on_the_older_transport_too(start: Started):
+    front = await start(allowed_origins=[PAGE], transport="both")
+    peer = await front.peer()
+    wish = {"origin": PAGE, "access-control-request-method": "POST"}
+    assert (await (await peer.send("OPTIONS", path="/messages", headers=wish)).whole()).status == 204
+
+
+async def test_a_page_that_was_not_allowed_by_name_is_told_nothing(start: Started):
+    front = await start(allowed_origins=[PAGE])
+    peer = await front.peer()
+    wish = {"origin": "http://localhost:3000", "access-control-request-method": "POST"}
+    answer = await (await peer.send("OPTIONS", headers=wish)).whole()
+    assert answer.status == 405
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    answer = await (await peer.ask("initialize", headers={"origin": "http://localhost:3000"})).whole()
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_a_listener_on_every_address_takes_numbers_but_no_names():
+    gate = Gate("0.0.0.0")
+    assert gate.check({b"host": b"192.0.2.1:80"}) is None
+    assert gate.check({b"host": b"attacker.example"}) is not None
+    assert Gate("192.0.2.1").check({b"host": b"192.0.2.2"}) is not None
+
+
+async def test_ipv6_loopback_serves(start: Started):
+    try:
+        front = await start(host="::1")
+    except ConfigurationError:
+        pytest.skip("no IPv6 here")
+    peer = await front.peer()
+    assert peer.host.startswith("[::1]:")
+    assert (await peer.greet()).status == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD", "TRACE"])
+async def test_other_methods_are_not_allowed(front: Front, method: str):
+    peer = await front.greeted()
+    answer = await (await peer.send(method)).whole()
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, POST, DELETE")
+
+
+@pytest.mark.parametrize("path", ["/", "/mcp2", "/mcp/x", "/sse", "/messages", "/%2e%2e/mcp"])
+async def test_other_paths_are_not_found(front: Front, path: str):
+    peer = await front.peer()
+    answer = await (await peer.send("POST", request("initialize"), path=path)).whole()
+    assert answer.status == 404
+    assert "MCP is at /mcp" in answer.message["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/mcp/", "/mcp?x=1", "/mcp///"])
+async def test_the_path_may_end_in_a_slash(front: Front, path: str):
+    peer = await front.peer()
+    assert (await (await peer.send("POST", request("initialize"), path=path)).whole()).status == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/jsonx", "application/x-www-form-urlencoded", "", None])
+async def test_a_body_that_is_not_said_to_be_json_is_refused(front: Front, kind: str | None):
+    peer = await front.peer()
+    answer = await (await peer.ask("initialize", headers={"content-type": kind})).whole()
+    assert answer.status == 415
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON ;x"])
+async def test_json_may_have_parameters(front: Front, kind: str):
+    peer = await front.peer()
+    assert (await (await peer.ask("initialize", headers={"content-type": kind})).whole()).status == 200
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/json", "text/event-stream", "text/html", "application/jsonx, text/event-streams", None]
+)
+async def test_a_client_must_take_both_kinds_of_answers(front: Front, accept: str | None):
+    peer = await front.peer()
+    assert (await (await peer.ask("initialize", headers={"accept": accept})).whole()).status == 406
+
+
+@pytest.mark.parametrize("accept", [BOTH, "*/*", "application/*, text/*", "Text/Event-Stream;q=0.5 ,APPLICATION/JSON"])
+async def test_a_client_may_take_more(front: Front, accept: str):
+    peer = await front.peer()
+    assert (await (await peer.ask("initialize", headers={"accept": accept})).whole()).status == 200
+
+
+async def test_a_stream_must_be_taken_as_one(front: Front):
+    peer = await front.greeted()
+    assert (await (await peer.send("GET", headers={"accept": "application/json"})).whole()).status == 406
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", jsonrpc.PARSE_ERROR),
+        (b"{", jsonrpc.PARSE_ERROR),
+        (b"null", jsonrpc.INVALID_REQUEST),
+        (b"[]", jsonrpc.INVALID_REQUEST),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', jsonrpc.INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', jsonrpc.INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', jsonrpc.INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"method":5}', jsonrpc.INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}', jsonrpc.INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1}', jsonrpc.INVALID_REQUEST),
+        (b"[" * 100_000, jsonrpc.INVALID_REQUEST),
+        (b'{"id":1,"method":"ping","params":' + b'{"a":' * 100_000, jsonrpc.PARSE_ERROR),
+    ],
+)
+async def test_a_body_that_is_no_message_is_refused_and_the_next_one_works(front: Front, body: bytes, code: int):
+    peer = await front.greeted()
+    for version in ({}, {"mcp-protocol-version": "2026-07-28"}):
+        answer = await (await peer.send("POST", body, headers=version)).whole()
+        assert (answer.status, answer.message["error"]["code"]) == (400, code)
+    assert (await (await peer.ask("echo")).whole()).status == 200
+
+
+async def test_every_file_of_the_json_test_suite_is_taken_or_refused_as_it_says(front: Front):
+    peer = await front.greeted()
+    with zipfile.ZipFile(SUITE) as suite:
+        files = {Path(name).name: suite.read(name) for name in suite.namelist() if name.startswith("test_parsing/")}
+    assert len(files) == 318
+    for name, raw in files.items():
+        alone = await (await peer.send("POST", raw)).whole()
+        assert alone.status == 400, name
+        body = b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"v":' + raw + b"}}"
+        answer = await (await peer.send("POST", body)).whole()
+        expected = {"y": (200,), "n": (400,), "i": (200, 400)}[name[0]]
+        assert answer.status in expected, name
+    assert (await (await peer.ask("echo", {"still": "here"})).whole()).events[1].data
+
+
+async def test_invalid_utf8_becomes_replacement_characters(front: Front):
+    peer = await front.greeted()
+    body = b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"v":"a\xffb\xc3"}}'
+    answer = await (await peer.send("POST", body)).whole()
+    assert json.loads(answer.events[1].data)["result"] == {"v": "a\ufffdb\ufffd"}
+
+
+async def test_a_body_over_the_limit_is_refused_before_it_is_read(start: Started):
+    front = await start(limits={"message_bytes": 65_536})
+    peer = await front.greeted()
+    own = {"content-type": "application/json", "content-length": "65537"}
+    assert (await peer.send("POST", headers=own)).status == 413
+
+
+async def test_a_body_that_grows_over_the_limit_is_refused_and_the_refusal_can_be_read(start: Started):
+    front = await start(limits={"message_bytes": 65_536})
+    peer = await front.greeted()
+    await peer.write("POST", headers={"content-type": "application/json", "transfer-encoding": "chunked"})
+    for _ in range(64):
+        peer.writer.write(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
+        await peer.writer.drain()
+    peer.writer.write(b"0\r\n\r\n")
+    answer = await (await Response(peer.reader, peer.writer).head()).whole()
+    assert (answer.status, answer.headers["connection"]) == (413, "close")
+    assert "limit of 65536 bytes" in answer.message["error"]["message"]
+    again = await front.beside(peer)
+    assert (await (await again.ask("echo", {"x": "y" * 60_000})).whole()).status == 200
+
+
+async def test_a_body_of_just_the_limit_passes(start: Started):
+    front = await start(limits={"message_bytes": 65_536})
+    peer = await front.greeted()
+    shell = len(request("echo", {"x": ""}))
+    assert (await (await peer.ask("echo", {"x": "y" * (65_536 - shell)})).whole()).status == 200
+
+
+async def test_a_chunked_body_passes(front: Front):
+    peer = await front.greeted()
+    body = request("echo", {"in": "pieces"})
+    await peer.write("POST", headers={"content-type": "application/json", "transfer-encoding": "chunked"})
+    for start in range(0, len(body), 7):
+        piece = body[start : start + 7]
+        peer.writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await peer.writer.drain()
+        await asyncio.sleep(0)
+    peer.writer.write(b"0\r\n\r\n")
+    answer = await (await Response(peer.reader, peer.writer).head()).whole()
+    assert b"pieces" in answer.body
+
+
+async def test_a_slow_body_is_given_up(front: Front, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http_request, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(http_request, "DISCARD_SECONDS", 0.05)
+    peer = await front.greeted()
+    await peer.write("POST", headers={"content-type": "application/json", "content-length": "100"})
+    peer.writer.write(b'{"jsonrpc":"2.0",')
+    answer = await (await Response(peer.reader, peer.writer).head()).whole()
+    assert (answer.status, answer.headers["connection"]) == (408, "close")
+    assert await Response(peer.reader, peer.writer).broken() == b""
+
+
+async def test_a_body_that_breaks_off_is_not_taken_for_a_message(front: Front):
+    peer = await front.greeted()
+    before = len(front.script.asked)
+    body = request("echo")
+    await peer.write("POST", headers={"content-type": "application/json", "content-length": str(len(body) + 1)})
+    peer.writer.write(body)
+    await peer.writer.drain()
+    await front.left(peer)
+    assert len(front.script.asked) == before
+
+
+async def test_a_client_that_leaves_while_its_body_is_refused_is_let_go(start: Started):
+    front = await start(limits={"message_bytes": 65_536})
+    peer = await front.greeted()
+    await peer.write("POST", headers={"content-type": "application/json", "content-length": "1000000"})
+    await front.left(peer)
+
+
+async def test_a_slow_head_is_given_up(start: Started, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.05)
+    front = await start()
+    silent, slow = [await front.peer() for _ in range(2)]
+    slow.writer.write(b"POST /mcp HTTP/1.1\r\nhost: loc")
+    for peer in (silent, slow):
+        assert await Response(peer.reader, peer.writer).broken() == b""
+    kept = await front.peer()
+    await kept.greet()
+    kept.writer.write(b"POST /mcp HTTP/1.1\r\nhost: loc")
+    assert await Response(kept.reader, kept.writer).broken() == b""
+
+
+@pytest.mark.parametrize("endless", [b"x-a: " + b"y" * 70_000, b"x: y\r\n" * 20_000, b"x" * 70_000 + b": 1"])
+async def test_an_endless_head_is_refused(front: Front, endless: bytes):
+    peer = await front.peer()
+    peer.writer.write(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n" + endless + b"\r\n\r\n")
+    assert b"400 Bad Request" in await Response(peer.reader, peer.writer).broken()
+
+
+async def test_an_endless_url_is_refused(front: Front):
+    peer = await front.peer()
+    peer.writer.write(b"POST /" + b"x" * 70_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert b"400 Bad Request" in await Response(peer.reader, peer.writer).broken()
+
+
+@pytest.mark.parametrize("noise", [b"\x16\x03\x01\x02\x00\x01\x00", b"hello\r\n\r\n", b"\0" * 100])
+async def test_what_is_no_http_is_refused(front: Front, noise: bytes):
+    peer = await front.peer()
+    peer.writer.write(noise)
+    assert b"400 Bad Request" in await Response(peer.reader, peer.writer).broken()
+
+
+async def test_a_websocket_is_refused(front: Front):
+    peer = await front.peer()
+    answer = await (await peer.send("GET", headers={"connection": "upgrade", "upgrade": "websocket"})).whole()
+    assert answer.status == 400
+
+
+async def test_other_protocols_of_the_server_are_ignored(front: Front):
+    assert await front.app({"type": "websocket"}, None, None) is None  # type: ignore[arg-type, func-returns-value]
+
+
+async def test_a_port_in_use_is_named():
+    first = bound_socket("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    with pytest.raises(ConfigurationError, match=rf"downstream.port: cannot listen on 127.0.0.1:{port}.*--port"):
+        bound_socket("127.0.0.1", port)
+    with pytest.raises(ConfigurationError, match="--host"):
+        bound_socket("192.0.2.1", 0)
+    first.close()
