@@ -96,6 +96,7 @@ class Container(containers.DeclarativeContainer):
         sessions=sessions,
         catalogues=providers.Singleton(Catalogues),
         filtering=providers.Singleton(FilteringService),
+        grace=settings.provided.timeouts.grace,
     )
 
 

@@ -24,9 +24,6 @@ from riglm.domain.session import Client, Session
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
 
-GRACE_SECONDS: Final = 0.8
-"""So long a client waits for the slowest server before it gets what the others have."""
-
 _COALESCE_SECONDS: Final = 0.25
 _CHANGED: Final = {
     "notifications/tools/list_changed": ("tools/list",),
@@ -163,7 +160,7 @@ class AggregateConversation(Conversation):
         self._client, asked = parameters.client_of(message)
         handshake = bytes(message.params) or b"{}"
         opening = [member.open(handshake) for member in self._members.values()]
-        await asyncio.wait(opening, timeout=GRACE_SECONDS)
+        await asyncio.wait(opening, timeout=self._services.grace)
         for task, member in zip(opening, self._members.values(), strict=True):
             if not task.done():
                 self._work(None, self._join_later(member, task))
@@ -197,9 +194,9 @@ class AggregateConversation(Conversation):
     async def _list(self, exchange: Exchange) -> None:
         method = exchange.message.method or ""
         stale = {member: member.fetch(method) for member in self._members.values() if not member.is_fresh(method)}
-        waited_for = [task for member, task in stale.items() if not member.is_late(GRACE_SECONDS)]
+        waited_for = [task for member, task in stale.items() if not member.is_late(self._services.grace)]
         if waited_for:
-            await asyncio.wait(waited_for, timeout=GRACE_SECONDS)
+            await asyncio.wait(waited_for, timeout=self._services.grace)
         for task in stale.values():
             if not task.done():
                 task.add_done_callback(lambda task: self._came_late(method, task))
@@ -232,7 +229,7 @@ class AggregateConversation(Conversation):
             if not member.is_fresh(method)
         ]
         if stale:
-            await asyncio.wait(stale, timeout=GRACE_SECONDS)
+            await asyncio.wait(stale, timeout=self._services.grace)
         route = self._router.find(message)
         self._note_call(exchange, route.server if route is not None else "")
         if route is not None:
@@ -281,7 +278,7 @@ class AggregateConversation(Conversation):
         ]
         if asked:
             tasks = [asyncio.ensure_future(question) for question in asked]
-            await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+            await asyncio.wait(tasks, timeout=self._services.grace)
             errors = [task.result() for task in tasks if task.done() and task.result().error]
             if len(errors) == len(tasks):
                 exchange.replied(errors[0].replace(id=message.id or b"null"))

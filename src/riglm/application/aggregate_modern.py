@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from riglm.application.asking import Asking
+from riglm.application.consensus import RETRY_SECONDS, Consensus
 from riglm.application.directory import Directory
 from riglm.application.exchange import Exchange
 from riglm.application.identity import server_info
@@ -16,21 +17,14 @@ from riglm.application.merging import merged
 from riglm.application.router import Route, Router
 from riglm.application.services import Services
 from riglm.application.shown_tools import ShownTools
-from riglm.application.stateless import EraProbe, refusal
+from riglm.application.stateless import refusal
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.naming import Naming
 from riglm.domain.parameters import Envelope
-from riglm.domain.session import Era
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
 from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
-
-GRACE_SECONDS: Final = 0.8
-"""So long a client waits for the slowest server before it gets what the others have."""
-
-RETRY_SECONDS: Final = 5.0
-"""For so long nobody waits again for a server that was late."""
 
 _log = logging.getLogger("riglm.proxy")
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -45,9 +39,7 @@ class AggregateModern(ModernService):
         self._services = services
         self._upstreams = {upstream.spec.name: upstream for upstream in upstreams}
         self._links: dict[str, UpstreamLink] = {name: up.stateless(self) for name, up in self._upstreams.items()}
-        self._probes = {
-            name: EraProbe(up, self._links[name], silence_tells=False) for name, up in self._upstreams.items()
-        }
+        self._consensus = Consensus(self._upstreams, self._links, services.grace)
         self._directory = Directory(self._upstreams, naming)
         self._asking = Asking()
         self._router = Router(self._directory, self._asking)
@@ -56,7 +48,6 @@ class AggregateModern(ModernService):
         self._owners: dict[int, UpstreamLink] = {}
         self._working: dict[int, asyncio.Task[None]] = {}
         self._fetching: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._probed_at: dict[str, float] = {}
         self._late_until: dict[str, float] = {}
 
     def received(
@@ -98,7 +89,7 @@ class AggregateModern(ModernService):
 
     async def _answer(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
         message = exchange.message
-        if not await self._is_modern():
+        if not await self._consensus.reached():
             exchange.replied(refusal(message, envelope.version), 400)
         elif message.method == "server/discover":
             await self._discover(exchange)
@@ -108,30 +99,6 @@ class AggregateModern(ModernService):
             await self._listen(exchange)
         else:
             await self._route(exchange, envelope, caller)
-
-    async def _is_modern(self) -> bool:
-        """Whether no server is known to speak the handshake only; one that does not answer is asked again later."""
-        now = time.monotonic()
-        unknown = [
-            name
-            for name, upstream in self._upstreams.items()
-            if upstream.supports(Era.MODERN) is None and self._probed_at.get(name, 0.0) + RETRY_SECONDS < now
-        ]
-        if unknown:
-            left = set(unknown)
-            answered = asyncio.Event()
-
-            def decided(name: str, _: bool | None) -> None:
-                left.discard(name)
-                if not left:
-                    answered.set()
-
-            for name in unknown:
-                self._probed_at[name] = now
-                self._probes[name].ask(partial(decided, name))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(answered.wait(), GRACE_SECONDS)
-        return all(upstream.supports(Era.MODERN) is not False for upstream in self._upstreams.values())
 
     async def _discover(self, exchange: Exchange) -> None:
         capabilities: dict[str, Any] = {}
@@ -172,7 +139,7 @@ class AggregateModern(ModernService):
         """
         params = b'{"_meta":%b}' % bytes(jsonrpc.members(asked.params).get("_meta", b"{}"))
         now = time.monotonic()
-        for key in [(method, server) for method in methods for server in self._links]:
+        for key in [(method, server) for method in methods for server in self._consensus.links()]:
             if self._fresh_until.get(key, 0.0) <= now and key not in self._fetching:
                 task = asyncio.get_running_loop().create_task(self._fetch(*key, params))
                 self._fetching[key] = task
@@ -183,7 +150,7 @@ class AggregateModern(ModernService):
             if method in methods and self._late_until.get(server, 0.0) <= now
         }
         if waited_for:
-            await asyncio.wait(waited_for.values(), timeout=GRACE_SECONDS)
+            await asyncio.wait(waited_for.values(), timeout=self._services.grace)
         for server, task in waited_for.items():
             if not task.done():
                 self._late_until[server] = time.monotonic() + RETRY_SECONDS
@@ -217,7 +184,9 @@ class AggregateModern(ModernService):
             self._forward(exchange, route)
         else:
             refused = self._router.unknown(message)
-            exchange.replied(refused or await self._router.offer(message, self._links.values(), lambda _, __: None))
+            exchange.replied(
+                refused or await self._router.offer(message, self._consensus.links().values(), lambda _, __: None)
+            )
 
     def _forward(self, exchange: Exchange, route: Route) -> None:
         link = self._links[route.server]
@@ -230,7 +199,8 @@ class AggregateModern(ModernService):
         """Listen to all servers, and tell the client once what all of them together granted."""
         message = exchange.message
         granted: dict[str, Any] = {}
-        waiting = set(self._links)
+        links = self._consensus.links()
+        waiting = set(links)
         acknowledged = asyncio.Event()
 
         def related(server: str, inner: Message) -> None:
@@ -247,11 +217,11 @@ class AggregateModern(ModernService):
             asyncio.get_running_loop().create_task(
                 self._asking.ask(link, message.method or "", bytes(message.params), partial(related, name))
             )
-            for name, link in self._links.items()
+            for name, link in links.items()
         ]
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(acknowledged.wait(), GRACE_SECONDS)
+                await asyncio.wait_for(acknowledged.wait(), self._services.grace)
             note = jsonrpc.notification(_ACKNOWLEDGED, jsonrpc.encode(granted or {"notifications": {}}))
             exchange.related(self._as_asked(note, message))
             done, _ = await asyncio.wait(tasks)
@@ -270,9 +240,9 @@ class AggregateModern(ModernService):
         loop = asyncio.get_running_loop()
         tasks = {
             name: loop.create_task(self._asking.ask(link, message.method or "", bytes(message.params)))
-            for name, link in self._links.items()
+            for name, link in self._consensus.links().items()
         }
-        await asyncio.wait(tasks.values(), timeout=GRACE_SECONDS)
+        await asyncio.wait(tasks.values(), timeout=self._services.grace)
         for task in tasks.values():
             task.cancel()
         return {name: task.result() for name, task in tasks.items() if task.done() and not task.cancelled()}

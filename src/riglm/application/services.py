@@ -22,6 +22,8 @@ class Services:
     sessions: SessionRegistry
     catalogues: Catalogues
     filtering: FilteringService
+    grace: float = 0.8
+    """Seconds that a client waits for the slowest of several servers before it gets what the others have."""
 
     def call(self, session: Session, upstream: str, tool: str | None, given: Parameters, known: bool) -> Call:
         """Note that an invocation starts; `known` says whether the client was shown the tool."""

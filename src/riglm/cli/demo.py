@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _INSTALL_S = 60.0
 _PLAY_S = 50.0
+_GRACE_S = 20.0  # Node servers on a busy machine take their time
 _MOST_PAIRS = 8
 
 
@@ -92,7 +93,8 @@ def _play(scene: "Scene", directory: Path, tell: Callable[[str], None]) -> "list
     configuration = directory / "riglm.yaml"
     storage = {"path": str(directory / "riglm.db")}
     servers = {name: dict(server) for name, server in scene.servers.items()}
-    configuration.write_text(yaml.safe_dump({"mcpServers": servers, "storage": storage}), "utf-8")
+    settings = {"mcpServers": servers, "storage": storage, "timeouts": {"grace": _GRACE_S}}
+    configuration.write_text(yaml.safe_dump(settings), "utf-8")
     # The user's own riglm variables must not change what the demo shows.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
     log = directory / "riglm.log"

@@ -15,6 +15,11 @@ class Timeouts(Section):
     connect: Seconds = Field(default=10, description="To open a connection to a URL.")
     initialize: Seconds = Field(default=30, description="For the opening exchange with a server.")
     list: Seconds = Field(default=30, description="For one page of a list.")
+    grace: Seconds = Field(
+        default=0.8,
+        description="For the slowest of several servers, before a client gets what the others have; what comes later "
+        "is announced as a changed list.",
+    )
     call: Seconds = Field(default=900, description="For any other request; progress starts it anew.")
     call_max: Seconds = Field(default=14_400, description="For any other request in all, progress or not.")
     shutdown: Seconds = Field(

@@ -1,0 +1,77 @@
+"""Whether several servers are served in the modern era."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from riglm.application.stateless import EraProbe
+from riglm.domain.session import Era
+from riglm.ports.upstream import UpstreamLink, UpstreamPort
+
+RETRY_SECONDS: Final = 5.0
+"""For so long a server that could not be asked is left alone."""
+
+_log = logging.getLogger("riglm.proxy")
+
+
+class Consensus:
+    """The modern era takes all servers, the handshake any mix of them.
+
+    A server that only knows the handshake, and one that has not answered yet, send clients to the handshake; one that
+    cannot be reached does not count. What was granted once is not taken back: a server that turns out to lack the
+    modern era later is left out instead.
+    """
+
+    def __init__(self, upstreams: Mapping[str, UpstreamPort], links: Mapping[str, UpstreamLink], grace: float) -> None:
+        """Nobody is asked yet; `grace` is how long, in seconds, anybody waits for the answers."""
+        self._upstreams = upstreams
+        self._links = links
+        self._grace = grace
+        self._probes = {name: EraProbe(up, links[name], silence_tells=False) for name, up in upstreams.items()}
+        self._silent: set[str] = set()
+        self._all_answered = asyncio.Event()
+        self._asked_at: dict[str, float] = {}
+        self._granted = False
+        self._left_out: set[str] = set()
+
+    async def reached(self) -> bool:
+        """Whether a request of the modern era is served."""
+        self._ask()
+        if self._silent and not self._granted:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_answered.wait(), self._grace)
+        if not self._granted:
+            verdicts = [upstream.supports(Era.MODERN) for upstream in self._upstreams.values()]
+            self._granted = not self._silent and any(verdicts) and all(verdict is not False for verdict in verdicts)
+        return self._granted
+
+    def links(self) -> dict[str, UpstreamLink]:
+        """The links to the servers that take part."""
+        taking_part = {}
+        for name, upstream in self._upstreams.items():
+            if upstream.supports(Era.MODERN) is not False:
+                taking_part[name] = self._links[name]
+            elif name not in self._left_out:
+                self._left_out.add(name)
+                _log.warning("left out a server that only knows the handshake", extra={"upstream": name})
+        return taking_part
+
+    def _ask(self) -> None:
+        now = time.monotonic()
+        for name, upstream in self._upstreams.items():
+            asked_at = self._asked_at.get(name)
+            due = asked_at is None or asked_at + RETRY_SECONDS < now
+            if upstream.supports(Era.MODERN) is None and name not in self._silent and due:
+                self._asked_at[name] = now
+                self._silent.add(name)
+                self._all_answered.clear()
+                self._probes[name].ask(partial(self._answered, name))
+
+    def _answered(self, name: str, _: bool | None) -> None:
+        self._silent.discard(name)
+        if not self._silent:
+            self._all_answered.set()
