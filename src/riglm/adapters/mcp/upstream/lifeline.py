@@ -98,7 +98,7 @@ class Lifeline:
 
     def discard(self, channel: Channel) -> None:
         """Close a channel that was given away, in the background."""
-        task = asyncio.get_running_loop().create_task(channel.close())
+        task = asyncio.get_running_loop().create_task(self._close(channel))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -133,6 +133,12 @@ class Lifeline:
         if channel is not None:
             self.discard(channel)
         self._down(reason)
+
+    async def _close(self, channel: Channel) -> None:
+        try:
+            await channel.close()
+        except Exception:  # noqa: BLE001  # nobody can do more about it
+            _log.exception("closing failed", extra={"upstream": self._name})
 
     async def _open(self) -> None:
         try:

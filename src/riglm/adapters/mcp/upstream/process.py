@@ -157,8 +157,8 @@ class Child(asyncio.SubprocessProtocol, Channel):
             self._kill(number)
         await self._went(self._grace)
         await self._end_group()
-        if self._stdin is not None:
-            self._stdin.abort()
+        if self._stdin is not None and self._stdin.get_write_buffer_size():
+            self._stdin.abort()  # whoever escaped the group may hold the pipe and not read it
         self._process.close()
 
     def _settle(self) -> None:
