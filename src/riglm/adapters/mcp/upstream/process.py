@@ -77,7 +77,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
             process, _ = await loop.subprocess_exec(
                 lambda: self,
                 *self._spec.command,
-                env={**os.environ, **self._spec.env},
+                env=_inherited() | dict(self._spec.env),
                 cwd=self._spec.cwd,
                 start_new_session=True,
             )
@@ -240,3 +240,8 @@ class Child(asyncio.SubprocessProtocol, Channel):
                 self._receiver.heard(error.line)
             elif not not_an_answer(head):
                 self._receiver.missed(f"{words}; which request it answered is not known")
+
+
+def _inherited() -> dict[str, str]:
+    """What riglm was given as its environment, as a server sees its client's, without riglm's own settings and secrets."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
