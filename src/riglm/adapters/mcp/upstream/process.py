@@ -243,5 +243,5 @@ class Child(asyncio.SubprocessProtocol, Channel):
 
 
 def _inherited() -> dict[str, str]:
-    """What riglm was given as its environment, as a server sees its client's, without riglm's own settings and secrets."""
+    """What a server sees of its client's environment: all but riglm's own settings and secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
