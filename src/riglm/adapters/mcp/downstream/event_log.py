@@ -160,9 +160,7 @@ class LoggedAnswer(HttpAnswer):
         if self._reader is not None:
             self._reader.ended()
         self._reader = events
-        for number, data in self.events:
-            if number > place:
-                events.put(data)
+        events.put(b"".join([data for number, data in self.events if number > place]))
         if self.done:
             events.ended()
 

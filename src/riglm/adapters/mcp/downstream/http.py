@@ -149,11 +149,14 @@ class HttpDownstream:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, self._settings.session_idle / 2))
-            now = time.monotonic()
-            for answer in [*self._handshake.answers, *self._modern.answers]:
-                answer.ping(now)
-            self._sse.ping(now)
-            self._sessions.reap()
+            try:
+                now = time.monotonic()
+                for answer in [*self._handshake.answers, *self._modern.answers]:
+                    answer.ping(now)
+                self._sse.ping(now)
+                self._sessions.reap()
+            except Exception:  # noqa: BLE001  # one that fails must not be the last
+                _log.exception("sweeping failed")
 
 
 class _Outgoing:

@@ -1,0 +1,167 @@
+"""The older HTTP+SSE transport."""
+
+import json
+
+import pytest
+
+from riglm.domain import jsonrpc
+from riglm.ports.upstream import EventMark
+from tests.unit.adapters.downstream.conftest import Front, Started
+from tests.unit.adapters.downstream.peer import META, Peer, Response, request, within
+
+STREAM = {"accept": "text/event-stream"}
+
+
+@pytest.fixture
+async def front(start: Started) -> Front:
+    return await start(transport="both")
+
+
+class Older:
+    """A client with its stream."""
+
+    def __init__(self, stream: Response, down: Peer, up: Peer, path: str) -> None:
+        self.stream = stream
+        self.down = down
+        self.up = up
+        self.path = path
+
+    async def post(self, body: bytes, **headers: str | None) -> int:
+        answer = await self.up.send("POST", body, path=self.path, headers=headers)
+        return (await answer.whole()).status
+
+    async def heard(self) -> dict[str, object]:
+        return json.loads((await self.stream.event()).data)  # type: ignore[no-any-return]
+
+
+async def older(front: Front) -> Older:
+    down, up = await front.peer(), await front.peer()
+    stream = await down.send("GET", path="/sse", headers=STREAM)
+    assert stream.headers["content-type"] == "text/event-stream"
+    event = await stream.event()
+    assert event.name == "endpoint"
+    return Older(stream, down, up, event.data.decode())
+
+
+async def test_answers_come_over_the_stream(front: Front):
+    client = await older(front)
+    assert await client.post(request("initialize", key="g")) == 202
+    assert (await client.heard())["id"] == "g"
+    assert await client.post(request("progress", {"x": 1}, key=2)) == 202
+    assert (await client.heard())["method"] == "notifications/progress"
+    assert await client.heard() == {"jsonrpc": "2.0", "id": 2, "result": {"x": 1}}
+    assert front.inside.talks[0].caller.transport == "sse"
+
+
+async def test_the_server_speaks_of_its_own_accord(front: Front):
+    client = await older(front)
+    await client.post(request("initialize"))
+    await client.heard()
+    await client.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    await front.script.until(lambda: front.inside.talks[0].listening == [True])
+    assert front.inside.talks[0].channel.push(jsonrpc.notification("notifications/y"), EventMark(b"1"))
+    assert (await client.heard())["method"] == "notifications/y"
+
+
+async def test_a_request_of_the_modern_era_is_answered_too(front: Front):
+    client = await older(front)
+    await client.post(request("tools/list", {"_meta": META}))
+    assert "result" in await client.heard()
+    assert front.inside.modern.callers[0].transport == "sse"
+
+
+async def test_a_line_that_is_no_message_is_answered_on_the_stream(front: Front):
+    client = await older(front)
+    assert await client.post(b"nonsense") == 202
+    assert (await client.heard())["error"]["code"] == jsonrpc.PARSE_ERROR  # type: ignore[index]
+    await client.post(request("echo"))
+    assert "result" in await client.heard()
+
+
+async def test_a_failure_inside_is_answered_on_the_stream(front: Front, caplog: pytest.LogCaptureFixture):
+    client = await older(front)
+    assert await client.post(request("boom", key=3)) == 202
+    assert (await client.heard())["error"]["code"] == jsonrpc.INTERNAL_ERROR  # type: ignore[index]
+    assert await client.post(b'{"jsonrpc":"2.0","method":"notifications/boom"}') == 202
+    assert await client.post(request("echo", key=4)) == 202
+    assert (await client.heard())["id"] == 4
+    assert [record.message for record in caplog.records] == ["a message failed inside riglm"] * 2
+
+
+async def test_the_client_is_gone_when_its_stream_is(front: Front):
+    client = await older(front)
+    await client.post(request("initialize"))
+    await client.heard()
+    await client.post(request("hold", {"_meta": META}, key="m"))
+    asked = await front.script.held()
+    await front.left(client.down)
+    await front.script.until(lambda: front.inside.talks[0].closed)
+    assert front.script.cancelled == [asked]
+    assert await client.post(request("echo")) == 404
+    assert len(front.app._sse) == 0
+
+
+async def test_what_cannot_be_told_on_this_transport_is_not(front: Front):
+    client = await older(front)
+    await client.post(request("hold"))
+    asked = await front.script.held()
+    asked.sink.primed(EventMark(b"p"))
+    asked.sink.interrupted()
+    asked.answer()
+    event = await client.stream.event()
+    assert (event.id, b"result" in event.data) == (None, True)
+
+
+@pytest.mark.parametrize("query", ["", "?session_id=", "?session_id=unknown", "?x=1", "?session_id=a&session_id=b"])
+async def test_a_message_for_an_unknown_stream_is_not_taken(front: Front, query: str):
+    peer = await front.peer()
+    assert (await (await peer.send("POST", request("echo"), path=f"/messages{query}")).whole()).status == 404
+
+
+async def test_a_stream_is_bound_to_its_principal(front: Front):
+    client = await older(front)
+    (one,) = front.app._sse._clients.values()
+    one.principal = "someone else"
+    assert await client.post(request("echo")) == 404
+
+
+async def test_a_message_that_is_not_said_to_be_json_is_refused(front: Front):
+    client = await older(front)
+    assert await client.post(request("echo"), **{"content-type": "text/plain"}) == 415
+
+
+@pytest.mark.parametrize(("method", "path", "allowed"), [("POST", "/sse", "GET"), ("GET", "/messages", "POST")])
+async def test_other_methods_are_not_allowed(front: Front, method: str, path: str, allowed: str):
+    peer = await front.peer()
+    answer = await (await peer.send(method, path=path)).whole()
+    assert (answer.status, answer.headers["allow"]) == (405, allowed)
+
+
+async def test_each_transport_can_be_had_alone(start: Started):
+    front = await start(transport="sse")
+    await older(front)
+    peer = await front.peer()
+    assert (await (await peer.ask("initialize")).whole()).status == 404
+
+
+async def test_answers_that_are_owed_are_brought_before_riglm_stops(front: Front):
+    busy, quiet = await older(front), await older(front)
+    await busy.post(request("hold"))
+    asked = await front.script.held()
+    front.stop.set()
+    assert (await quiet.stream.whole()).body == b""
+    asked.say()
+    asked.answer(b'"in time"')
+    rest = (await busy.stream.whole()).events
+    assert b"in time" in rest[-1].data
+    await within(front.serving, 3)
+
+
+async def test_answers_that_do_not_come_do_not_hold_up_the_end(front: Front, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("riglm.adapters.mcp.downstream.http._DRAIN_SECONDS", 0.1)
+    client = await older(front)
+    await client.post(request("hold"))
+    await front.script.held()
+    front.stop.set()
+    await within(front.serving, 3)
+    assert (await client.stream.whole()).body == b""

@@ -1,0 +1,314 @@
+"""Streams that last: quiet ones, ones that nobody reads, and how all of them end when riglm stops."""
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from riglm.adapters.mcp.downstream import events, http, http_server
+from riglm.adapters.mcp.downstream.answer import Answer
+from riglm.adapters.mcp.downstream.events import Events
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Message
+from riglm.ports.upstream import EventMark
+from tests.unit.adapters.downstream.conftest import Front, Started
+from tests.unit.adapters.downstream.peer import META, Response, request, within
+
+MODERN = {"mcp-protocol-version": "2026-07-28"}
+CHUNK = jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 100_000))
+
+
+class Wire:
+    """Takes what is sent; holds the sender up when told to."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def send(self, event: dict[str, Any]) -> None:
+        await self.free.wait()
+        self.sent.append(event)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(event.get("body", b"") for event in self.sent)
+
+
+async def test_what_comes_together_goes_out_in_one_write():
+    stream, wire = Events(1000), Wire()
+    stream.put(b"a")
+    stream.put(b"b")
+    stream.primed(EventMark(b"p", 5))
+    stream.ended()
+    await stream.run(wire.send)
+    assert [event.get("body") for event in wire.sent] == [None, b"abevent: message\nid: p\nretry: 5\ndata: \n\n", b""]
+    stream.put(b"late")
+    assert not stream.is_open
+
+
+async def test_a_message_of_any_size_passes_while_nothing_waits():
+    cuts: list[int] = []
+    stream, wire = Events(10, lambda: cuts.append(1)), Wire()
+    running = asyncio.create_task(stream.run(wire.send))
+    for _ in range(3):
+        stream.put(b"x" * 1000)
+        while len(wire.body) % 3000 == 0 and wire.body == b"":
+            await asyncio.sleep(0)
+        while stream._parts:
+            await asyncio.sleep(0)
+    stream.ended()
+    await running
+    assert (len(wire.body), cuts) == (3000, [])
+
+
+async def test_a_client_that_lets_too_much_wait_is_cut_off_and_nothing_is_kept():
+    cuts: list[int] = []
+    stream, wire = Events(100, lambda: cuts.append(1)), Wire()
+    wire.free.clear()
+    running = asyncio.create_task(stream.run(wire.send))
+    for _ in range(50):
+        stream.put(b"x" * 60)
+    assert (cuts, stream._parts, stream.is_open) == ([1], [], False)
+    wire.free.set()
+    await running
+    assert wire.body == b""
+
+
+async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not():
+    stream, wire = Events(100), Wire()
+    stream.ping(stream._last + events.QUIET_SECONDS - 1)
+    assert stream._parts == []
+    stream.ping(stream._last + events.QUIET_SECONDS)
+    stream.ping(stream._last + events.QUIET_SECONDS)
+    stream.ended()
+    await stream.run(wire.send)
+    assert wire.body == b": ping\n\n"
+
+
+async def test_a_quiet_answer_becomes_a_stream():
+    answer, wire = Answer(100), Wire()
+    answer.ping(answer._born + events.QUIET_SECONDS - 1)
+    answer.ping(answer._born + events.QUIET_SECONDS)
+    answer.ping(answer._born + events.QUIET_SECONDS)
+    answer.replied(jsonrpc.result(b"1", b"{}"))
+    await answer.run(None, wire.send)  # type: ignore[arg-type]
+    assert wire.body.startswith(b": ping\n\nevent: message\ndata: ")
+
+
+async def test_an_answer_is_given_once():
+    answer, wire = Answer(100), Wire()
+    answer.replied(jsonrpc.result(b"1", b'"first"'))
+    answer.replied(jsonrpc.result(b"1", b'"second"'))
+    answer.interrupted()
+    answer.ping(answer._born + events.QUIET_SECONDS)
+    await answer.run(None, wire.send)  # type: ignore[arg-type]
+    assert json.loads(wire.body)["result"] == "first"
+
+
+async def test_quiet_streams_are_kept_alive(start: Started, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(http, "_SWEEP_SECONDS", 0.02)
+    front = await start(transport="both")
+    peer = await front.greeted()
+    answering = await (await front.beside(peer)).ask("hold")
+    standing = await peer.send("GET")
+    older = await (await front.peer()).send("GET", path="/sse", headers={"accept": "text/event-stream"})
+    for response in (answering, standing, older):
+        await within(response._reader.readuntil(b": ping\n\n"))
+
+
+async def test_the_sweep_goes_on_after_a_failure(
+    start: Started, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(http, "_SWEEP_SECONDS", 0.01)
+    front = await start()
+    swept = asyncio.Event()
+    real = front.app._sessions.reap
+
+    def reap() -> None:
+        if caplog.records:
+            swept.set()
+            return real()
+        raise RuntimeError("as the test wants")
+
+    monkeypatch.setattr(front.app._sessions, "reap", reap)
+    await within(swept.wait())
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == ["sweeping failed"]
+
+
+async def test_a_client_that_never_reads_is_cut_off_and_others_are_served(start: Started):
+    front = await start(limits={"sse_buffer": 1 << 20})
+    deaf, other = await front.greeted(), await front.greeted()
+    deaf.writer.transport.pause_reading()
+    await deaf.write("GET")
+    talk = front.inside.talks[0]
+    await front.script.until(lambda: talk.listening == [True])
+    count = 0
+    while talk.channel.push(CHUNK):
+        count += 1
+        assert count < 1000
+        await asyncio.sleep(0)
+    assert (await (await other.ask("echo")).whole()).status == 200
+    await front.script.until(lambda: talk.listening == [True, False])
+
+
+async def test_a_client_that_stopped_reading_is_let_go(start: Started, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http_server, "STALL_SECONDS", 0.05)
+    front = await start()
+    deaf = await front.greeted()
+    deaf.writer.transport.pause_reading()
+    await deaf.write("GET")
+    talk = front.inside.talks[0]
+    await front.script.until(lambda: talk.listening == [True])
+    for _ in range(80):
+        talk.channel.push(CHUNK)
+    await front.script.until(lambda: talk.listening == [True, False])
+
+
+async def test_a_client_that_reads_late_gets_all(start: Started):
+    front = await start()
+    late = await front.greeted()
+    late.writer.transport.pause_reading()
+    await late.write("GET")
+    talk = front.inside.talks[0]
+    await front.script.until(lambda: talk.listening == [True])
+    for _ in range(80):
+        talk.channel.push(CHUNK)
+    late.writer.transport.resume_reading()
+    response = await Response(late.reader, late.writer).head()
+    for _ in range(80):
+        assert len((await response.event()).data) > 100_000
+
+
+async def test_a_deaf_client_of_an_answer_can_take_it_up(start: Started):
+    front = await start(limits={"sse_buffer": 1 << 16})
+    deaf = await front.greeted()
+    priming = await (await deaf.ask("hold")).event()
+    asked = await front.script.held()
+    deaf.writer.transport.pause_reading()
+    count = 0
+    while asked.sink._reader.is_open:  # type: ignore[attr-defined]
+        asked.say(CHUNK)
+        count += 1
+        assert count < 1000
+        await asyncio.sleep(0)
+    await (await (await front.peer()).send("GET", path="/elsewhere")).whole()
+    asked.answer(b'"at last"')
+    resumed = await (await front.beside(deaf)).send("GET", headers={"last-event-id": (priming.id or b"").decode()})
+    assert json.loads((await resumed.whole()).events[-1].data)["result"] == "at last"
+
+
+async def stopped(front: Front) -> None:
+    front.stop.set()
+    await within(front.serving, 12)
+
+
+async def refusing(front: Front) -> None:
+    """Wait until no connection is taken any more."""
+    while True:
+        try:
+            await (await front.peer()).greet()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+
+
+async def test_calls_under_way_finish_when_riglm_stops(start: Started):
+    front = await start(transport="both")
+    peer, modern = await front.greeted(), await front.peer()
+    standing = await (await front.beside(peer)).send("GET")
+    response = await peer.ask("hold")
+    await modern.write("POST", request("hold", {"_meta": META}), headers={**MODERN, "mcp-method": "hold"})
+    asked = [await front.script.held(1), await front.script.held(2)]
+    front.stop.set()
+    assert (await standing.whole()).body == b""
+    for one in asked:
+        one.answer(b'"finished"')
+    assert b"finished" in (await response.whole()).body
+    assert (await (await Response(modern.reader, modern.writer).head()).whole()).message["result"] == "finished"
+    await within(front.serving, 3)
+    assert front.inside.talks[0].closed
+
+
+async def test_nothing_new_is_taken_when_riglm_stops(front: Front):
+    peer = await front.greeted()
+    response = await peer.ask("hold")
+    front.stop.set()
+    await within(refusing(front))
+    (await front.script.held()).answer()
+    assert b"result" in (await response.whole()).body
+
+
+async def test_calls_that_do_not_finish_are_given_up_when_riglm_stops(
+    front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(http, "_DRAIN_SECONDS", 0.1)
+    peer, modern = await front.greeted(), await front.peer()
+    response = await peer.ask("hold")
+    await modern.write("POST", request("hold", {"_meta": META}), headers={**MODERN, "mcp-method": "hold"})
+    await front.script.held(2)
+    await stopped(front)
+    assert [event.data for event in (await response.whole()).events] == [b""]
+    assert (await (await Response(modern.reader, modern.writer).head()).whole()).body == b""
+    assert len(front.script.cancelled) == 1
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_subscriptions_end_at_once_when_riglm_stops(front: Front):
+    peer = await front.peer()
+    headers = {**MODERN, "mcp-method": "subscriptions/listen"}
+    await peer.write("POST", request("subscriptions/listen", {"_meta": META}), headers=headers)
+    asked = await front.script.held()
+    asked.say()
+    response = await Response(peer.reader, peer.writer).head()
+    await response.event()
+    front.stop.set()
+    assert (await response.whole()).body == b""
+    await within(front.serving, 3)
+    assert front.script.cancelled == [asked]
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_up_the_end(front: Front, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http, "_DRAIN_SECONDS", 0.1)
+    deaf = await front.greeted()
+    deaf.writer.transport.pause_reading()
+    await deaf.write("GET")
+    talk = front.inside.talks[0]
+    await front.script.until(lambda: talk.listening == [True])
+    for _ in range(80):
+        talk.channel.push(CHUNK)
+    half = await front.peer()
+    half.writer.write(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nx")
+    await within(stopped(front), 3)
+
+
+async def test_nothing_is_printed_on_standard_output(front: Front, capfd: pytest.CaptureFixture[str]):
+    peer = await front.greeted()
+    await (await peer.ask("boom")).whole()
+    noise = await front.peer()
+    noise.writer.write(b"\0\0\0\r\n\r\n")
+    await Response(noise.reader, noise.writer).broken()
+    await stopped(front)
+    sys.stdout.flush()
+    assert capfd.readouterr().out == ""
+
+
+async def test_abandoned_sessions_leave_nothing_behind(start: Started):
+    front = await start(session_idle=0.05)
+    for _ in range(30):
+        peer = await front.greeted()
+        await (await peer.ask("echo")).whole()
+        peer.leave()
+    await front.script.until(lambda: all(talk.closed for talk in front.inside.talks))
+    assert len(front.app._sessions) == 0
+    assert front.app._handshake.answers == set()
+    while front.app._sessions._closing:
+        await asyncio.sleep(0)
+
+
+def test_messages_are_events_of_one_line():
+    message = Message(b'{"a":1}', None, "x")
+    assert events.encode_message(message) == b'event: message\ndata: {"a":1}\n\n'
