@@ -1,5 +1,6 @@
 """Requests of the modern era in front of one upstream."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -7,12 +8,13 @@ from riglm.application.exchange import NOWHERE, Exchange
 from riglm.application.services import Services, tool_name
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Envelope
 from riglm.domain.session import Era
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
 from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
 
+_SILENCE_SECONDS: Final = 30.0
 _MODERN_ERRORS: Final = frozenset({jsonrpc.HEADER_MISMATCH, -32021})
 
 
@@ -37,39 +39,49 @@ def refusal(message: Message, requested: str | None) -> Message:
 def verdict(message: Message) -> bool | None:
     """Whether an answer to `server/discover` shows an upstream of the modern era; None when it shows neither."""
     if message.result:
-        versions = jsonrpc.plain(jsonrpc.members(message.result).get("supportedVersions", b"[]"))
-        return isinstance(versions, list) and any(version in protocol.MODERN_VERSIONS for version in versions)
+        return _names_modern(jsonrpc.members(message.result).get("supportedVersions"))
     code = jsonrpc.error_code(message)
     if code in _MODERN_ERRORS:
         return True
     if code == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION:
         data = jsonrpc.members(jsonrpc.members(message.error).get("data", b"{}"))
-        versions = jsonrpc.plain(data.get("supported", b"[]"))
-        return isinstance(versions, list) and any(version in protocol.MODERN_VERSIONS for version in versions)
+        return _names_modern(data.get("supported"))
     return None
+
+
+def _names_modern(raw: Raw | None) -> bool:
+    """Whether a list of revisions holds one beyond the handshake's, be it one that riglm does not know yet."""
+    versions = jsonrpc.plain(raw) if raw else []
+    return isinstance(versions, list) and any(version not in protocol.HANDSHAKE_VERSIONS for version in versions)
 
 
 class EraProbe:
     """Finds out once, by `server/discover`, whether an upstream speaks the modern era."""
 
     def __init__(self, upstream: UpstreamPort, link: UpstreamLink, *, silence_tells: bool = True) -> None:
-        """`silence_tells`: whether a server that does not answer is taken for one of the handshake era."""
+        """`silence_tells`: whether a server that does not answer is taken, for a while, for one of the handshake."""
         self._upstream = upstream
         self._link = link
-        self._no_verdict = {ErrorKind.UNAVAILABLE} if silence_tells else {ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT}
+        self._silence_tells = silence_tells
+        self._silent_until = 0.0
         self._waiting: list[Callable[[bool | None], None]] = []
 
     def ask(self, then: Callable[[bool | None], None]) -> None:
-        """Call `then` with the answer; None when the upstream cannot be reached."""
+        """Call `then` with the answer; None when there is none."""
+        if self._silent_until > time.monotonic():
+            then(False)
+            return
         self._waiting.append(then)
         if len(self._waiting) == 1:
             message = probe(b'"riglm-probe"')
             self._link.request(message, Exchange(message, NOWHERE, on_reply=self._answered))
 
     def _answered(self, exchange: Exchange, message: Message) -> Message:
-        if exchange.failure in self._no_verdict:
-            modern = None
-        else:
+        modern: bool | None = None
+        if exchange.failure is ErrorKind.TIMEOUT and self._silence_tells:
+            self._silent_until = time.monotonic() + _SILENCE_SECONDS
+            modern = False
+        elif exchange.failure in (None, ErrorKind.PROTOCOL):
             modern = verdict(message) or False
             self._upstream.learned(Era.MODERN, supported=modern)
         waiting, self._waiting = self._waiting, []
