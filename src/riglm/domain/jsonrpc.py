@@ -5,13 +5,35 @@ JSON, so what riglm does not own passes byte for byte, whatever a newer protocol
 """
 
 import contextlib
-import re
-from collections.abc import Mapping
+import json
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-Raw = msgspec.Raw
+from riglm.domain import rawjson
+from riglm.domain.rawjson import UNREADABLE, Raw, elements, encode, join_object, members, plain, text, with_member
+
+__all__ = [  # whoever reads messages also reads what is in them
+    "Malformed",
+    "Message",
+    "Raw",
+    "decode",
+    "elements",
+    "encode",
+    "error",
+    "error_code",
+    "id_key",
+    "is_tool_error",
+    "join_object",
+    "members",
+    "notification",
+    "plain",
+    "request",
+    "result",
+    "text",
+    "with_member",
+]
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -24,10 +46,6 @@ HEADER_MISMATCH: Final = -32020
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
 _NONE: Final = Raw()
-_LONE_SURROGATE: Final = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-)
 
 
 class Malformed(ValueError):
@@ -48,11 +66,6 @@ class _Envelope(msgspec.Struct):
 
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
-_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_array = msgspec.json.Decoder(list[Raw]).decode
-_decode_any = msgspec.json.Decoder().decode
-encode: Final = msgspec.json.Encoder().encode
-"""Any plain value as compact JSON bytes."""
 
 
 class Message:
@@ -95,10 +108,7 @@ class Message:
 
     def replace(self, **members: bytes) -> "Message":
         """The same message with some top-level members replaced by other raw JSON; all the rest is kept, in order."""
-        try:
-            fields = _decode_object(self.line)
-        except msgspec.DecodeError:
-            fields = _decode_object(_mended(self.line))
+        fields = rawjson.strict_members(self.line)
         for name, value in members.items():
             fields[name] = Raw(value)
         return decode(join_object(fields))
@@ -108,11 +118,12 @@ def decode(line: bytes) -> Message:
     """Read one message.
 
     A message that stands on several lines is put on one, since pipes and event streams carry a message a line. Lone
-    surrogate escapes, which some JSON writers produce, are tolerated: the line is kept as it is, while the parts
-    that riglm reads, and messages that it must put together anew, show U+FFFD in their place.
+    surrogate escapes, which some JSON writers produce, are tolerated: they are kept where they stand, and only values
+    that riglm itself reads show U+FFFD in their place.
 
     Raises:
-        Malformed: it is no JSON, or JSON that is no single JSON-RPC message.
+        Malformed: it is no JSON, or JSON that is no single JSON-RPC message, or a request that says twice what riglm
+            reads, and so could mean one thing here and another thing elsewhere.
     """
     message = _read(line)
     if b"\n" in line or b"\r" in line:  # between tokens only, now that it was read: within strings they are escaped
@@ -123,10 +134,8 @@ def decode(line: bytes) -> Message:
 def _read(line: bytes) -> Message:
     try:
         envelope = _decode_envelope(line)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         envelope = _second_reading(line, error)
-    except RecursionError:
-        raise Malformed(PARSE_ERROR, "Parse error: nested too deeply") from None
     message_id = bytes(envelope.id) if envelope.id else None
     if message_id is not None and message_id[0] not in _ID_STARTS:
         unread = message_id == b"null" and envelope.method is None  # how one answers what had no readable id
@@ -135,85 +144,103 @@ def _read(line: bytes) -> Message:
     if envelope.method is None:
         if message_id is None or not (envelope.result or envelope.error):
             raise Malformed(INVALID_REQUEST, "Invalid request: neither a method nor a result", message_id)
-    elif envelope.params and bytes(memoryview(envelope.params)[:1]) not in _STRUCTURED:
-        raise Malformed(INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id)
+    else:
+        _check_asked(line, envelope.params, message_id)
     failure = envelope.error if bytes(envelope.error) != b"null" else _NONE  # some servers send both members
     return Message(line, message_id, envelope.method, envelope.params, envelope.result, failure)
 
 
 _ID_STARTS: Final = frozenset(b'"-0123456789')
 _STRUCTURED: Final = (b"{", b"[", b"n")  # null params occur in the field and mean none
+_TOP_LEVEL: Final = (b'"id"', b'"method"', b'"params"')
+_IN_PARAMS: Final = (b'"name"', b'"uri"', b'"arguments"', b'"_meta"')
 
 
-def _second_reading(line: bytes, error: msgspec.DecodeError) -> _Envelope:
+def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
+    """Refuse a request or notification whose parts cannot be told for sure."""
+    if params and bytes(memoryview(params)[:1]) not in _STRUCTURED:
+        raise Malformed(INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id)
+    if _may_repeat(line.count) or b"\\u00" in line:
+        repeated = _repeated(line, _TOP_LEVEL) or _repeated(bytes(params), _IN_PARAMS)
+        if repeated:
+            raise Malformed(INVALID_REQUEST, f"Invalid request: {repeated!r} is there twice", message_id)
+
+
+def _may_repeat(count: Callable[[bytes], int]) -> bool:
+    """Whether any member that riglm reads could be there twice; this is asked of every request, and so unrolled."""
+    return (
+        count(b'"id"') > 1
+        or count(b'"method"') > 1
+        or count(b'"params"') > 1
+        or count(b'"name"') > 1
+        or count(b'"uri"') > 1
+        or count(b'"arguments"') > 1
+        or count(b'"_meta"') > 1
+    )
+
+
+def _repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
+    """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped."""
+    if b"\\u00" not in raw:
+        suspects = [name for name in names if raw.count(name) > 1]
+        if not suspects:
+            return None
+        inner = [bytes(value) for value in members(raw).values()]
+        if all(raw.count(name) - sum(value.count(name) for value in inner) <= 1 for name in suspects):
+            return None
+    keys = _keys(raw)
+    return next((key for key in keys if encode(key) in names and keys.count(key) > 1), None)
+
+
+def _keys(raw: bytes) -> list[str]:
+    """The keys of a raw object as often as they occur, in order; none when it is something else."""
+    try:
+        keys = json.loads(
+            raw.decode(errors="replace"),
+            object_pairs_hook=lambda pairs: [key for key, _ in pairs],
+            parse_int=str,
+            parse_float=str,
+        )
+    except RecursionError:
+        raise Malformed(PARSE_ERROR, "Parse error: nested too deeply") from None
+    return keys if raw.lstrip()[:1] == b"{" else []
+
+
+def _second_reading(line: bytes, error: Exception) -> _Envelope:
     """Read a line that the strict decoder refused, or say why it is no message."""
-    if b"\\ud" in line or b"\\uD" in line:
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            return _decode_envelope(_mended(line))
+    if isinstance(error, RecursionError):
+        raise Malformed(PARSE_ERROR, "Parse error: nested too deeply") from None
+    with contextlib.suppress(*UNREADABLE):
+        if rawjson.has_surrogates(line):
+            envelope = _decode_envelope(rawjson.mended(line))
+            for name, value in rawjson.strict_members(line).items():
+                if name in _RAW_PARTS:
+                    setattr(envelope, name, value)
+            return envelope
     if not isinstance(error, msgspec.ValidationError):
         raise Malformed(PARSE_ERROR, f"Parse error: {error}") from None
     if line.lstrip()[:1] == b"[":
         raise Malformed(INVALID_REQUEST, "Invalid request: batches are not part of this protocol") from None
-    message_id: bytes | None = None
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        message_id = bytes(_decode_object(line).get("id", _NONE)) or None
-    raise Malformed(INVALID_REQUEST, f"Invalid request: {error}", message_id) from None
+    raise Malformed(INVALID_REQUEST, f"Invalid request: {error}", bytes(members(line).get("id", b"")) or None) from None
 
 
-def _mended(line: bytes) -> bytes:
-    return _LONE_SURROGATE.sub(rb"\\ufffd", line)
+_RAW_PARTS: Final = frozenset({"id", "params", "result", "error"})
 
 
-def join_object(fields: Mapping[str, Raw | bytes]) -> bytes:
-    """A JSON object from raw members."""
-    return b"{" + b",".join([encode(key) + b":" + bytes(value) for key, value in fields.items()]) + b"}"
-
-
-def members(raw: Raw | bytes) -> dict[str, Raw]:
-    """The members of a raw JSON object; empty when it is something else."""
-    try:
-        return _decode_object(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-
-
-def elements(raw: Raw | bytes) -> list[Raw]:
-    """The elements of a raw JSON array; empty when it is something else."""
-    try:
-        return _decode_array(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return []
-
-
-def plain(raw: Raw | bytes) -> Any:
-    """The decoded value of raw JSON, None when it cannot be decoded."""
-    try:
-        return _decode_any(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def text(raw: Raw | bytes | None) -> str | None:
-    """The string that raw JSON holds, None when it is anything else."""
-    if not raw:
-        return None
-    value = plain(raw)
-    return value if isinstance(value, str) else None
-
-
-def with_member(raw: Raw | bytes, path: tuple[str, ...], value: bytes) -> bytes:
-    """A raw JSON object with the member at `path` set to raw `value`; objects on the way are made when missing."""
-    fields = members(raw)
-    head, *rest = path
-    fields[head] = Raw(with_member(fields.get(head, b"{}"), tuple(rest), value) if rest else value)
-    return join_object(fields)
+_EXACT: Final = 2**53
+"""Below this, doubles hold every whole number."""
 
 
 def id_key(raw: bytes) -> bytes:
-    """An id in a form that compares equal for equal ids, however a peer escaped it."""
-    if raw[0] == 0x22 and (b"\\" in raw or not raw.isascii()):
+    """An id in a form that compares equal for equal ids, however a peer spelled it: `1`, `1.0` and `10e-1` are one."""
+    if raw[0] == 0x22:
+        if (raw.isascii() and b"\\" not in raw) or rawjson.mended(raw) != raw:
+            return raw
         return encode(plain(raw))
-    return raw
+    if raw.isdigit():
+        return raw
+    number = float(raw)
+    return b"%d" % number if number.is_integer() and abs(number) < _EXACT else raw
 
 
 def request(message_id: bytes, method: str, params: Raw | bytes = b"{}") -> Message:
@@ -249,7 +276,7 @@ def error(message_id: bytes | None, code: int, words: str, data: Any = None) -> 
 def error_code(message: Message) -> int | None:
     """The code of an error response, None when it is none."""
     code = plain(members(message.error).get("code", b"null")) if message.error else None
-    return code if isinstance(code, int) else None
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
 def is_tool_error(raw: Raw) -> bool:

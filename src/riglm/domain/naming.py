@@ -1,7 +1,7 @@
 """What clients call the tools and prompts of several servers."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 SEPARATOR: Final = "__"
@@ -26,7 +26,7 @@ def prefixed(server: str, name: str) -> str:
 
 
 def public_names(
-    naming: Naming, owned: Mapping[str, Iterable[str]]
+    naming: Naming, owned: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, tuple[str, str]], list[tuple[str, str, str]]]:
     """The names that clients use, and the collisions that remain.
 
@@ -38,18 +38,29 @@ def public_names(
         The server and its own name by the name that clients use, in order; and for each name that two servers claim
         the name, the server that has it, and the one that is left out.
     """
-    counts: dict[str, int] = {}
-    if naming == "on_collision":
-        for names in owned.values():
-            for name in dict.fromkeys(names):
-                counts[name] = counts.get(name, 0) + 1
+    shared = _shared(owned) if naming == "on_collision" else set()
     public: dict[str, tuple[str, str]] = {}
     collisions = []
     for server, names in owned.items():
         for name in names:
-            bare = naming == "none" or (naming == "on_collision" and counts[name] == 1)
+            bare = naming == "none" or (naming == "on_collision" and name not in shared)
             seen = name if bare else prefixed(server, name)
             holder = public.setdefault(seen, (server, name))
-            if holder[0] != server:
+            if holder != (server, name):
                 collisions.append((seen, holder[0], server))
     return public, collisions
+
+
+def _shared(owned: Mapping[str, Sequence[str]]) -> set[str]:
+    """The names that need a prefix: two servers have them, or they look like a name that was given a prefix."""
+    owners: dict[str, set[str]] = {}
+    for server, names in owned.items():
+        for name in names:
+            owners.setdefault(name, set()).add(server)
+    shared = {name for name, servers in owners.items() if len(servers) > 1}
+    fresh = shared
+    while fresh:
+        made = {prefixed(server, name) for name in fresh for server in owners[name]}
+        fresh = (made & owners.keys()) - shared
+        shared |= fresh
+    return shared

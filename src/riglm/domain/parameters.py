@@ -6,6 +6,7 @@ import msgspec
 
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.rawjson import UNREADABLE
 from riglm.domain.session import Client
 
 _NONE: Final = Raw()
@@ -30,8 +31,9 @@ def read(message: Message) -> Parameters:
         return _EMPTY
     try:
         return _decode(message.params)
-    except (msgspec.DecodeError, RecursionError):
-        return _EMPTY
+    except UNREADABLE:
+        found = jsonrpc.members(message.params)
+        return Parameters(*(found.get(name, _NONE) for name in ("name", "uri", "arguments", "_meta")))
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 def envelope(message: Message) -> Envelope | None:
     """The envelope of a request, None when it carries none and so belongs to the handshake era."""
-    if b"io.modelcontextprotocol/protocolVersion" not in message.line:
+    if b"protocolVersion" not in message.line:  # the rest of the name may be escaped: some writers escape slashes
         return None
     meta = read(message).meta
     fields = jsonrpc.members(meta) if meta else {}

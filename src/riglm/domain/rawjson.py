@@ -1,0 +1,127 @@
+"""Raw JSON values: looked into and put together without being decoded as a whole.
+
+Lone surrogate escapes, which some JSON writers produce, are tolerated: they are kept where they stand, and only values
+that riglm itself reads show U+FFFD in their place.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+Raw = msgspec.Raw
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, or JSON that nests too deeply."""
+
+_SURROGATE: Final = re.compile(
+    rb"(\\\\"  # an escaped backslash, behind which no escape begins
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # a pair
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+encode: Final = msgspec.json.Encoder().encode
+"""Any plain value as compact JSON bytes."""
+
+
+def join_object(fields: Mapping[str, Raw | bytes]) -> bytes:
+    """A JSON object from raw members."""
+    return b"{" + b",".join([encode(key) + b":" + bytes(value) for key, value in fields.items()]) + b"}"
+
+
+def members(raw: Raw | bytes) -> dict[str, Raw]:
+    """The members of a raw JSON object; empty when it is something else."""
+    try:
+        return strict_members(raw)
+    except UNREADABLE:
+        return {}
+
+
+def strict_members(raw: Raw | bytes) -> dict[str, Raw]:
+    """The members of a raw JSON object.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is something else.
+    """
+    try:
+        return _decode_object(raw)
+    except UNREADABLE:
+        whole = bytes(raw)
+        if not has_surrogates(whole):
+            raise
+        _decode_object(mended(whole))
+        return {plain(key): Raw(value) for key, value in _pieces(whole)}
+
+
+def elements(raw: Raw | bytes) -> list[Raw]:
+    """The elements of a raw JSON array; empty when it is something else."""
+    try:
+        return _decode_array(raw)
+    except UNREADABLE:
+        whole = bytes(raw)
+    try:
+        _decode_array(mended(whole))
+    except UNREADABLE:
+        return []
+    return [Raw(value) for _, value in _pieces(whole)]
+
+
+def plain(raw: Raw | bytes) -> Any:
+    """The decoded value of raw JSON, U+FFFD where it has a lone surrogate; None when it cannot be decoded."""
+    try:
+        return _decode_any(raw)
+    except UNREADABLE:
+        whole = mended(bytes(raw))
+    try:
+        return _decode_any(whole)
+    except UNREADABLE:
+        return None
+
+
+def text(raw: Raw | bytes | None) -> str | None:
+    """The string that raw JSON holds, None when it is anything else."""
+    if not raw:
+        return None
+    value = plain(raw)
+    return value if isinstance(value, str) else None
+
+
+def with_member(raw: Raw | bytes, path: tuple[str, ...], value: bytes) -> bytes:
+    """A raw JSON object with the member at `path` set to raw `value`; objects on the way are made when missing."""
+    fields = members(raw)
+    head, *rest = path
+    fields[head] = Raw(with_member(fields.get(head, b"{}"), tuple(rest), value) if rest else value)
+    return join_object(fields)
+
+
+def has_surrogates(raw: bytes) -> bool:
+    """Whether there are escapes of surrogates, lone ones or pairs."""
+    return b"\\ud" in raw or b"\\uD" in raw
+
+
+def mended(raw: bytes) -> bytes:
+    """Raw JSON with U+FFFD in place of every lone surrogate."""
+    return _SURROGATE.sub(lambda found: found[1] or rb"\ufffd", raw)
+
+
+def _pieces(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The members (key, value) or elements (b"", value) of what is well-formed but for lone surrogates, as they came."""
+    depth, key, start, end = 0, b"", 0, 0
+    for token in _TOKEN.finditer(raw):
+        kind = token[0]
+        if depth == 0:
+            start = token.end()
+        elif depth == 1 and kind == b":":
+            key, start = raw[start:end].strip(), token.end()
+        elif depth == 1 and kind in b",]}":
+            value = raw[start:end].strip()
+            if value:
+                yield key, value
+            start = token.end()
+        depth += (kind in b"{[") - (kind in b"}]")
+        end = token.end()

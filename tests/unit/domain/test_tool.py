@@ -1,0 +1,31 @@
+"""Catalogues: names for riglm, bytes for the client."""
+
+from riglm.domain.tool import Catalogue, read_catalogue
+
+RESULT = (
+    b'{"tools":[{"name":"b","inputSchema":{"type": "object"},"x":1.0},{"name":"a"},{"title":"nameless"},'
+    b'{"name":7},3,{"name":"b","inputSchema":{"other":1}},{"name":"\\ud83d"}],"nextCursor":"2"}'
+)
+
+
+def test_tools_are_named_in_order_and_stay_as_they_came():
+    catalogue = read_catalogue(RESULT)
+    assert catalogue.names == ("b", "a", "b", "\ufffd")
+    assert bytes(catalogue.tools[0].raw) == b'{"name":"b","inputSchema":{"type": "object"},"x":1.0}'
+    assert catalogue.raw is RESULT
+
+
+def test_the_first_of_two_tools_with_one_name_wins():
+    assert bytes(read_catalogue(RESULT).input_schema("b") or b"") == b'{"type": "object"}'
+
+
+def test_a_tool_without_a_schema_or_an_unknown_one_has_none():
+    catalogue = read_catalogue(RESULT)
+    assert catalogue.input_schema("a") is None
+    assert catalogue.input_schema("nobody") is None
+
+
+def test_what_lists_no_tools_is_empty():
+    for result in (b"{}", b'{"tools":3}', b"[]", b"", b'{"tools":[]}'):
+        assert read_catalogue(result).tools == ()
+    assert Catalogue().names == ()
