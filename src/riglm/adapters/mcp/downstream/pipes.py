@@ -59,11 +59,14 @@ class Output(asyncio.BaseProtocol):
             with contextlib.suppress(OSError):
                 os.close(self._fd)
             return
+        if self._closed.is_set():
+            return
         self._transport.close()
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
-        self._transport.abort()
+        except TimeoutError:
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client closed its end, or all was written at the close."""

@@ -1,0 +1,424 @@
+"""A client on standard input and output: pipes, sockets, files; one that leaves, half leaves, does not read."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riglm.adapters.mcp.downstream import stdio
+from riglm.adapters.mcp.downstream.stdio import StdioClient
+from riglm.domain import jsonrpc
+from riglm.ports.upstream import EventMark
+from tests.unit.adapters.downstream.inside import Inside
+from tests.unit.adapters.downstream.peer import META, request, within
+
+LIMIT = 1 << 20
+
+
+class Client:
+    """The other ends of riglm's standard input and output."""
+
+    def __init__(self, inside: Inside, up: int, down: int, source: int, target: int, **options: Any) -> None:
+        self.inside = inside
+        self.script = inside.script
+        self.gone = asyncio.Event()
+        self.up = up
+        self.down = down
+        self.riglm = StdioClient(inside, gone=self.gone.set, **{"limit": LIMIT, "buffer": 1 << 20, **options})
+        self._fds = (source, target)
+        self._rest = b""
+
+    async def open(self) -> "Client":
+        await self.riglm.open(*self._fds)
+        return self
+
+    async def write(self, *messages: bytes) -> None:
+        data = b"".join(message + b"\n" for message in messages)
+        await asyncio.to_thread(_write_all, self.up, data)
+
+    async def read(self) -> Any:
+        while b"\n" not in self._rest:
+            data = await within(asyncio.to_thread(os.read, self.down, 1 << 16))
+            assert data, "the output ended"
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
+    async def read_to_end(self) -> list[Any]:
+        found = self._rest
+        while data := await within(asyncio.to_thread(os.read, self.down, 1 << 16)):
+            found += data
+        return [json.loads(line) for line in found.splitlines()]
+
+    def close_up(self) -> None:
+        self.up = _closed(self.up)
+
+    def close_down(self) -> None:
+        self.down = _closed(self.down)
+
+    async def close(self) -> None:
+        self.close_up()
+        self.close_down()
+        await within(self.riglm.close())
+
+
+def _closed(fd: int) -> int:
+    if fd >= 0:
+        os.close(fd)
+    return -1
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def pipes() -> tuple[int, int, int, int]:
+    source, up = os.pipe()
+    down, target = os.pipe()
+    return up, down, source, target
+
+
+def unix_sockets() -> tuple[int, int, int, int]:
+    ours, theirs = socket.socketpair()
+    one, other = socket.socketpair()
+    return ours.detach(), one.detach(), theirs.detach(), other.detach()
+
+
+def one_socket() -> tuple[int, int, int, int]:
+    ours, theirs = socket.socketpair()
+    return os.dup(ours.fileno()), ours.detach(), os.dup(theirs.fileno()), theirs.detach()
+
+
+def tcp_sockets() -> tuple[int, int, int, int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    return os.dup(ours.fileno()), ours.detach(), os.dup(theirs.fileno()), theirs.detach()
+
+
+Connect = Callable[..., Awaitable[Client]]
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def begin(ends: Callable[[], tuple[int, int, int, int]] = pipes, **options: Any) -> Client:
+            client = Client(Inside(), *ends(), **options)
+            stack.push_async_callback(client.close)
+            return await client.open()
+
+        yield begin
+
+
+@pytest.mark.parametrize("ends", [pipes, unix_sockets, one_socket, tcp_sockets])
+async def test_a_client_is_served_over(connect: Connect, ends: Callable[[], tuple[int, int, int, int]]):
+    client = await connect(ends)
+    await client.write(request("initialize", key=0), request("progress", {"x": "é"}, key="1"))
+    assert (await client.read())["id"] == 0
+    assert (await client.read())["method"] == "notifications/progress"
+    assert (await client.read()) == {"jsonrpc": "2.0", "id": "1", "result": {"x": "é"}}
+    assert client.inside.talks[0].caller.transport == "stdio"
+    client.close_up()
+    if ends is pipes:
+        await within(client.gone.wait())
+
+
+async def test_both_eras_are_served_on_one_pipe(connect: Connect):
+    client = await connect()
+    await client.write(request("tools/list", {"_meta": META}, key="m"), request("initialize", key="h"))
+    assert [(await client.read())["id"], (await client.read())["id"]] == ["m", "h"]
+    assert client.inside.modern.callers[0].transport == "stdio"
+
+
+async def test_the_server_speaks_of_its_own_accord(connect: Connect):
+    client = await connect()
+    await client.write(request("initialize"))
+    await client.read()
+    channel = client.inside.talks[0].channel
+    assert channel.push(jsonrpc.notification("notifications/x"), EventMark(b"1"))
+    assert (await client.read())["method"] == "notifications/x"
+
+
+async def test_places_and_interruptions_mean_nothing_on_pipes(connect: Connect):
+    client = await connect()
+    await client.write(request("hold"))
+    asked = await client.script.held()
+    asked.sink.primed(EventMark(b"p"))
+    asked.sink.interrupted()
+    asked.answer()
+    assert "result" in await client.read()
+
+
+async def test_noise_is_answered_and_the_next_message_works(connect: Connect):
+    client = await connect()
+    await client.write(b"nonsense", b"", b"[]", b'\xff{"x', request("echo", {"bad": 1}))
+    assert [(await client.read())["error"]["code"] for _ in range(3)] == [-32700, -32600, -32700]
+    assert "result" in await client.read()
+
+
+async def test_a_line_over_the_limit_is_refused_and_the_next_one_works(connect: Connect):
+    client = await connect(limit=70_000)
+    await client.write(request("echo", {"x": "y" * 80_000}), request("echo"))
+    refusal = await client.read()
+    assert refusal["id"] is None
+    assert "over the limit of 70000" in refusal["error"]["message"]
+    assert "result" in await client.read()
+
+
+async def test_a_failure_inside_is_answered_and_logged_once(connect: Connect, caplog: pytest.LogCaptureFixture):
+    client = await connect()
+    await client.write(
+        request("boom", key=1), b'{"jsonrpc":"2.0","method":"notifications/boom"}', request("echo", key=2)
+    )
+    failed = await client.read()
+    assert (failed["id"], failed["error"]["code"]) == (1, jsonrpc.INTERNAL_ERROR)
+    assert (await client.read())["id"] == 2
+    assert [record.message for record in caplog.records] == ["a message failed inside riglm"] * 2
+
+
+async def test_large_messages_pass_both_ways(connect: Connect):
+    client = await connect(limit=20 << 20, buffer=1 << 16)
+    asking = asyncio.create_task(client.write(request("echo", {"x": "y" * 10_000_000})))
+    assert len((await client.read())["result"]["x"]) == 10_000_000
+    await asking
+
+
+async def test_a_client_that_asks_nothing_more_is_gone_at_once(connect: Connect):
+    client = await connect()
+    await client.write(request("initialize"))
+    await client.read()
+    client.close_up()
+    await within(client.gone.wait(), 1)
+
+
+async def test_a_last_line_needs_no_newline(connect: Connect):
+    client = await connect()
+    await asyncio.to_thread(os.write, client.up, request("echo", key="last"))
+    client.close_up()
+    assert (await client.read())["id"] == "last"
+    await within(client.gone.wait())
+
+
+async def test_what_was_asked_before_the_end_of_input_is_answered(connect: Connect):
+    client = await connect()
+    await client.write(request("hold", key=1), request("hold", {"_meta": META}, key=2))
+    client.close_up()
+    first, second = await client.script.held(1), await client.script.held(2)
+    assert not client.gone.is_set()
+    first.answer()
+    assert (await client.read())["id"] == 1
+    assert not client.gone.is_set()
+    second.answer()
+    assert (await client.read())["id"] == 2
+    await within(client.gone.wait(), 1)
+
+
+async def test_a_subscription_does_not_keep_a_client_that_left(connect: Connect):
+    client = await connect()
+    await client.write(request("subscriptions/listen", {"_meta": META}))
+    asked = await client.script.held()
+    client.close_up()
+    await within(client.gone.wait(), 1)
+    await client.riglm.close()
+    assert client.script.cancelled == [asked]
+
+
+async def test_an_answer_that_does_not_come_does_not_keep_a_client_that_left(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stdio, "ANSWER_SECONDS", 0.05)
+    client = await connect()
+    await client.write(request("initialize"), request("hold"))
+    await client.read()
+    await client.script.held()
+    client.close_up()
+    await within(client.gone.wait(), 5)
+
+
+async def test_a_server_that_does_not_start_does_not_keep_a_client_that_left(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stdio, "START_SECONDS", 0.05)
+    client = await connect()
+    await client.write(request("hold/initialize"))
+    client.close_up()
+    await within(client.gone.wait(), 5)
+
+
+@pytest.mark.parametrize("ends", [pipes, unix_sockets])
+async def test_a_client_that_closed_its_output_is_gone(connect: Connect, ends: Callable[[], tuple[int, int, int, int]]):
+    client = await connect(ends)
+    await client.write(request("hold"))
+    asked = await client.script.held()
+    client.close_down()
+    await within(client.gone.wait())
+    asked.say()
+    asked.answer()
+
+
+async def test_nothing_more_is_read_from_a_client_that_does_not_read(connect: Connect):
+    client = await connect(buffer=1 << 16, limit=64 << 20)
+    await client.write(request("initialize"))
+    await client.read()
+    channel = client.inside.talks[0].channel
+    big = jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 300_000))
+    channel.push(big)
+    count = len(client.script.asked)
+    await client.write(request("echo", key="held back"))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(client.script.asked) == count
+    assert (await client.read())["method"] == "notifications/x"
+    assert (await client.read())["id"] == "held back"
+
+
+async def test_a_client_that_never_reads_is_given_up_before_memory_is(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+):
+    client = await connect(buffer=1 << 16, limit=1 << 16)
+    await client.write(request("initialize"))
+    await client.read()
+    channel = client.inside.talks[0].channel
+    big = jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 30_000))
+    with caplog.at_level(logging.INFO):
+        for _ in range(20):
+            channel.push(big)
+    assert client.gone.is_set()
+    assert [record.reason for record in caplog.records] == ["does not read what it asked for"]  # type: ignore[attr-defined]
+
+
+async def test_what_was_written_is_read_before_the_end(connect: Connect):
+    client = await connect(limit=64 << 20)
+    await client.write(request("initialize"))
+    await client.read()
+    client.inside.talks[0].channel.push(jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 600_000)))
+    client.close_up()
+    await within(client.gone.wait())
+    closing = asyncio.create_task(client.riglm.close())
+    (last,) = await client.read_to_end()
+    assert len(last["params"]) == 600_000
+    await within(closing)
+
+
+async def test_a_client_that_reads_no_more_does_not_hold_up_the_end(connect: Connect, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
+    client = await connect(limit=64 << 20)
+    await client.write(request("initialize"))
+    await client.read()
+    client.inside.talks[0].channel.push(jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 600_000)))
+    await within(client.riglm.close(), 5)
+
+
+async def test_input_and_output_may_be_files(tmp_path: Path):
+    lines = [request("initialize", key=0), *(request("echo", {"n": number}, key=number) for number in range(1, 2000))]
+    (tmp_path / "in").write_bytes(b"\n".join(lines))
+    source = os.open(tmp_path / "in", os.O_RDONLY)
+    target = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    client = await Client(Inside(), -1, -1, source, target).open()
+    await within(client.gone.wait())
+    await client.close()
+    answers = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert [answer["id"] for answer in answers] == list(range(2000))
+    os.close(source)
+
+
+async def test_a_file_is_not_read_on_while_the_output_is_full(tmp_path: Path):
+    (tmp_path / "in").write_bytes(b"".join(request("echo", {"x": "y" * 100_000}) + b"\n" for _ in range(40)))
+    source = os.open(tmp_path / "in", os.O_RDONLY)
+    down, target = os.pipe()
+    client = await Client(Inside(), -1, down, source, target, buffer=1 << 18).open()
+    await client.script.until(lambda: client.riglm._input._held)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(client.script.asked) < 20
+    for _ in range(40):
+        assert len((await client.read())["result"]["x"]) == 100_000
+    await within(client.gone.wait())
+    await client.close()
+    os.close(source)
+
+
+async def test_a_full_disk_ends_the_client_with_a_reason(caplog: pytest.LogCaptureFixture):
+    source, up = os.pipe()
+    client = await Client(Inside(), up, -1, source, os.open("/dev/full", os.O_WRONLY)).open()
+    with caplog.at_level(logging.INFO):
+        await client.write(request("echo"), request("echo"))
+        await within(client.gone.wait())
+    assert [record.reason for record in caplog.records] == ["No space left on device"]  # type: ignore[attr-defined]
+    await client.close()
+
+
+async def test_a_terminal_is_read_and_its_end_noticed():
+    master, slave = pty.openpty()
+    down, target = os.pipe()
+    client = await Client(Inside(), -1, down, slave, target).open()
+    os.write(master, request("echo", key="typed") + b"\n")
+    assert (await client.read())["id"] == "typed"
+    os.close(master)
+    await within(client.gone.wait())
+    await client.close()
+
+
+HOST = """
+import asyncio, sys
+from riglm.adapters.mcp.downstream.stdio import serve_stdio
+from tests.unit.adapters.downstream.inside import Inside
+
+async def main():
+    stop = asyncio.Event()
+    inside = Inside()
+    real = inside.script.take
+    def take(message, sink):
+        print("a stray line", flush=True)
+        return real(message, sink)
+    inside.script.take = take
+    await serve_stdio(inside, limit=1 << 20, stop=stop)
+    print("after the end", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def host(**options: Any) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-c", HOST], cwd=Path(__file__).parents[4], stderr=subprocess.PIPE, **options
+    )
+
+
+def test_a_process_serves_and_prints_nothing_else_on_its_output():
+    with host(stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        out, err = process.communicate(request("echo", key=1) + b"\n" + request("echo", key=2) + b"\n", timeout=30)
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2]
+    assert err.count(b"a stray line") == 2
+    assert b"after the end" in err
+    assert process.returncode == 0
+
+
+def test_a_process_whose_reader_left_ends_well():
+    with host(stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(request("echo", key=1) + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.stdout.close()
+        process.wait(timeout=30)
+        process.stdin.close()
+        assert process.returncode == 0
+        assert process.stderr
+        assert b"Traceback" not in process.stderr.read()
