@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -112,6 +113,12 @@ def test_what_is_no_message_is_refused_with_its_code_and_id(line, code, message_
 def test_a_request_that_says_twice_what_is_read_is_refused(line):
     with pytest.raises(Malformed, match="is there twice"):
         jsonrpc.decode(line)
+
+
+def test_a_request_that_says_something_twice_is_refused_however_deep_it_nests():
+    for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit() + 1):
+        with pytest.raises(Malformed):
+            jsonrpc.decode(b'{"id":1,"method":"a","id":2,"x":' + b"[" * depth + b"]" * depth + b"}")
 
 
 @pytest.mark.parametrize(
