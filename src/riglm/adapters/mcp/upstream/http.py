@@ -25,14 +25,14 @@ class HttpUpstream(UpstreamPort):
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
         """A link with a session of its own."""
-        link = HandshakeHttpLink(self._place, outlet, self._links.discard)
+        link = HandshakeHttpLink(self._place, outlet, self._links.discard, self._eras.clear)
         self._links.add(link)
         return link
 
     def stateless(self, outlet: Outlet) -> UpstreamLink:
         """The link that all requests of the modern era share."""
         if self._stateless is None:
-            self._stateless = ModernHttpLink(self._place, outlet, self._input_schema)
+            self._stateless = ModernHttpLink(self._place, outlet, self._input_schema, self._eras.clear)
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:

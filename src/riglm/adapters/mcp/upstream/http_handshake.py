@@ -20,6 +20,7 @@ from riglm.ports.upstream import EventMark, Outlet, Reply, Stream
 _SURELY_GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 503})
 _CLOSE_SECONDS: Final = 2.0
+_HOLD_SECONDS: Final = 5.0
 _LINGER_SECONDS: Final = 1.0
 _REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
 
@@ -27,9 +28,15 @@ _REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
 class HandshakeHttpLink(HttpLink):
     """Holds the upstream's session, and opens a new one when the upstream forgot it."""
 
-    def __init__(self, place: HttpPlace, outlet: Outlet, on_close: Callable[["HandshakeHttpLink"], None]) -> None:
+    def __init__(
+        self,
+        place: HttpPlace,
+        outlet: Outlet,
+        on_close: Callable[["HandshakeHttpLink"], None],
+        on_unreachable: Callable[[], None],
+    ) -> None:
         """A link without a session; `on_close` is told when it is closed for good."""
-        super().__init__(place, outlet)
+        super().__init__(place, outlet, on_unreachable)
         self._on_close = on_close
         self._session_id = b""
         self._version = b""
@@ -50,14 +57,18 @@ class HandshakeHttpLink(HttpLink):
         return self._headers
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Forward a request, after the handshake's end has arrived."""
-        if self._held is not None:
-            self._held.append(lambda: self.request(message, reply))
-            return
+        """Forward a request."""
         if message.method == "initialize":
             self._handshake = message
             self._enter(b"", b"")
         super().request(message, reply)
+
+    def dispatch(self, post: Post) -> None:
+        """Send a request, after the handshake's end has arrived."""
+        if self._held is not None:
+            self._held.append(lambda: self.dispatch(post))
+        elif not post.over:
+            super().dispatch(post)
 
     def send(self, message: Message) -> None:
         """Forward a notification or a response; what follows the handshake's end waits until that arrived."""
@@ -65,9 +76,9 @@ class HandshakeHttpLink(HttpLink):
             self._held.append(lambda: self.send(message))
         elif message.method == "notifications/initialized":
             self._held = []
-            self._send(b"POST", self._headers, message.line, Told(self._release))
+            self.tell(self._headers, message, _HOLD_SECONDS, self._release)
         else:
-            self._send(b"POST", self._headers, message.line, Told())
+            self.tell(self._headers, message, self._place.patience.initialize)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
         """Forward the client's notice, and let the request's connection go a little later."""
@@ -88,7 +99,14 @@ class HandshakeHttpLink(HttpLink):
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
         """Ask for the rest of a stream."""
-        resume_stream(self._get, self.limit, last_event_id, stream)
+        exchange: Exchange
+
+        def ended() -> None:
+            self._deliveries.over(exchange)
+            stream.ended()
+
+        exchange = resume_stream(self._get, self.limit, last_event_id, stream, ended)
+        self._deliveries.keep(exchange, self._place.patience.call_max, stream.ended)
 
     async def close(self) -> None:
         """End the session."""
@@ -100,9 +118,10 @@ class HandshakeHttpLink(HttpLink):
         await super().close()
         if self._session_id:
             done = asyncio.Event()
-            self._send(b"DELETE", self._headers, b"", Told(lambda _: done.set()))
+            farewell = self._send(b"DELETE", self._headers, b"", Told(lambda _: done.set()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), _CLOSE_SECONDS)
+            farewell.abort()
 
     def headed(self, post: Post, headers: Headers) -> None:
         """The answer to the handshake brings the session's id."""
@@ -150,8 +169,10 @@ class HandshakeHttpLink(HttpLink):
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailable, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
-        finally:
-            self._reopening = None
+        except Exception:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
+            log.exception("greeting again failed", extra={"upstream": self.spec.name})
+            words = "riglm's log says why"
+        self._reopening = None
         lost, self._lost = self._lost, []
         for post in lost:
             if words:
@@ -177,7 +198,7 @@ class HandshakeHttpLink(HttpLink):
     def _heard(self, message: Message, event: EventMark | None) -> None:
         self._outlet.unsolicited(self, message, event)
 
-    def _release(self, status: int) -> None:
+    def _release(self) -> None:
         held, self._held = self._held or [], None
         for step in held:
             step()

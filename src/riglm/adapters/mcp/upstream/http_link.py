@@ -2,11 +2,13 @@
 
 import logging
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
-from riglm.adapters.mcp.upstream.http_post import Post, PostOwner
+from riglm.adapters.mcp.upstream.deliveries import Deliveries
+from riglm.adapters.mcp.upstream.http_post import Post, PostOwner, Told
 from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpClient, HttpFailure, ResponseSink, Target
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
@@ -15,6 +17,7 @@ from riglm.ports.upstream import Outlet, Reply, UpstreamLink
 
 log: Final = logging.getLogger("riglm.upstream")
 
+_CLOSED: Final = "the link to it was closed"
 _NEVER_TWICE: Final = frozenset({"tools/call"})
 """Requests that may have effects, and so are not repeated when it is not sure that they did not arrive."""
 
@@ -44,8 +47,8 @@ class HttpPlace:
 class HttpLink(UpstreamLink, PostOwner):
     """Sends every message as a POST of its own."""
 
-    def __init__(self, place: HttpPlace, outlet: Outlet) -> None:
-        """A link that has said nothing yet."""
+    def __init__(self, place: HttpPlace, outlet: Outlet, on_unreachable: Callable[[], None]) -> None:
+        """A link that has said nothing yet; `on_unreachable` is called when the server cannot be reached."""
         self.spec = place.spec
         self.limit = place.limit
         self._place = place
@@ -53,6 +56,9 @@ class HttpLink(UpstreamLink, PostOwner):
         self._headers = place.headers
         self._deadlines = Deadlines(place.spec.name, place.patience, self._expired)
         self._posts: dict[int, Post] = {}
+        self._deliveries = Deliveries()
+        self._on_unreachable = on_unreachable
+        self._closed = False
 
     @abstractmethod
     def block(self, post: Post) -> bytes:
@@ -60,6 +66,9 @@ class HttpLink(UpstreamLink, PostOwner):
 
     def request(self, message: Message, reply: Reply) -> None:
         """Forward a request."""
+        if self._closed:
+            reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more: {_CLOSED}")
+            return
         post = Post(self, message, reply, self._deadlines.add(reply))
         self._posts[id(reply)] = post
         self.dispatch(post)
@@ -85,6 +94,7 @@ class HttpLink(UpstreamLink, PostOwner):
             post.again()
             self.dispatch(post)
             return
+        self._on_unreachable()
         log.warning("no answer", extra={"upstream": self.spec.name, "reason": str(failure)})
         post.fail(ErrorKind.UNAVAILABLE, f"cannot be reached: {failure}")
 
@@ -97,12 +107,32 @@ class HttpLink(UpstreamLink, PostOwner):
         self._deadlines.remove(post.waiting)
         self._posts.pop(id(post.reply), None)
 
+    def linger(self, exchange: Exchange, seconds: float) -> None:
+        """Leave a connection open for a while."""
+        self._deliveries.keep(exchange, seconds)
+
+    def left(self, exchange: Exchange) -> None:
+        """It closed before."""
+        self._deliveries.over(exchange)
+
+    def tell(self, block: bytes, message: Message, seconds: float, then: Callable[[], None] = lambda: None) -> None:
+        """Send a message that has no answer; `then` is called when it arrived, or did not within so many seconds."""
+
+        def done(_: int) -> None:
+            self._deliveries.over(exchange)
+            then()
+
+        exchange = self._send(b"POST", block, message.line, Told(done))
+        self._deliveries.keep(exchange, seconds, then)
+
     async def close(self) -> None:
         """Let all connections go."""
-        self._deadlines.close()
-        posts, self._posts = self._posts, {}
-        for post in posts.values():
+        self._closed = True
+        for post in list(self._posts.values()):
+            post.fail(ErrorKind.UNKNOWN, f"did not answer before {_CLOSED}")
             post.abandon()
+        self._deadlines.close()
+        self._deliveries.close()
 
     def _send(self, method: bytes, block: bytes, body: bytes, sink: ResponseSink) -> Exchange:
         return self._place.client.send(self._place.target, method, block, body, sink)

@@ -125,8 +125,10 @@ class Listening:
         self._timer = asyncio.get_running_loop().call_later(delay, self._open)
 
 
-def resume_stream(get: Getter, limit: int, last_event_id: bytes, stream: Stream) -> Exchange:
-    """Ask for the rest of a stream that a client lost."""
+def resume_stream(
+    get: Getter, limit: int, last_event_id: bytes, stream: Stream, on_end: Callable[[], None]
+) -> Exchange:
+    """Ask for the rest of a stream that a client lost; `on_end` is called at its end in place of `stream.ended`."""
 
     def event(mark: EventMark | None, message: Message | None) -> None:
         if message is not None:
@@ -134,4 +136,4 @@ def resume_stream(get: Getter, limit: int, last_event_id: bytes, stream: Stream)
         elif mark is not None:
             stream.primed(mark)
 
-    return get(last_event_id, _Events(limit, event, lambda _: stream.ended()))
+    return get(last_event_id, _Events(limit, event, lambda _: on_end()))

@@ -5,7 +5,7 @@ from typing import Final
 
 from riglm.adapters.mcp import headers
 from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace
-from riglm.adapters.mcp.upstream.http_post import Post, Told
+from riglm.adapters.mcp.upstream.http_post import Post
 from riglm.adapters.mcp.upstream.http_reopening import as_header
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.jsonrpc import Message, Raw
@@ -17,9 +17,15 @@ _LATEST: Final = protocol.MODERN_VERSIONS[-1].encode()
 class ModernHttpLink(HttpLink):
     """Adds the headers that repeat the body; to give a request up is to close its connection."""
 
-    def __init__(self, place: HttpPlace, outlet: Outlet, input_schema: Callable[[str, str], Raw | None]) -> None:
+    def __init__(
+        self,
+        place: HttpPlace,
+        outlet: Outlet,
+        input_schema: Callable[[str, str], Raw | None],
+        on_unreachable: Callable[[], None],
+    ) -> None:
         """`input_schema` gives the schema of an upstream's tool as last listed, by upstream and tool."""
-        super().__init__(place, outlet)
+        super().__init__(place, outlet, on_unreachable)
         self._input_schema = input_schema
 
     def block(self, post: Post) -> bytes:
@@ -34,7 +40,7 @@ class ModernHttpLink(HttpLink):
     def send(self, message: Message) -> None:
         """Forward a notification."""
         block = self._headers + headers.for_request(message, _LATEST, ())
-        self._send(b"POST", block, message.line, Told())
+        self.tell(block, message, self._place.patience.initialize)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
         """Close the request's connection."""

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from riglm.adapters.mcp.upstream.deadlines import Waiting
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpFailure, ResponseSink
-from riglm.adapters.mcp.wire.sse import Event, EventParser
+from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLarge
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Malformed, Message
@@ -21,6 +21,7 @@ _REFUSALS: Final = frozenset({401, 403})
 _TOO_MANY: Final = 429
 _MOST_RESUMPTIONS: Final = 10
 _LINGER_SECONDS: Final = 5.0
+_LONGEST_RETRY: Final = 30.0
 
 
 class PostOwner(Protocol):
@@ -46,6 +47,12 @@ class PostOwner(Protocol):
 
     def ended(self, post: "Post") -> None:
         """Nothing more will come for this request."""
+
+    def linger(self, exchange: Exchange, seconds: float) -> None:
+        """Leave a request's connection to the server for so long, though the request is over."""
+
+    def left(self, exchange: Exchange) -> None:
+        """The server ended a connection that was left to it."""
 
 
 class Body:
@@ -80,6 +87,7 @@ class Post(ResponseSink):
         "_parser",
         "_resumptions",
         "_retry_ms",
+        "_timer",
         "exchange",
         "message",
         "over",
@@ -104,6 +112,7 @@ class Post(ResponseSink):
         self._last_event_id: bytes | None = None
         self._retry_ms = RETRY_MS
         self._resumptions = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def again(self) -> None:
         """Forget what came so far: the request, or the rest of its stream, is asked for anew."""
@@ -112,11 +121,13 @@ class Post(ResponseSink):
         self._parser = None
 
     def abandon(self, after: float = 0.0) -> None:
-        """Take nothing more, and let the connection go."""
+        """Take nothing more, and let the connection go, `after` so many seconds."""
         self.over = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self.exchange is not None:
             if after:
-                asyncio.get_running_loop().call_later(after, self.exchange.abort)
+                self._owner.linger(self.exchange, after)
             else:
                 self.exchange.abort()
 
@@ -131,17 +142,20 @@ class Post(ResponseSink):
 
     def data(self, chunk: bytes) -> None:
         """Take a piece of the answer."""
-        if self._parser is not None:
-            self._parser.feed(chunk)
-        elif not self.over:
+        if self._parser is None:
             self._body.add(chunk)
-            if self._body.size > self._owner.limit:
-                self.fail(ErrorKind.PROTOCOL, f"answered with more than {self._owner.limit} bytes")
-                self.abandon()
+            too_much = self._body.size > self._owner.limit
+        else:
+            too_much = self._is_too_much(self._parser, chunk)
+        if too_much:
+            words = f"sent a message over the limit of {self._owner.limit} bytes (`limits.message_bytes`)"
+            self.fail(ErrorKind.PROTOCOL, words)
+            self.abandon()
 
     def end(self) -> None:
         """The HTTP answer is complete."""
         if self.over:
+            self._leave()
             return
         if self._parser is not None:
             self._broke_off()
@@ -167,6 +181,7 @@ class Post(ResponseSink):
     def failed(self, failure: HttpFailure) -> None:
         """The exchange broke."""
         if self.over:
+            self._leave()
             return
         if self._last_event_id is not None:
             self._broke_off()
@@ -179,6 +194,18 @@ class Post(ResponseSink):
             self.over = True
             self._owner.ended(self)
             self.reply.failed(kind, f"upstream {self._owner.spec.name!r} {words}")
+
+    def _leave(self) -> None:
+        if self.exchange is not None:
+            self._owner.left(self.exchange)
+
+    @staticmethod
+    def _is_too_much(parser: EventParser, chunk: bytes) -> bool:
+        try:
+            parser.feed(chunk)
+        except EventTooLarge:
+            return True
+        return False
 
     def _event(self, event: Event) -> None:
         if event.retry_ms is not None:
@@ -201,7 +228,7 @@ class Post(ResponseSink):
         if message.is_response:
             self._replied(message, mark)
             if self.exchange is not None:
-                asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.exchange.abort)
+                self._owner.linger(self.exchange, _LINGER_SECONDS)
         else:
             self.waiting.progressed()
             self.reply.related(message, mark)
@@ -230,12 +257,12 @@ class Post(ResponseSink):
             self.fail(ErrorKind.UNAVAILABLE, "closed the stream again and again before its answer")
         else:
             self._resumptions += 1
-            asyncio.get_running_loop().call_later(self._retry_ms / 1000, self._resume, self._last_event_id)
+            seconds = min(self._retry_ms / 1000, _LONGEST_RETRY)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._resume, self._last_event_id)
 
     def _resume(self, last_event_id: bytes) -> None:
-        if not self.over:
-            self.again()
-            self._owner.take_up(self, last_event_id)
+        self.again()
+        self._owner.take_up(self, last_event_id)
 
 
 class Told(ResponseSink):

@@ -39,6 +39,8 @@ class _Answer(ResponseSink):
             self._parser.feed(chunk)
         else:
             self._body.add(chunk)
+            if self._body.size > self._limit:
+                self._fail(f"the answer to the handshake is over the limit of {self._limit} bytes")
 
     def end(self) -> None:
         if self._parser is None:
@@ -46,8 +48,7 @@ class _Answer(ResponseSink):
         self._finish()
 
     def failed(self, failure: HttpFailure) -> None:
-        if not self.done.done():
-            self.done.set_exception(UpstreamUnavailable(str(failure)))
+        self._fail(str(failure))
 
     def _event(self, event: Event) -> None:
         try:
@@ -57,6 +58,10 @@ class _Answer(ResponseSink):
         if message is not None and message.is_response:
             self.message = message
             self._finish()
+
+    def _fail(self, words: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(UpstreamUnavailable(words))
 
     def _finish(self) -> None:
         if not self.done.done():
@@ -99,7 +104,6 @@ async def _ask(place: HttpPlace, block: bytes, message: Message) -> _Answer:
     exchange = place.client.send(place.target, b"POST", block, message.line, answer)
     try:
         await answer.done
-    except asyncio.CancelledError:
+    finally:
         exchange.abort()
-        raise
     return answer
