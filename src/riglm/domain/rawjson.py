@@ -110,7 +110,7 @@ def mended(raw: bytes) -> bytes:
 
 
 def _pieces(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The members (key, value) or elements (no key, value) of what is well-formed but for lone surrogates, unchanged."""
+    """The members (key, value) or elements (no key, value) of what is well-formed but for lone surrogates, as is."""
     depth, key, start, end = 0, b"", 0, 0
     for token in _TOKEN.finditer(raw):
         kind = token[0]
