@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from riglm.application.kept_sessions import KeptSessions, Place
 from riglm.application.tracking import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
@@ -19,21 +20,16 @@ from riglm.ports.downstream import Caller
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Where to look for conversation keys, after which silence (seconds) a session is over, and how many are kept."""
+    """Where to look for conversation keys, and how long a session that no connection holds is kept.
+
+    `idle_gap` is the silence, in seconds, after which it is over; `most_kept` is how many such sessions there may be.
+    """
 
     meta_keys: tuple[str, ...] = ()
     environment_keys: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     idle_gap: float = 1800.0
     most_kept: int = 10_000
-
-
-class _Kept:
-    __slots__ = ("last_seen", "session")
-
-    def __init__(self, session: Session, now: float) -> None:
-        self.session = session
-        self.last_seen = now
 
 
 class SessionRegistry:
@@ -52,40 +48,43 @@ class SessionRegistry:
         self._hasher = hasher
         self._evidence = evidence
         self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
-        self._kept: dict[tuple[str, ...], _Kept] = {}
+        self._kept = KeptSessions()
         self._monotonic = monotonic
         self._clock = clock
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def of_connection(self, caller: Caller, client: Client, version: str) -> Session:
-        """A session for a client that just opened a connection with the handshake."""
+        """A session for a client that just opened a connection with the handshake; to be given back by `closed`."""
+        place = self._environment(caller)
         if caller.handle:
-            return self._keyed(Method.HANDLE, "handle", caller.handle, caller, client, Era.HANDSHAKE, version)
-        if caller.transport is Transport.STDIO:
-            for key in self._evidence.environment_keys:
-                value = self._evidence.environment.get(key)
-                if value:
-                    return self._keyed(Method.ENVIRONMENT, key, value, caller, client, Era.HANDSHAKE, version)
-            return self._opened(Method.PROCESS, caller, client, Era.HANDSHAKE, version, {})
-        return self._opened(Method.CONNECTION, caller, client, Era.HANDSHAKE, version, {})
+            place = Place(Method.HANDLE, caller.principal, "handle", caller.handle)
+        if place is not None:
+            session = self._keyed(place, caller, client, Era.HANDSHAKE, version)
+            self._kept.hold(session)
+            return session
+        method = Method.PROCESS if caller.transport is Transport.STDIO else Method.CONNECTION
+        session = self._opened(method, caller, client, Era.HANDSHAKE, version)
+        self._kept.add(session, self._monotonic(), held=True)
+        return session
 
     def of_request(self, caller: Caller, client: Client, version: str, meta: Raw | bytes) -> Session:
         """The session of a request of the modern era, by the best evidence that it carries."""
         if caller.handle:
-            return self._keyed(Method.HANDLE, "handle", caller.handle, caller, client, Era.MODERN, version)
-        found = self._conversation_key(meta)
-        if found is not None:
-            return self._keyed(Method.META_KEY, *found, caller, client, Era.MODERN, version)
+            place = Place(Method.HANDLE, caller.principal, "handle", caller.handle)
+            return self._keyed(place, caller, client, Era.MODERN, version)
         if caller.transport is Transport.STDIO:
-            for key in self._evidence.environment_keys:
-                value = self._evidence.environment.get(key)
-                if value:
-                    return self._keyed(Method.ENVIRONMENT, key, value, caller, client, Era.MODERN, version)
-            return self._keyed(Method.PROCESS, "process", "", caller, client, Era.MODERN, version)
+            return self.of_call(self._of_process(caller, client, version), caller, meta)
+        found = self._conversation_keys(meta)
+        if found:
+            place = Place(Method.META_KEY, caller.principal, *found[0])
+            return self._keyed(place, caller, client, Era.MODERN, version, found)
         if caller.principal:
-            return self._keyed(Method.PRINCIPAL, "client", client.name, caller, client, Era.MODERN, version)
-        return self._keyed(
-            Method.ADDRESS, "client", f"{caller.address} {client.name}", caller, client, Era.MODERN, version
-        )
+            place = Place(Method.PRINCIPAL, caller.principal, "client", client.name)
+        else:
+            place = Place(Method.ADDRESS, "", "client", f"{caller.address} {client.name}")
+        return self._keyed(place, caller, client, Era.MODERN, version)
 
     def of_call(self, base: Session, caller: Caller, meta: Raw | bytes) -> Session:
         """The session of a call on a connection whose session is `base`.
@@ -93,76 +92,108 @@ class SessionRegistry:
         A conversation key in the call is better evidence than the connection: the first one names the connection's
         session, further ones are sessions of their own.
         """
-        found = self._conversation_key(meta)
-        if found is None or base.method is Method.HANDLE:
+        found = self._conversation_keys(meta)
+        if not found:
             return base
-        name, value = found
-        place = self._place(Method.META_KEY, name, value, caller)
-        kept = self._kept.get(place)
-        now = self._monotonic()
-        if kept is not None:
-            kept.last_seen = now
-            return kept.session
-        if base.method in (Method.CONNECTION, Method.PROCESS, Method.ENVIRONMENT):
-            base.method = Method.META_KEY
-            base.keys[name] = self._hasher.session_key(value)
-            self._kept[place] = _Kept(base, now)
-            self._tracking.session_changed(base)
+        if base.method is Method.HANDLE:
+            self._note(base, found)
             return base
-        return self._keyed(Method.META_KEY, name, value, caller, base.client, base.era, base.protocol_version)
+        place = Place(Method.META_KEY, caller.principal, *found[0])
+        if base.method is Method.META_KEY or self._kept.at(place) is not None:
+            return self._keyed(place, caller, base.client, base.era, base.protocol_version, found)
+        base.method = Method.META_KEY
+        self._kept.put(place, base)
+        self._note(base, found)
+        return base
 
     def closed(self, session: Session) -> None:
         """A connection ended; its session ends with it unless better evidence than the connection keeps it open."""
-        if session.method in (Method.CONNECTION, Method.PROCESS) and session.ended_at is None:
+        freed = self._kept.release(session, self._monotonic())
+        if freed and session.method in (Method.CONNECTION, Method.PROCESS):
             self._end(session, self._clock())
 
     def sweep(self) -> None:
-        """End the sessions that have been silent for longer than the idle gap."""
-        deadline = self._monotonic() - self._evidence.idle_gap
-        for place in [place for place, kept in self._kept.items() if kept.last_seen < deadline]:
-            kept = self._kept.pop(place)
-            self._end(kept.session, self._clock() - self._evidence.idle_gap)
+        """End the sessions that nobody holds and that have been silent for longer than the idle gap."""
+        now = self._monotonic()
+        while (found := self._kept.longest_silent()) and now - found[1] > self._evidence.idle_gap:
+            self._end(found[0], self._clock() - (now - found[1]))
 
     def close(self) -> None:
         """End every session: riglm stops."""
-        for kept in self._kept.values():
-            self._end(kept.session, self._clock())
-        self._kept.clear()
+        for session in self._kept.all():
+            self._end(session, self._clock())
 
-    def _conversation_key(self, meta: Raw | bytes) -> tuple[str, str] | None:
-        if not meta or not self._meta_keys:
-            return None
+    def _conversation_keys(self, meta: Raw | bytes) -> list[tuple[str, str]]:
+        """The conversation keys that a call carries, the best one first."""
+        if not meta:
+            return []
         raw = bytes(meta)
-        for name, encoded in self._meta_keys:
-            if encoded in raw:
-                value = jsonrpc.text(jsonrpc.members(raw).get(name))
+        escaped = b"\\/" in raw
+        if not any(escaped or encoded in raw for _, encoded in self._meta_keys):
+            return []
+        fields = jsonrpc.members(raw)
+        found = ((name, jsonrpc.text(fields.get(name))) for name, _ in self._meta_keys)
+        return [(name, value) for name, value in found if value]
+
+    def _environment(self, caller: Caller) -> Place | None:
+        if caller.transport is Transport.STDIO:
+            for key in self._evidence.environment_keys:
+                value = self._evidence.environment.get(key)
                 if value:
-                    return name, value
+                    return Place(Method.ENVIRONMENT, caller.principal, key, value)
         return None
 
-    def _place(self, method: Method, name: str, value: str, caller: Caller) -> tuple[str, ...]:
-        return (method, caller.principal, name, value)
-
-    def _keyed(
-        self, method: Method, name: str, value: str, caller: Caller, client: Client, era: Era, version: str
-    ) -> Session:
-        place = self._place(method, name, value, caller)
-        now = self._monotonic()
-        kept = self._kept.get(place)
-        if kept is not None and now - kept.last_seen <= self._evidence.idle_gap:
-            kept.last_seen = now
-            return kept.session
-        if kept is not None:
-            self._end(kept.session, self._clock())
-        keys = {name: self._hasher.session_key(value)} if value and method is not Method.PROCESS else {}
-        session = self._opened(method, caller, client, era, version, keys)
-        if len(self._kept) >= self._evidence.most_kept:
-            self._end(self._kept.pop(next(iter(self._kept))).session, self._clock())
-        self._kept[place] = _Kept(session, now)
+    def _of_process(self, caller: Caller, client: Client, version: str) -> Session:
+        """The session of this process, which lives as long as the process does."""
+        place = self._environment(caller) or Place(Method.PROCESS, caller.principal, "process", "")
+        session = self._kept.at(place)
+        if session is None:
+            session = self._keyed(place, caller, client, Era.MODERN, version)
+            self._kept.hold(session)
         return session
 
+    def _keyed(
+        self,
+        place: Place,
+        caller: Caller,
+        client: Client,
+        era: Era,
+        version: str,
+        keys: list[tuple[str, str]] | None = None,
+    ) -> Session:
+        """The session at a place, or a new one there; `keys` are all that it carries, when there are several."""
+        self.sweep()
+        session = self._kept.at(place)
+        if session is None:
+            self._make_room()
+            session = self._opened(place.method, caller, client, era, version, keys or [(place.name, place.value)])
+            self._kept.add(session, self._monotonic(), held=False)
+            self._kept.put(place, session)
+        else:
+            self._kept.touch(session, self._monotonic())
+            self._note(session, keys or [])
+        return session
+
+    def _make_room(self) -> None:
+        found = self._kept.longest_silent()
+        if found is not None and self._kept.free() >= self._evidence.most_kept:
+            self._end(found[0], self._clock())
+
+    def _note(self, session: Session, keys: list[tuple[str, str]]) -> None:
+        """Remember keys that were seen with a session, so that it can be joined with others later."""
+        new = {name: self._hasher.session_key(value) for name, value in keys if name not in session.keys}
+        if new:
+            session.keys.update(new)
+            self._tracking.session_changed(session)
+
     def _opened(
-        self, method: Method, caller: Caller, client: Client, era: Era, version: str, keys: dict[str, str]
+        self,
+        method: Method,
+        caller: Caller,
+        client: Client,
+        era: Era,
+        version: str,
+        keys: list[tuple[str, str]] | None = None,
     ) -> Session:
         session = Session(
             started_at=self._clock(),
@@ -173,11 +204,12 @@ class SessionRegistry:
             client_id=self._hasher.client_id(client.name, caller.principal, caller.address),
             principal=self._hasher.principal(caller.principal) if caller.principal else "",
             protocol_version=version,
-            keys=keys,
+            keys={name: self._hasher.session_key(value) for name, value in keys or [] if value},
         )
         self._tracking.session_opened(session)
         return session
 
     def _end(self, session: Session, at: float) -> None:
+        self._kept.remove(session)
         session.ended_at = at
         self._tracking.session_closed(session, at)

@@ -1,0 +1,108 @@
+"""The sessions that may still grow: found by the evidence that they were recognised by, and let go after silence."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from riglm.domain.session import Method, Session
+
+
+class Place(NamedTuple):
+    """Where a session is found: a key of one principal's, so that nobody finds what belongs to another."""
+
+    method: Method
+    principal: str
+    name: str
+    value: str
+
+
+class _Kept:
+    __slots__ = ("holders", "last_seen", "places", "session")
+
+    def __init__(self, session: Session, now: float) -> None:
+        self.session = session
+        self.last_seen = now
+        self.holders = 0
+        self.places: list[Place] = []
+
+
+class KeptSessions:
+    """Sessions with their places. One that a connection holds stays; others are silent for a while and then over.
+
+    All times are by one monotonic clock, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self._by_place: dict[Place, _Kept] = {}
+        self._held: dict[UUID, _Kept] = {}
+        self._free: dict[UUID, _Kept] = {}
+        """The longest silent first."""
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._free)
+
+    def add(self, session: Session, now: float, *, held: bool) -> None:
+        """Keep a session, held by a connection or not."""
+        kept = _Kept(session, now)
+        kept.holders = int(held)
+        (self._held if held else self._free)[session.id] = kept
+
+    def put(self, place: Place, session: Session) -> None:
+        """Let a session be found at one more place."""
+        kept = self._find(session)
+        if kept is not None:
+            kept.places.append(place)
+            self._by_place[place] = kept
+
+    def at(self, place: Place) -> Session | None:
+        """The session found at a place."""
+        kept = self._by_place.get(place)
+        return kept.session if kept is not None else None
+
+    def hold(self, session: Session) -> None:
+        """One more connection holds a kept session."""
+        kept = self._free.pop(session.id, None) or self._held[session.id]
+        kept.holders += 1
+        self._held[session.id] = kept
+
+    def release(self, session: Session, now: float) -> bool:
+        """A connection lets a session go; whether it was held, and nobody holds it any more."""
+        kept = self._held.get(session.id)
+        if kept is None:
+            return False
+        kept.holders -= 1
+        if kept.holders:
+            return False
+        del self._held[session.id]
+        kept.last_seen = now
+        self._free[session.id] = kept
+        return True
+
+    def touch(self, session: Session, now: float) -> None:
+        """Something happened in a session."""
+        kept = self._free.pop(session.id, None)
+        if kept is not None:
+            kept.last_seen = now
+            self._free[session.id] = kept
+
+    def remove(self, session: Session) -> None:
+        """Keep a session no longer."""
+        kept = self._free.pop(session.id, None) or self._held.pop(session.id, None)
+        if kept is not None:
+            for place in kept.places:
+                del self._by_place[place]
+
+    def longest_silent(self) -> tuple[Session, float] | None:
+        """The session that nobody holds and nothing happened in for longest, and when something last did."""
+        kept = next(iter(self._free.values()), None)
+        return (kept.session, kept.last_seen) if kept is not None else None
+
+    def free(self) -> int:
+        """How many sessions nobody holds."""
+        return len(self._free)
+
+    def all(self) -> list[Session]:
+        """Every kept session."""
+        return [kept.session for kept in (*self._held.values(), *self._free.values())]
+
+    def _find(self, session: Session) -> _Kept | None:
+        return self._held.get(session.id) or self._free.get(session.id)

@@ -1,0 +1,307 @@
+"""The ladder by which sessions are recognised, and how long they live."""
+
+import pytest
+
+from riglm.domain.session import Client, Confidence, Method, Session, Transport
+from riglm.ports.analytics import SessionClosed
+from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import World
+
+GAP = 1800.0
+STDIO = Caller(transport=Transport.STDIO)
+HTTP = Caller(transport=Transport.HTTP, address="10.0.0.1")
+ANNA = Caller(transport=Transport.HTTP, principal="anna", address="10.0.0.1")
+BERT = Caller(transport=Transport.HTTP, principal="bert", address="10.0.0.1")
+CODE = Client(name="code", version="1")
+KEYS = ("vscode.conversationId", "threadId", "openai/session")
+ONE = b'{"threadId":"one"}'
+TWO = b'{"threadId":"two"}'
+VERSION = "2025-11-25"
+
+
+def world(**evidence):
+    return World(meta_keys=KEYS, environment_keys=("CODE_SESSION", "OTHER_SESSION"), idle_gap=GAP, **evidence)
+
+
+def handled(caller, handle="h"):
+    return Caller(transport=caller.transport, principal=caller.principal, address=caller.address, handle=handle)
+
+
+# --- the ladder, first hit wins ---
+
+
+@pytest.mark.parametrize(
+    ("caller", "environment", "meta", "method", "confidence"),
+    [
+        (handled(STDIO), {"CODE_SESSION": "e"}, ONE, Method.HANDLE, Confidence.EXACT),
+        (handled(HTTP), {}, ONE, Method.HANDLE, Confidence.EXACT),
+        (STDIO, {"CODE_SESSION": "e"}, ONE, Method.META_KEY, Confidence.EXACT),
+        (ANNA, {}, ONE, Method.META_KEY, Confidence.EXACT),
+        (STDIO, {"CODE_SESSION": "e"}, b"{}", Method.ENVIRONMENT, Confidence.EXACT),
+        (STDIO, {"CODE_SESSION": ""}, b"", Method.PROCESS, Confidence.CONNECTION),
+        (ANNA, {"CODE_SESSION": "e"}, b"", Method.PRINCIPAL, Confidence.INFERRED),
+        (HTTP, {"CODE_SESSION": "e"}, b"", Method.ADDRESS, Confidence.WEAK),
+    ],
+)
+def test_a_modern_request_is_recognised_by_its_best_evidence(caller, environment, meta, method, confidence):
+    sessions = world(environment=environment).sessions
+    session = sessions.of_request(caller, CODE, "2026-07-28", meta)
+    assert (session.method, session.confidence) == (method, confidence)
+    assert sessions.of_request(caller, CODE, "2026-07-28", meta) is session
+
+
+@pytest.mark.parametrize(
+    ("caller", "environment", "method"),
+    [
+        (handled(STDIO), {"CODE_SESSION": "e"}, Method.HANDLE),
+        (STDIO, {"OTHER_SESSION": "e"}, Method.ENVIRONMENT),
+        (STDIO, {}, Method.PROCESS),
+        (ANNA, {"CODE_SESSION": "e"}, Method.CONNECTION),
+        (Caller(transport=Transport.SSE), {}, Method.CONNECTION),
+    ],
+)
+def test_a_connection_is_recognised_by_its_best_evidence(caller, environment, method):
+    assert world(environment=environment).sessions.of_connection(caller, CODE, VERSION).method is method
+
+
+@pytest.mark.parametrize("meta", [b'{"openai\\/session":"s","threadId":"t"}', b'{"threadId":"t","openai/session":"s"}'])
+def test_conversation_keys_are_tried_in_the_order_configured_and_all_are_remembered(meta):
+    w = world()
+    session = w.sessions.of_request(ANNA, CODE, "", meta)
+    hashed = w.hasher.session_key
+    assert session.keys == {"threadId": hashed("t"), "openai/session": hashed("s")}
+    assert w.sessions.of_request(ANNA, CODE, "", b'{"threadId":"t"}') is session
+    assert w.sessions.of_request(ANNA, CODE, "", b'{"openai/session":"s"}') is not session
+
+
+@pytest.mark.parametrize("meta", [b'{"threadId":7}', b'{"threadId":""}', b'{"x":"threadId"}', b"[]", b"{"])
+def test_a_conversation_key_that_says_nothing_is_no_evidence(meta):
+    assert world().sessions.of_request(ANNA, CODE, "", meta).method is Method.PRINCIPAL
+
+
+def test_what_was_sent_is_stored_as_keyed_hashes_only():
+    w = world()
+    caller = Caller(transport=Transport.HTTP, principal="anna", address="10.0.0.1", handle="secret-handle")
+    session = w.sessions.of_request(caller, CODE, "", b'{"threadId":"secret-thread"}')
+    for clear in ("anna", "secret", "10.0.0.1"):
+        assert clear not in repr(session)
+    w.sessions.of_call(session, caller, b'{"threadId":"secret-thread"}')
+    assert set(session.keys) == {"handle", "threadId"}
+
+
+# --- whose session ---
+
+
+@pytest.mark.parametrize("meta", [ONE, b""])
+@pytest.mark.parametrize("handle", ["", "h"])
+def test_one_principal_never_finds_the_session_of_another(meta, handle):
+    sessions = world().sessions
+    callers = [handled(ANNA, handle), handled(BERT, handle), handled(HTTP, handle)]
+    found = [sessions.of_request(caller, CODE, "", meta) for caller in callers]
+    assert len({session.id for session in found}) == 3
+
+
+def test_guesses_tell_clients_and_addresses_apart():
+    sessions = world().sessions
+    elsewhere = Caller(transport=Transport.HTTP, address="10.0.0.2")
+    found = [
+        sessions.of_request(ANNA, CODE, "", b""),
+        sessions.of_request(ANNA, Client(name="other"), "", b""),
+        sessions.of_request(HTTP, CODE, "", b""),
+        sessions.of_request(HTTP, Client(name="other"), "", b""),
+        sessions.of_request(elsewhere, CODE, "", b""),
+    ]
+    assert len({session.id for session in found}) == 5
+
+
+def test_two_connections_without_better_evidence_are_two_sessions():
+    sessions = world().sessions
+    assert sessions.of_connection(ANNA, CODE, VERSION) is not sessions.of_connection(ANNA, CODE, VERSION)
+
+
+# --- better evidence in a call ---
+
+
+@pytest.mark.parametrize(("caller", "environment"), [(STDIO, {}), (STDIO, {"CODE_SESSION": "e"}), (HTTP, {})])
+def test_the_first_conversation_key_names_the_connection_s_session_and_further_ones_are_their_own(caller, environment):
+    w = world(environment=environment)
+    base = w.sessions.of_connection(caller, CODE, VERSION)
+    assert w.sessions.of_call(base, caller, b"") is base
+    assert w.sessions.of_call(base, caller, ONE) is base
+    assert base.method is Method.META_KEY
+    other = w.sessions.of_call(base, caller, TWO)
+    assert other is not base
+    assert (other.method, other.client, other.protocol_version) == (Method.META_KEY, CODE, VERSION)
+    assert w.sessions.of_call(base, caller, ONE) is base
+    assert w.sessions.of_call(base, caller, TWO) is other
+
+
+@pytest.mark.parametrize("environment", [{}, {"CODE_SESSION": "e"}])
+def test_a_conversation_key_upgrades_earlier_modern_requests_on_the_same_pipe(environment):
+    sessions = world(environment=environment).sessions
+    listed = sessions.of_request(STDIO, CODE, "", b"")
+    assert sessions.of_request(STDIO, CODE, "", ONE) is listed
+    assert listed.method is Method.META_KEY
+    assert sessions.of_request(STDIO, CODE, "", b"") is listed
+    assert sessions.of_request(STDIO, CODE, "", TWO) is not listed
+
+
+def test_a_handle_stays_the_best_evidence():
+    sessions = world().sessions
+    caller = handled(HTTP)
+    base = sessions.of_connection(caller, CODE, VERSION)
+    assert sessions.of_call(base, caller, ONE) is base
+    assert base.method is Method.HANDLE
+    assert "threadId" in base.keys
+
+
+def test_two_connections_of_one_conversation_share_its_session():
+    sessions = world().sessions
+    first, second = (sessions.of_connection(HTTP, CODE, VERSION) for _ in range(2))
+    assert sessions.of_call(first, HTTP, ONE) is first
+    assert sessions.of_call(second, HTTP, ONE) is first
+    assert second.method is Method.CONNECTION
+
+
+# --- how long a session lives ---
+
+
+@pytest.mark.parametrize("caller", [STDIO, HTTP])
+def test_a_connection_s_session_lives_as_long_as_the_connection(caller):
+    w = world()
+    session = w.sessions.of_connection(caller, CODE, VERSION)
+    w.clock.now += 10 * GAP
+    w.sessions.sweep()
+    assert session.ended_at is None
+    w.sessions.closed(session)
+    assert session.ended_at == w.clock.now
+    w.sessions.closed(session)
+    assert w.records.closed == [session.id]
+    assert len(w.sessions) == 0
+
+
+@pytest.mark.parametrize("environment", [{"CODE_SESSION": "e"}, {}])
+def test_a_session_that_a_connection_holds_is_not_over_however_long_it_is_silent(environment):
+    w = world(environment=environment)
+    caller = STDIO if environment else handled(HTTP)
+    one, other = (w.sessions.of_connection(caller, CODE, VERSION) for _ in range(2))
+    assert one is other
+    w.sessions.closed(one)
+    w.clock.now += 10 * GAP
+    w.sessions.sweep()
+    assert one.ended_at is None
+    w.sessions.closed(other)
+    left_at = w.clock.now
+    w.clock.now += GAP
+    w.sessions.sweep()
+    assert one.ended_at is None
+    w.clock.now += 1
+    w.sessions.sweep()
+    assert one.ended_at == left_at
+    assert w.records.closed == [one.id]
+    assert len(w.sessions) == 0
+
+
+def test_an_upgraded_session_is_ended_once_and_only_after_its_connection():
+    w = world(environment={"CODE_SESSION": "e"})
+    base = w.sessions.of_connection(STDIO, CODE, VERSION)
+    w.sessions.of_call(base, STDIO, ONE)
+    w.clock.now += 10 * GAP
+    w.sessions.sweep()
+    assert base.ended_at is None
+    w.sessions.closed(base)
+    w.clock.now += GAP + 1
+    w.sessions.sweep()
+    w.sessions.sweep()
+    assert w.records.closed == [base.id]
+    assert w.sessions.of_request(STDIO, CODE, "", ONE) is not base
+
+
+@pytest.mark.parametrize(("caller", "meta"), [(ANNA, b""), (HTTP, b""), (ANNA, ONE), (handled(ANNA), b"")])
+def test_a_modern_session_is_over_after_the_idle_gap_and_not_before(caller, meta):
+    w = world()
+    first = w.sessions.of_request(caller, CODE, "", meta)
+    for _ in range(3):
+        w.clock.now += GAP
+        assert w.sessions.of_request(caller, CODE, "", meta) is first
+    last = w.clock.now
+    w.clock.now += GAP + 1
+    second = w.sessions.of_request(caller, CODE, "", meta)
+    assert second is not first
+    assert (first.ended_at, second.ended_at) == (last, None)
+    assert w.records.closed == [first.id]
+
+
+def test_a_call_keeps_the_session_of_its_conversation_alive():
+    w = world()
+    base = w.sessions.of_connection(HTTP, CODE, VERSION)
+    w.sessions.of_call(base, HTTP, ONE)
+    other = w.sessions.of_call(base, HTTP, TWO)
+    for _ in range(3):
+        w.clock.now += GAP
+        w.sessions.sweep()
+        assert w.sessions.of_call(base, HTTP, TWO) is other
+    w.clock.now += GAP + 1
+    assert w.sessions.of_call(base, HTTP, TWO) is not other
+    assert other.ended_at is not None
+    assert base.ended_at is None
+
+
+def test_the_session_of_a_process_lives_as_long_as_the_process():
+    w = world()
+    session = w.sessions.of_request(STDIO, CODE, "", b"")
+    w.clock.now += 10 * GAP
+    w.sessions.sweep()
+    assert w.sessions.of_request(STDIO, CODE, "", b"") is session
+    w.sessions.close()
+    assert w.records.closed == [session.id]
+
+
+def test_too_many_sessions_push_out_the_one_that_was_silent_for_longest():
+    w = world(most_kept=2)
+    held = w.sessions.of_connection(handled(HTTP), CODE, VERSION)
+    anna, bert = (w.sessions.of_request(caller, CODE, "", b"") for caller in (ANNA, BERT))
+    w.sessions.of_request(ANNA, CODE, "", b"")
+    nobody = w.sessions.of_request(HTTP, CODE, "", b"")
+    assert w.records.closed == [bert.id]
+    assert [session.ended_at for session in (held, anna, nobody)] == [None, None, None]
+    assert len(w.sessions) == 3
+
+
+def test_ten_thousand_abandoned_sessions_leave_nothing_behind():
+    w = world(most_kept=100)
+    for number in range(10_000):
+        w.sessions.of_request(ANNA, CODE, "", b'{"threadId":"%d"}' % number)
+        assert len(w.sessions) <= 100
+    w.clock.now += GAP + 1
+    w.sessions.sweep()
+    assert len(w.sessions) == 0
+    assert len(w.records.closed) == len(w.records.opened) == 10_000
+
+
+def test_when_riglm_stops_every_session_ends_once():
+    w = world()
+    connected = w.sessions.of_connection(HTTP, CODE, VERSION)
+    guessed = w.sessions.of_request(ANNA, CODE, "", b"")
+    w.sessions.close()
+    w.sessions.close()
+    w.sessions.closed(connected)
+    assert sorted(w.records.closed) == sorted([connected.id, guessed.id])
+    assert len(w.sessions) == 0
+    assert all(record.ended_at == w.clock.now for record in w.records.of(SessionClosed))
+
+
+def test_a_call_after_the_end_opens_nothing_for_its_connection():
+    w = world()
+    base = w.sessions.of_connection(HTTP, CODE, VERSION)
+    w.sessions.closed(base)
+    assert w.sessions.of_call(base, HTTP, ONE) is base
+    assert len(w.sessions) == 0
+
+
+def test_what_becomes_known_of_a_session_is_recorded():
+    w = world()
+    base = w.sessions.of_connection(HTTP, CODE, VERSION)
+    w.sessions.of_call(base, HTTP, ONE)
+    methods = [record.method for record in w.records.of(Session)]
+    assert methods == [Method.CONNECTION, Method.META_KEY]
