@@ -6,6 +6,7 @@ from riglm.adapters.mcp.upstream.channel import Channel, Opener
 from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
 from riglm.domain import jsonrpc, protocol
+from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import Outlet, Reply, Stream, UpstreamLink
@@ -88,8 +89,22 @@ class SharedLink(SharedChannel, UpstreamLink):
         elif message.id is not None:
             words = "Method not found: requests to the client are not part of this era"
             self.tell(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, words))
+        elif message.method == "notifications/cancelled":
+            self._ended(message)
+        elif self.pending.only is not None:
+            self.relate(self.pending.only, message)
         else:
             self._outlet.unsolicited(self, message)
+
+    def _ended(self, message: Message) -> None:
+        """The server ends a subscription: no answer will come."""
+        own = bytes(jsonrpc.members(message.params).get("requestId", b""))
+        waiting = self.pending.get(own)
+        if waiting is not None:
+            asked = waiting.reply.message.id or b"null"
+            params = jsonrpc.with_member(message.params, ("requestId",), asked)
+            self.relate(waiting, message.replace(params=params))
+            self.pending.fail(own, ErrorKind.PROTOCOL, "ended the subscription")
 
     def _published(self, message: Message) -> None:
         meta = jsonrpc.members(jsonrpc.members(message.params).get("_meta", b"{}"))
