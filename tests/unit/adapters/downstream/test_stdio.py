@@ -219,6 +219,8 @@ async def test_what_was_asked_before_the_end_of_input_is_answered(connect: Conne
     await client.write(request("hold", key=1), request("hold", {"_meta": META}, key=2))
     client.close_up()
     first, second = await client.script.held(1), await client.script.held(2)
+    while not client.riglm._ended:
+        await asyncio.sleep(0)
     assert not client.gone.is_set()
     first.answer()
     assert (await client.read())["id"] == 1

@@ -132,6 +132,7 @@ class LoggedAnswer(HttpAnswer):
         """Send the reply, in one piece with its priming event if it is the first word."""
         if self.done:
             return
+        self.done = True
         if self._reader is None:
             self._reply = message
             self._begin()
@@ -142,6 +143,7 @@ class LoggedAnswer(HttpAnswer):
     def interrupted(self) -> None:
         """No reply will come: the stream ends, and cannot be taken up."""
         if not self.done:
+            self.done = True
             self._stream()
             self._settle()
             self._log.drop(self)
@@ -221,7 +223,6 @@ class LoggedAnswer(HttpAnswer):
             self._begun.set_result(None)
 
     def _settle(self) -> None:
-        self.done = True
         if self._reader is not None:
             self._reader.ended()
         if self._settled is not None and not self._settled.done():

@@ -100,7 +100,7 @@ class HttpDownstream:
             if outgoing.started:
                 request.cut()
             else:
-                words = "Internal error: riglm's log says more"
+                words = "Internal error in riglm: its log says more"
                 body = jsonrpc.error(request.asked, jsonrpc.INTERNAL_ERROR, words).line
                 await send_json(outgoing.send, 500, body, _CLOSE)
 

@@ -28,16 +28,16 @@ class _Nobody(ReplySink):
     """Notifications and responses have no answer."""
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        pass
+        """Nobody hears it."""
 
     def primed(self, event: EventMark) -> None:
-        pass
+        """Nobody hears it."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        pass
+        """Nobody hears it."""
 
     def interrupted(self) -> None:
-        pass
+        """Nobody hears it."""
 
 
 _NOBODY: Final = _Nobody()

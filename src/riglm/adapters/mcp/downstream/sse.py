@@ -8,7 +8,6 @@ from urllib.parse import parse_qs
 
 from riglm.adapters.mcp.downstream.answer import send_error, send_status
 from riglm.adapters.mcp.downstream.events import Events, Send, encode_message
-from riglm.adapters.mcp.downstream.hand_over import hand_over
 from riglm.adapters.mcp.downstream.http_request import Request, Watch
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc
@@ -131,4 +130,4 @@ class SseClients:
             return
         line = well_formed(await request.body(self._limit))
         await send_status(send, 202)
-        hand_over(line, client.connection, client.down)
+        client.connection.received(line)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.downstream.hand_over import hand_over
 from riglm.adapters.mcp.downstream.pipes import Input, Output
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.domain import jsonrpc
@@ -83,6 +82,7 @@ class StdioClient:
 
     async def close(self) -> None:
         """Give up what is under way, and let the client read what was written."""
+        self._ended = True
         if self._timer is not None:
             self._timer.cancel()
         self._input.close()
@@ -90,7 +90,7 @@ class StdioClient:
         await self._output.close(_FLUSH_SECONDS)
 
     def _line(self, line: bytes) -> None:
-        hand_over(well_formed(line), self._connection, self._lines)
+        self._connection.received(well_formed(line))
 
     def _too_long(self, size: int) -> None:
         words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"
