@@ -100,7 +100,7 @@ class Deadlines:
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
         for waiting in late:
             self._on_expiry(waiting)
-            seconds = waiting.patience if now <= waiting.until else self._patience.call_max
+            seconds = waiting.patience if now - waiting.last > waiting.patience else self._patience.call_max
             waiting.reply.failed(
                 ErrorKind.TIMEOUT,
                 f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",

@@ -66,11 +66,11 @@ class Lifeline:
         Raises:
             UpstreamUnavailable: it cannot be sent now, and will not be; the words say why.
         """
+        if self._closed:
+            raise UpstreamUnavailable("cannot be asked any more: the link to it is closed")
         if self._channel is not None:
             self._channel.write(line)
             return
-        if self._closed:
-            raise UpstreamUnavailable("cannot be asked any more: the link is closed")
         if self._task is None:
             seconds = self._not_before - time.monotonic()
             if seconds > _WORTH_WAITING:
@@ -83,7 +83,7 @@ class Lifeline:
 
     def tell(self, line: bytes) -> None:
         """Send what only concerns a server that runs or is being started; dropped when there is none."""
-        if self._channel is None and self._task is None:
+        if self._closed or (self._channel is None and self._task is None):
             return
         try:
             self.send(line)

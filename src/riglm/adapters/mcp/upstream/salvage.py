@@ -10,10 +10,10 @@ EDGE: Final = 512
 
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]+|"(?:[^"\\]|\\.)*")'
 _VERSION: Final = rb'"jsonrpc"\s*:\s*"2\.0"'
-_AT_START: Final = re.compile(rb"\s*\{\s*(?:%b\s*,\s*)?%b\s*," % (_VERSION, _ID))
+_START: Final = rb"\s*\{\s*(?:%b\s*,\s*)?(?:%b\s*,\s*)?(?:%b\s*,\s*)?" % (_VERSION, _ID, _VERSION)
+_AT_START: Final = re.compile(_START + rb'"(?:result|error)"\s*:')
 _AT_END: Final = re.compile(rb"%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (_ID, _VERSION))
-_ANSWER: Final = re.compile(rb'\s*"(?:result|error)"\s*:')
-_METHOD: Final = re.compile(rb'\s*\{\s*(?:%b\s*,\s*)?(?:%b\s*,\s*)?"method"\s*:' % (_VERSION, _ID))
+_METHOD: Final = re.compile(_START + rb'"method"\s*:')
 
 
 def answered_id(head: bytes, tail: bytes) -> bytes | None:
@@ -25,7 +25,7 @@ def answered_id(head: bytes, tail: bytes) -> bytes | None:
     if not_an_answer(head):
         return None
     found = _AT_START.match(head[:EDGE])
-    if found is None or not _ANSWER.match(head, found.end()):
+    if found is None or found[1] is None:
         found = _AT_END.search(tail[-EDGE:])
     return jsonrpc.id_key(found[1]) if found else None
 

@@ -1,0 +1,123 @@
+import asyncio
+
+import pytest
+
+from riglm.adapters.mcp.upstream import deadlines
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
+from riglm.adapters.mcp.upstream.pending import Pending
+from riglm.domain.invocation import ErrorKind
+from tests.unit.adapters.upstream.actors import Answer, eventually, request, settle
+
+HASTY = Patience(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("method", "quiet", "in_all"),
+    [
+        ("initialize", 30, 30),
+        ("server/discover", 5, 5),
+        ("tools/list", 20, 20),
+        ("resources/templates/list", 20, 20),
+        ("tools/call", 900, 14_400),
+        ("vendor/anything", 900, 14_400),
+        ("subscriptions/listen", float("inf"), float("inf")),
+    ],
+)
+def test_how_long_to_wait_depends_on_what_was_asked(method, quiet, in_all):
+    assert Patience(list=20).of(method) == (quiet, in_all)
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover", "tools/list", "tools/call"])
+async def test_a_request_that_waited_too_long_fails_once_and_says_how_long(method):
+    expired: list[Waiting] = []
+    clock = Deadlines("server", HASTY, expired.append)
+    answer = Answer(request(1, method))
+    waiting = clock.add(answer)
+    assert await answer.words() == f"upstream 'server' did not answer {method} within 0.05 s"
+    assert (answer.failure[0], expired, len(clock)) == (ErrorKind.TIMEOUT, [waiting], 0)
+    await eventually(lambda: clock._timer is None)
+
+
+async def test_signs_of_life_are_worth_time_but_not_for_ever():
+    clock = Deadlines("server", HASTY, lambda _: None)
+    answer = Answer(request(1, "tools/call"))
+    waiting = clock.add(answer)
+    while not answer.over.is_set():
+        waiting.progressed()
+        await asyncio.sleep(0.005)
+    assert await answer.words() == "upstream 'server' did not answer tools/call within 0.2 s"
+
+
+async def test_an_answered_request_does_not_expire_and_the_clock_stops():
+    clock = Deadlines("server", HASTY, lambda _: None)
+    answer, other = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
+    clock.remove(clock.add(answer))
+    clock.add(other)
+    await other.words()
+    assert not answer.over.is_set()
+    await eventually(lambda: clock._timer is None)
+
+
+async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
+    failures: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    clock = Deadlines("server", HASTY, lambda _: None)
+    one, later = Answer(request(1, "tools/call")), Answer(request(2, "subscriptions/listen"))
+
+    def fault() -> None:
+        raise RuntimeError("a fault of the client")
+
+    one.on_end = fault
+    clock.add(one)
+    clock.add(later)
+    await one.words()
+    await eventually(lambda: bool(failures))
+    second = Answer(request(3, "tools/call"))
+    clock.add(second)
+    await second.words()
+    clock.close()
+    await settle()
+    assert not later.over.is_set()
+
+
+async def test_pending_requests_are_found_by_key_and_by_reply():
+    pending = Pending("server", HASTY, lambda key, reply: None)
+    one, two = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
+    pending.add(b"1", one)
+    assert pending.only is not None
+    assert pending.only.reply is one
+    pending.add(b"2", two)
+    assert (pending.only, len(pending), b"1" in pending, b"3" in pending) == (None, 2, True, False)
+    assert pending.withdraw(two) == b"2"
+    assert pending.withdraw(two) is None
+    assert pending.pop(b"2") is None
+    assert pending.fail(b"2", ErrorKind.PROTOCOL, "x") is False
+    assert pending.fail(b"1", ErrorKind.PROTOCOL, "broke") is True
+    assert await one.words() == "upstream 'server' broke"
+    pending.close()
+    assert not two.over.is_set()
+
+
+async def test_a_pending_request_that_expires_is_reported_with_its_key():
+    told: list[bytes] = []
+    pending = Pending("server", HASTY, lambda key, reply: told.append(key))
+    answer = Answer(request(1, "tools/call"))
+    pending.add(b"7", answer)
+    await answer.words()
+    assert (told, len(pending)) == ([b"7"], 0)
+
+
+async def test_requests_made_while_all_fail_are_not_touched():
+    pending = Pending("server", HASTY, lambda key, reply: None)
+    one, again = Answer(request(1, "tools/call")), Answer(request(2, "subscriptions/listen"))
+    one.on_end = lambda: pending.add(b"2", again)
+    pending.add(b"1", one)
+    pending.fail_all(ErrorKind.UNAVAILABLE, "died")
+    assert (one.over.is_set(), again.over.is_set()) == (True, False)
+    pending.close()
+    assert again.failure == (ErrorKind.UNKNOWN, "upstream 'server' did not answer before the link to it was closed")
