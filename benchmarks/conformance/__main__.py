@@ -34,7 +34,9 @@ def arguments() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--legs", choices=["server", "client", "all"], default="all", help="whom the suite judges")
     options.add_argument("--upstream", choices=["http", "stdio", "all"], default="all", help="for the server legs")
-    options.add_argument("--jobs", type=int, default=os.cpu_count(), help="legs that run at once (one a core)")
+    options.add_argument(
+        "--jobs", type=int, default=2 * (os.cpu_count() or 1), help="legs that run at once; they mostly wait"
+    )
     options.add_argument("--riglm", default=shlex.join(RIGLM), help="the command to judge")
     options.add_argument("--keep", type=Path, help="a new directory for logs and the suite's own results")
     options.add_argument("--verbose", action="store_true", help="show every scenario")
