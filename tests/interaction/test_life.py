@@ -129,8 +129,7 @@ async def test_clients_that_left_leave_no_process_and_no_file(stage: Stage, rout
             await client.call("echo")
             if farewell == "left" and isinstance(link, StreamableLink):
                 link.drop()
-    await eventually(lambda: not servers(), 10, "no server is left")
-    assert len(riglm.children(recursive=True)) == children
+    await eventually(lambda: len(riglm.children(recursive=True)) <= children, 10, "no child is left")
     await eventually(lambda: riglm.num_fds() <= files, 10, "no file is left open")
 
 

@@ -75,20 +75,22 @@ async def send(
 
 async def events(response: Response) -> AsyncIterator[tuple[str, bytes]]:
     """The server-sent events of a response that have a name or data."""
-    buffer, scanned = bytearray(), 0
-    async for chunk in response.chunks():
-        buffer += chunk.replace(b"\r\n", b"\n") if b"\r" in chunk else chunk
+    buffer, scanned, carried = bytearray(), 0, b""
+    async for data in response.chunks():
+        chunk = carried + data
+        carried = b"\r" if chunk.endswith(b"\r") else b""
+        buffer += chunk[: len(chunk) - len(carried)].replace(b"\r\n", b"\n")
         while (end := buffer.find(b"\n\n", max(0, scanned - 1))) >= 0:
             block, scanned = bytes(buffer[:end]), 0
             del buffer[: end + 2]
-            name, data = "message", []
+            name, lines = "message", []
             for line in block.split(b"\n"):
                 field, _, content = line.partition(b":")
                 content = content.removeprefix(b" ")
                 if field == b"event":
                     name = content.decode()
                 elif field == b"data":
-                    data.append(content)
-            if data and (joined := b"\n".join(data)):
+                    lines.append(content)
+            if lines and (joined := b"\n".join(lines)):
                 yield name, joined
         scanned = len(buffer)
