@@ -1,49 +1,78 @@
 """The last list of tools that each upstream gave."""
 
+from typing import Final
+
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.tool import Catalogue, Tool, read_catalogue
 
-_EMPTY = Catalogue()
+MOST_PAGES: Final = 1000
+"""Pages of one upstream's list beyond this many are passed on and not remembered."""
+
+_EMPTY: Final = Catalogue()
+
+
+def cursor_of(asked: Message) -> bytes:
+    """The raw cursor of a `tools/list` request, empty when it asks for the first page."""
+    return bytes(jsonrpc.members(asked.params).get("cursor", b"")) if b'"cursor"' in asked.line else b""
 
 
 class Catalogues:
     """Remembers lists, so that one that did not change is not read again."""
 
     def __init__(self) -> None:
-        self._pages: dict[tuple[str, bytes], Catalogue] = {}
+        self._pages: dict[str, dict[bytes, Catalogue]] = {}
         self._whole: dict[str, Catalogue] = {}
 
     def read(self, upstream: str, asked: Message, result: bytes) -> Catalogue:
         """The page that `result` holds, an answer of `upstream` to the `tools/list` request `asked`."""
-        cursor = bytes(jsonrpc.members(asked.params).get("cursor", b"")) if b'"cursor"' in asked.line else b""
-        last = self._pages.get((upstream, cursor))
+        cursor = cursor_of(asked)
+        pages = self._pages.setdefault(upstream, {})
+        last = pages.get(cursor)
         if last is not None and last.raw == result:
             return last
         page = read_catalogue(result)
         if not cursor:
-            self._forget_pages(upstream)
-        self._pages[upstream, cursor] = page
-        self._whole[upstream] = self._join(upstream)
+            pages.clear()
+        if len(pages) < MOST_PAGES or cursor in pages:
+            pages[cursor] = page
+            self._whole.pop(upstream, None)
         return page
 
     def of(self, upstream: str) -> Catalogue:
         """All tools that `upstream` has listed so far."""
-        return self._whole.get(upstream, _EMPTY)
+        whole = self._whole.get(upstream)
+        if whole is None:
+            whole = self._whole[upstream] = _joined(list(self._pages.get(upstream, {}).values()))
+        return whole
 
     def input_schema(self, upstream: str, tool: str) -> Raw | None:
         """The raw `inputSchema` of a listed tool."""
         return self.of(upstream).input_schema(tool)
 
-    def _forget_pages(self, upstream: str) -> None:
-        for key in [key for key in self._pages if key[0] == upstream]:
-            del self._pages[key]
 
-    def _join(self, upstream: str) -> Catalogue:
-        pages = [page for (name, _), page in self._pages.items() if name == upstream]
-        if len(pages) == 1:
-            return pages[0]
-        tools: dict[str, Tool] = {}
-        for page in pages:
-            tools |= {tool.name: tool for tool in page.tools}
-        return Catalogue(tuple(tools.values()))
+class SeenTools:
+    """The names that one client was shown, page by page: what others were shown does not count."""
+
+    def __init__(self) -> None:
+        self._pages: dict[bytes, frozenset[str]] = {}
+
+    def note(self, asked: Message, page: Catalogue) -> None:
+        """The client got a page as the answer to `asked`; the first page begins a new list."""
+        cursor = cursor_of(asked)
+        if not cursor:
+            self._pages.clear()
+        if len(self._pages) < MOST_PAGES:
+            self._pages[cursor] = page.name_set
+
+    def __contains__(self, tool: str | None) -> bool:
+        return any(tool in names for names in self._pages.values())
+
+
+def _joined(pages: list[Catalogue]) -> Catalogue:
+    if len(pages) <= 1:
+        return pages[0] if pages else _EMPTY
+    tools: dict[str, Tool] = {}
+    for page in pages:
+        tools |= {name: page.by_name[name] for name in page.names}
+    return Catalogue(tuple(tools.values()))

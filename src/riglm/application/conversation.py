@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from riglm.application.bridge import BridgeLink, find_bridge, link_for
+from riglm.application.catalogues import SeenTools
 from riglm.application.exchange import Exchange
 from riglm.application.held_back import HeldBack
 from riglm.application.services import Services, tool_name
@@ -54,7 +55,7 @@ class DirectConversation(Conversation):
         self._closing: asyncio.Task[None] | None = None
         self._session: Session | None = None
         self._client = Client()
-        self._listed = False
+        self._seen = SeenTools()
         self._open: dict[bytes, Exchange] = {}
 
     @property
@@ -76,6 +77,10 @@ class DirectConversation(Conversation):
         if message.id is None or message.method is None:
             self._told(message)
             return None
+        key = jsonrpc.id_key(message.id)
+        if not self._is_free(key):
+            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
+            return None
         exchange = Exchange(message, sink, headers=headers, resumable=resumable, on_done=self._finished)
         if message.method == "tools/call":
             self._note_call(exchange)
@@ -84,7 +89,7 @@ class DirectConversation(Conversation):
         elif message.method == "initialize":
             self._client, _ = parameters.client_of(message)
             exchange.on_reply = self._opened
-        self._open[jsonrpc.id_key(message.id)] = exchange
+        self._open[key] = exchange
         self._link.request(message, exchange)
         return exchange
 
@@ -102,8 +107,9 @@ class DirectConversation(Conversation):
         """Find a way to the client for a message that belongs to no request."""
         if self._held.push(message, event):
             return
-        if message.is_request and self._open:
-            next(reversed(self._open.values())).related(message, event)
+        under_way = [exchange for exchange in self._open.values() if not exchange.is_interrupted]
+        if message.is_request and under_way:
+            under_way[-1].related(message, event)
         else:
             self._held.keep(message, event)
 
@@ -116,6 +122,14 @@ class DirectConversation(Conversation):
         await self._link.close()
         if self._closing is not None:
             await self._closing
+
+    def _is_free(self, key: bytes) -> bool:
+        """Whether an id can be used; one whose stream broke off is given up, for its client may never come back."""
+        exchange = self._open.get(key)
+        if exchange is not None and exchange.is_interrupted:
+            exchange.cancelled()
+            return True
+        return exchange is None
 
     def _told(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
@@ -132,12 +146,10 @@ class DirectConversation(Conversation):
         if given.meta:
             session = self._services.sessions.of_call(session, self._caller, given.meta)
         tool = tool_name(given)
-        known = self._listed and tool in self._services.catalogues.of(self._upstream.spec.name).by_name
-        exchange.call = self._services.call(session, self._upstream.spec.name, tool, given, known)
+        exchange.call = self._services.call(session, self._upstream.spec.name, tool, given, tool in self._seen)
 
     def _note_list(self, exchange: Exchange, message: Message) -> Message:
-        self._listed = True
-        return self._services.listed(self.session, self._upstream.spec.name, exchange, message)
+        return self._services.listed(self.session, self._upstream.spec.name, exchange, message, self._seen)
 
     def _opened(self, exchange: Exchange, message: Message) -> Message | None:
         if message.result:

@@ -1,5 +1,6 @@
 """One request of a client on its way to an upstream and back."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -12,6 +13,7 @@ from riglm.domain.session import Session
 from riglm.ports.downstream import NO_HEADERS, ReplySink, Underway
 from riglm.ports.upstream import EventMark, Reply
 
+_log: Final = logging.getLogger("riglm.proxy")
 _FAILURE_CODE: Final = {ErrorKind.TIMEOUT: jsonrpc.REQUEST_TIMEOUT}
 
 
@@ -112,12 +114,9 @@ class Exchange(Reply, Underway):
         """Pass on what belongs to the request."""
         if self.done:
             return
-        if self.on_server_message is not None:
-            changed = self.on_server_message(message)
-            if changed is None:
-                return
-            message = changed
-        self.sink.related(message, event)
+        seen = message if self.on_server_message is None else self._seen(message)
+        if seen is not None:
+            self.sink.related(seen, event)
 
     def primed(self, event: EventMark) -> None:
         """Pass on a place in the event stream."""
@@ -150,6 +149,11 @@ class Exchange(Reply, Underway):
             self.call.ended(kind, code)
         self.sink.replied(changed)
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the client is to take up the stream by itself, so that nothing reaches it from here."""
+        return self.sink is NOWHERE
+
     def interrupted(self) -> None:
         """Let the client take up the stream by itself; the request stays open until its answer is seen there."""
         if not self.done:
@@ -168,7 +172,18 @@ class Exchange(Reply, Underway):
         if self.on_reply is None:
             return message
         hook, self.on_reply = self.on_reply, None
-        return hook(self, message)
+        try:
+            return hook(self, message)
+        except Exception:  # noqa: BLE001  # fails open
+            _log.exception("riglm failed at an answer; the client gets it as it came")
+            return message
+
+    def _seen(self, message: Message) -> Message | None:
+        try:
+            return self.on_server_message(message) if self.on_server_message is not None else message
+        except Exception:  # noqa: BLE001  # what could not be translated would mean something else to the client
+            _log.exception("riglm failed at a message of a server, and left it out")
+            return None
 
     def _end(self) -> None:
         self.done = True

@@ -20,10 +20,7 @@ class ShownTools:
         if entries is not self._entries:
             self._entries = entries
             self._catalogue = read_catalogue(b'{"tools":[%b]}' % b",".join(entries))
-        selection = self._services.filtering.select(session, self._catalogue)
-        self._services.tracking.exposed(
-            session, selection.shown, selection.hidden, predictor=selection.predictor, reason=selection.reason
-        )
+        self._services.expose(session, self._catalogue)
         return entries
 
     def call(self, session: Session, server: str, given: Parameters) -> Call:

@@ -4,10 +4,10 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import Final, Literal, NamedTuple, Protocol
 from uuid import UUID
 
+from riglm.application.failing_open import FailingOpen
 from riglm.application.record_queue import Item
 from riglm.domain.exposure import Exposure, available_tools
 from riglm.domain.hashing import KeyedHasher
@@ -92,7 +92,7 @@ class TrackingService:
         self._keeps_arguments = privacy.arguments == "raw"
         self._clock = clock
         self._last_exposures: dict[UUID, tuple[tuple[str, ...], tuple[str, ...], str, str]] = {}
-        self._guarded = _Guard()
+        self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
 
     def session_opened(self, session: Session) -> None:
         """Note a new session."""
@@ -123,7 +123,8 @@ class TrackingService:
             exposure = (shown, hidden, predictor, reason)
             if self._last_exposures.get(session.id) == exposure:
                 return
-            self._last_exposures[session.id] = exposure
+            if session.ended_at is None:
+                self._last_exposures[session.id] = exposure
             available = available_tools(shown, hidden)
             if session.tools_available != available:
                 session.tools_available = available
@@ -182,23 +183,3 @@ class TrackingService:
         """Queue the session as it is now: it goes on changing while the record waits."""
         snapshot = replace(session, keys=dict(session.keys), metadata=dict(session.metadata))
         self._put(snapshot, _BYTES_PER_NOTE + _BYTES_PER_NAME * len(session.tools_available))
-
-
-class _Guard:
-    """Lets no failure out of its block, and logs each kind of failure once."""
-
-    def __init__(self) -> None:
-        self._reported: set[type[BaseException]] = set()
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if kind is None or not issubclass(kind, Exception):
-            return False
-        if kind not in self._reported:
-            self._reported.add(kind)
-            _log.error("usage could not be recorded; the call goes through, and this is said once", exc_info=error)
-        return True

@@ -31,6 +31,11 @@ class Catalogue:
         return tuple(tool.name for tool in self.tools)
 
     @cached_property
+    def name_set(self) -> frozenset[str]:
+        """The tools' names, for whoever only wants to know whether a tool is among them."""
+        return frozenset(self.names)
+
+    @cached_property
     def by_name(self) -> dict[str, Tool]:
         """The tools by name; the first one wins where a name occurs twice."""
         return {tool.name: tool for tool in reversed(self.tools)}

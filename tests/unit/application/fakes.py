@@ -11,6 +11,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
+from riglm.ports.downstream import ReplySink
 
 
 class Clock:
@@ -25,6 +26,8 @@ class Clock:
 
 class Records:
     """What was recorded, in order."""
+
+    Note = CalledNote
 
     def __init__(self):
         self.all = []
@@ -70,3 +73,22 @@ class World:
             filtering=filtering or FilteringService(),
             grace=grace,
         )
+
+
+class Sink(ReplySink):
+    """Keeps what one request got."""
+
+    def __init__(self):
+        self.got = []
+
+    def related(self, message, event=None):
+        self.got.append(("related", message.line, event))
+
+    def primed(self, event):
+        self.got.append(("primed", event))
+
+    def replied(self, message, status=200, event=None):
+        self.got.append(("replied", message.line, status, event))
+
+    def interrupted(self):
+        self.got.append(("interrupted",))

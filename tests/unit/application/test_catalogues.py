@@ -1,0 +1,73 @@
+"""Lists of tools: read once, remembered by upstream, and never one client's for another."""
+
+from riglm.application import catalogues
+from riglm.application.catalogues import Catalogues, SeenTools
+from riglm.domain import jsonrpc
+
+FIRST = jsonrpc.request(b"1", "tools/list", b"{}")
+
+
+def page(cursor):
+    return jsonrpc.request(b"2", "tools/list", b'{"cursor":%b}' % cursor)
+
+
+def tools(*names, **more):
+    entries = [{"name": name, "inputSchema": {"title": name}} for name in names]
+    return jsonrpc.encode({"tools": entries, **more})
+
+
+def test_an_unchanged_list_is_not_read_again():
+    known = Catalogues()
+    first = known.read("up", FIRST, tools("a"))
+    assert known.read("up", FIRST, bytes(bytearray(tools("a")))) is first
+    assert known.read("up", FIRST, tools("b")) is not first
+
+
+def test_pages_make_one_catalogue_and_the_first_page_begins_anew():
+    known = Catalogues()
+    known.read("up", FIRST, tools("a", "b"))
+    known.read("up", page(b'"2"'), tools("c", "a"))
+    assert known.of("up").names == ("a", "b", "c")
+    known.read("up", FIRST, tools("d"))
+    assert known.of("up").names == ("d",)
+
+
+def test_what_a_later_page_repeats_is_its_own():
+    known = Catalogues()
+    known.read("up", FIRST, tools("a"))
+    known.read("up", page(b'"2"'), b'{"tools":[{"name":"a","inputSchema":{"new":1}}]}')
+    assert bytes(known.input_schema("up", "a") or b"") == b'{"new":1}'
+
+
+def test_upstreams_do_not_know_each_other_s_tools():
+    known = Catalogues()
+    known.read("one", FIRST, tools("a"))
+    known.read("other", FIRST, tools("b"))
+    assert (known.of("one").names, known.of("other").names, known.of("nobody").names) == (("a",), ("b",), ())
+    assert known.input_schema("other", "a") is None
+
+
+def test_endless_pages_are_passed_on_and_not_remembered(monkeypatch):
+    monkeypatch.setattr(catalogues, "MOST_PAGES", 3)
+    known, seen = Catalogues(), SeenTools()
+    known.read("up", FIRST, tools("t"))
+    for number in range(5):
+        cursor = b"%d" % number
+        assert known.read("up", page(cursor), tools(f"t{number}")).names == (f"t{number}",)
+        seen.note(page(cursor), known.read("up", page(cursor), tools(f"t{number}")))
+    assert known.of("up").names == ("t", "t0", "t1")
+    assert known.read("up", page(b"0"), tools("new")).names == ("new",)
+    assert known.of("up").names == ("t", "new", "t1")
+    assert [f"t{number}" in seen for number in range(5)] == [True, True, True, False, False]
+
+
+def test_a_client_has_seen_what_it_was_shown_and_not_what_another_was():
+    known, anna, bert = Catalogues(), SeenTools(), SeenTools()
+    assert "a" not in anna
+    anna.note(FIRST, known.read("up", FIRST, tools("a")))
+    anna.note(page(b"2"), known.read("up", page(b"2"), tools("b")))
+    bert.note(FIRST, known.read("up", FIRST, tools("c")))
+    assert [name in anna for name in ("a", "b", "c", None)] == [True, True, False, False]
+    assert [name in bert for name in ("a", "b", "c")] == [False, False, True]
+    anna.note(FIRST, known.read("up", FIRST, tools("d")))
+    assert [name in anna for name in ("a", "b", "d")] == [False, False, True]

@@ -1,0 +1,59 @@
+"""What riglm does on the side never reaches a client when it fails."""
+
+import logging
+
+import pytest
+
+from riglm.application.exchange import NOWHERE, Exchange
+from riglm.application.failing_open import FailingOpen
+from riglm.application.filtering import FilteringService
+from riglm.domain import jsonrpc
+from riglm.domain.session import Client, Transport
+from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import World
+
+LIST = jsonrpc.request(b"1", "tools/list", b"{}")
+ANSWER = jsonrpc.result(b"1", b'{"tools":[{"name":"a"}]}')
+
+
+class Failing(FilteringService):
+    error = ZeroDivisionError("the filter")
+
+    def select(self, session, catalogue):
+        raise self.error
+
+
+def a_session(world):
+    return world.sessions.of_connection(Caller(transport=Transport.HTTP), Client(), "")
+
+
+def test_a_filter_that_fails_shows_everything_and_is_logged_once(caplog):
+    world = World(filtering=Failing())
+    session = a_session(world)
+    for _ in range(3):
+        assert world.services.listed(session, "up", Exchange(LIST, NOWHERE), ANSWER) is ANSWER
+    assert [record.getMessage() for record in caplog.records] == [
+        "filtering failed; all is shown, and this is said once"
+    ]
+    assert caplog.records[0].exc_info[1] is Failing.error
+    assert world.services.catalogues.of("up").names == ("a",)
+
+
+def test_a_list_that_is_an_error_shows_nothing():
+    world = World()
+    error = jsonrpc.error(b"1", -1, "x")
+    assert world.services.listed(a_session(world), "up", Exchange(LIST, NOWHERE), error) is error
+    assert world.records.shown == []
+
+
+def test_each_kind_of_failure_is_said_once(caplog):
+    guarded = FailingOpen(logging.getLogger("riglm.test"), "it failed;")
+    for error in (KeyError("a"), KeyError("b"), ValueError("c"), KeyError("d")):
+        with guarded:
+            raise error
+    assert [str(record.exc_info[1]) for record in caplog.records] == ["'a'", "c"]
+
+
+def test_what_ends_the_process_passes():
+    with pytest.raises(KeyboardInterrupt), FailingOpen(logging.getLogger("riglm.test"), ""):
+        raise KeyboardInterrupt
