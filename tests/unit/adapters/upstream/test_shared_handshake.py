@@ -1,0 +1,358 @@
+import pytest
+
+from riglm.adapters.mcp.upstream import lifeline
+from riglm.adapters.mcp.upstream.shared_handshake import SharedHandshake
+from riglm.domain import jsonrpc
+from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.invocation import ErrorKind
+from tests.unit.adapters.upstream.actors import (
+    QUICK,
+    SPEC,
+    Ears,
+    Rest,
+    Wires,
+    ask,
+    greeted,
+    notification,
+    settle,
+)
+
+CHANGED = "notifications/tools/list_changed"
+UPDATED = "notifications/resources/updated"
+
+
+@pytest.fixture
+def wires() -> Wires:
+    return Wires()
+
+
+@pytest.fixture
+def emptied() -> list[SharedHandshake]:
+    return []
+
+
+@pytest.fixture
+async def shared(wires, emptied):
+    async def on_empty(shared: SharedHandshake) -> None:
+        emptied.append(shared)
+
+    shared = SharedHandshake(SPEC, wires, QUICK, on_empty)
+    yield shared
+    await shared.close()
+
+
+@pytest.fixture(autouse=True)
+def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+
+
+class Client:
+    """A client that has been greeted, unless it was told not to be."""
+
+    def __init__(self, shared: SharedHandshake) -> None:
+        self.ears = Ears()
+        self.seat = shared.attach(self.ears)
+
+    def ask(self, method, params=None, identifier=1):
+        return ask(self.seat, identifier, method, params)
+
+
+@pytest.fixture
+async def wire(shared, wires):
+    """The wire of a process to which the clients `one` and `two` of the fixture `pair` are connected."""
+    first = Client(shared)
+    wire = await greeted(wires, first.seat)
+    second = Client(shared)
+    again = second.ask("initialize")
+    await again.result()
+    second.seat.send(notification("notifications/initialized"))
+    wire.clients = (first, second)
+    return wire
+
+
+async def test_the_server_is_greeted_once_and_every_client_gets_its_answer(wire):
+    assert wire.methods == ["initialize", "notifications/initialized"]
+
+
+async def test_clients_that_open_at_the_same_time_share_the_answer(shared, wires):
+    clients = [Client(shared) for _ in range(3)]
+    answers = [client.ask("initialize", identifier=n) for n, client in enumerate(clients)]
+    wire = await wires.number(1)
+    clients[0].seat.cancel(answers[0], None)
+    clients[0].seat.cancel(answers[0], None)
+    wire.answer(wire.lines[0], {"protocolVersion": "2025-11-25"})
+    for number in (1, 2):
+        await answers[number].result()
+        assert answers[number].raw["id"] == number
+    assert (len(wire.lines), answers[0].over.is_set()) == (1, False)
+
+
+async def test_a_refused_handshake_refuses_all_who_waited_and_the_next_client_tries_anew(shared, wires):
+    clients = [Client(shared) for _ in range(3)]
+    answers = [client.ask("initialize", identifier=n) for n, client in enumerate(clients[:2])]
+    wire = await wires.number(1)
+    wire.refuse(wire.lines[0], -32602)
+    assert [(await answer.error())["code"] for answer in answers] == [-32602, -32602]
+    clients[0].seat.send(notification("notifications/initialized"))
+    third = clients[2].ask("initialize")
+    wire.answer(wire.lines[1])
+    await third.result()
+    assert wire.methods == ["initialize", "initialize"]
+
+
+async def test_a_crash_in_the_handshake_fails_all_who_waited(shared, wires):
+    answers = [Client(shared).ask("initialize") for _ in range(2)]
+    wire = await wires.number(1)
+    wire.notify(CHANGED)
+    wire.receiver.ended("exited with code 1")
+    for answer in answers:
+        assert await answer.words() == "upstream 'server' exited with code 1"
+
+
+async def test_what_the_server_says_in_the_handshake_goes_to_the_client_that_opened_it(shared, wires):
+    first, second = Client(shared), Client(shared)
+    answers = [first.ask("initialize"), second.ask("initialize")]
+    wire = await wires.number(1)
+    wire.notify("notifications/message", {"data": 1})
+    assert ([len(answer.heard) for answer in answers], first.ears.heard) == ([1, 0], [])
+
+
+async def test_a_handshake_that_cannot_be_sent_fails_and_can_be_tried_again(shared, wires):
+    client = Client(shared)
+    wires.failures.append(UpstreamUnavailable("cannot run"))
+    assert "cannot run" in await client.ask("initialize").words()
+    await greeted(wires, client.seat)
+
+
+async def test_clients_with_equal_ids_and_tokens_get_their_own_answers_and_progress(wire):
+    params = {"_meta": {"progressToken": "t"}}
+    answers = [client.ask("tools/call", params) for client in wire.clients]
+    asked = wire.lines[-2:]
+    for line in reversed(asked):
+        wire.notify("notifications/progress", {"progressToken": line["params"]["_meta"]["progressToken"]})
+        wire.answer(line, line["id"])
+    assert [await answer.result() for answer in answers] == [line["id"] for line in asked]
+    assert [len(answer.heard) for answer in answers] == [1, 1]
+    assert all(b'"progressToken":"t"' in answer.heard[0].line for answer in answers)
+
+
+async def test_a_cancelled_request_is_cancelled_under_the_id_that_the_server_knows(wire):
+    one, two = (client.ask("tools/call") for client in wire.clients)
+    client = wire.clients[0]
+    client.seat.cancel(one, notification("notifications/cancelled", {"requestId": 1}))
+    client.seat.send(notification("notifications/cancelled", {"requestId": 1}))
+    assert wire.methods[-1] == "notifications/cancelled"
+    assert [line["params"]["requestId"] for line in wire.lines if line.get("method") == "notifications/cancelled"] == [
+        wire.lines[2]["id"]
+    ]
+    wire.answer(wire.lines[3], "mine")
+    assert await two.result() == "mine"
+
+
+async def test_other_notifications_of_clients_reach_the_server(wire):
+    wire.clients[1].seat.send(notification("notifications/roots/list_changed"))
+    assert wire.methods[-1] == "notifications/roots/list_changed"
+
+
+async def test_what_belongs_to_no_request_goes_to_every_client(wire):
+    wire.clients[0].ask("tools/call")
+    wire.notify(CHANGED)
+    assert [client.ears.methods for client in wire.clients] == [[CHANGED], [CHANGED]]
+
+
+async def test_log_messages_go_to_the_only_request_in_flight_or_to_everybody(wire):
+    one, two = wire.clients
+    answer = one.ask("tools/call")
+    wire.notify("notifications/message", {"data": 1})
+    two.ask("tools/call")
+    wire.notify("notifications/message", {"data": 2})
+    assert len(answer.heard) == 1
+    assert [len(client.ears.heard) for client in wire.clients] == [1, 1]
+
+
+async def test_a_changed_resource_is_told_to_its_subscribers_alone(wire):
+    one, two = wire.clients
+    for client, uri in ((one, "a:x"), (two, "a:x"), (two, "file:///d/")):
+        answer = client.ask("resources/subscribe", {"uri": uri})
+        wire.answer(wire.lines[-1])
+        await answer.result()
+    for uri in ("a:x", "file:///d/e", "file:///dir", "a:xy"):
+        wire.notify(UPDATED, {"uri": uri})
+    assert [len(client.ears.heard) for client in wire.clients] == [1, 2]
+
+
+async def test_only_the_last_subscriber_unsubscribes_upstream(wire):
+    for client in wire.clients:
+        client.ask("resources/subscribe", {"uri": "a:x"})
+        wire.answer(wire.lines[-1])
+    one, two = wire.clients
+    assert await one.ask("resources/unsubscribe", {"uri": "a:x"}).result() == {}
+    assert wire.methods.count("resources/unsubscribe") == 0
+    wire.notify(UPDATED, {"uri": "a:x"})
+    assert [client.ears.methods for client in wire.clients] == [[], [UPDATED]]
+    last = two.ask("resources/unsubscribe", {"uri": "a:x"})
+    wire.answer(wire.sent("resources/unsubscribe"), {"x": 1})
+    assert await last.result() == {"x": 1}
+    wire.notify(UPDATED, {"uri": "a:x"})
+    assert len(two.ears.heard) == 1
+
+
+@pytest.mark.parametrize("how", ["refused", "failed"])
+async def test_a_subscription_that_had_no_success_is_none(wire, how):
+    answer = wire.clients[0].ask("resources/subscribe", {"uri": "a:x"})
+    if how == "refused":
+        wire.refuse(wire.lines[-1])
+        await answer.error()
+    else:
+        wire.receiver.missed("too long")
+        await answer.words()
+    wire.notify(UPDATED, {"uri": "a:x"})
+    assert wire.clients[0].ears.heard == []
+
+
+async def test_a_client_that_leaves_unsubscribes_from_what_nobody_else_wants(wire):
+    one, two = wire.clients
+    for client, uri in ((one, "a:mine"), (one, "a:ours"), (two, "a:ours")):
+        client.ask("resources/subscribe", {"uri": uri})
+        wire.answer(wire.lines[-1])
+    await one.seat.close()
+    assert [line["params"] for line in wire.lines if line["method"] == "resources/unsubscribe"] == [{"uri": "a:mine"}]
+    wire.answer(wire.lines[-1])
+    wire.notify(UPDATED, {"uri": "a:mine"})
+    wire.notify(CHANGED)
+    assert (one.ears.heard, two.ears.methods) == ([], [CHANGED])
+
+
+async def test_a_question_goes_to_the_client_whose_request_alone_is_in_flight(wire):
+    one, two = wire.clients
+    answer = two.ask("tools/call")
+    wire.ask("q", "sampling/createMessage")
+    [question] = answer.heard
+    assert (one.ears.heard, question.id != b'"q"') == ([], True)
+    one.seat.send(jsonrpc.result(question.id, b'"forged"'))
+    two.seat.send(jsonrpc.result(question.id, b'"mine"'))
+    two.seat.send(jsonrpc.result(question.id, b'"twice"'))
+    two.seat.send(jsonrpc.result(b'"q"', b'"guessed"'))
+    assert [line for line in wire.lines if "result" in line] == [{"jsonrpc": "2.0", "id": "q", "result": "mine"}]
+
+
+async def test_a_question_goes_to_the_client_whose_requests_are_all_that_is_in_flight(wire):
+    one, two = wire.clients
+    answers = [two.ask("tools/call", identifier=n) for n in range(2)]
+    wire.ask(1, "roots/list")
+    assert (two.ears.methods, one.ears.heard, [answer.heard for answer in answers]) == (["roots/list"], [], [[], []])
+
+
+async def test_a_question_without_a_request_goes_to_the_only_client(shared, wires):
+    client = Client(shared)
+    wire = await greeted(wires, client.seat)
+    wire.ask(1, "roots/list")
+    client.seat.send(jsonrpc.error(client.ears.heard[0].id, -1, "no roots"))
+    assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["code"]) == (1, -1)
+
+
+@pytest.mark.parametrize("calls", [0, 2])
+async def test_a_question_that_may_be_anybodys_is_refused(wire, calls):
+    for client in wire.clients[:calls]:
+        client.ask("tools/call")
+    wire.ask("q", "sampling/createMessage")
+    assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["code"]) == ("q", -32601)
+    assert [client.ears.heard for client in wire.clients] == [[], []]
+
+
+async def test_a_ping_of_the_server_is_answered_at_once(wire):
+    wire.ask("p", "ping")
+    assert wire.lines[-1] == {"jsonrpc": "2.0", "id": "p", "result": {}}
+
+
+async def test_a_question_that_is_taken_back_is_taken_back_from_the_client(wire):
+    one, two = wire.clients
+    answer = one.ask("tools/call")
+    wire.ask("q", "elicitation/create")
+    wire.ask("r", "elicitation/create")
+    wire.notify("notifications/cancelled", {"requestId": "r", "reason": "late"})
+    wire.notify("notifications/cancelled", {"requestId": "unknown"})
+    [notice] = one.ears.heard
+    taken_back = answer.heard[1].id
+    assert b'"requestId":%b' % taken_back in notice.line
+    one.seat.send(jsonrpc.result(taken_back, b"{}"))
+    assert ("result" in wire.lines[-1], two.ears.heard) == (False, [])
+
+
+async def test_a_client_that_leaves_refuses_what_it_was_asked_and_gives_up_what_it_asked(wire):
+    one, _ = wire.clients
+    answer = one.ask("tools/call")
+    wire.ask("q", "elicitation/create")
+    await one.seat.close()
+    await one.seat.close()
+    assert answer.failure[0] is ErrorKind.UNKNOWN
+    assert wire.sent("notifications/cancelled")["params"]["requestId"] == wire.lines[2]["id"]
+    assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["message"]) == ("q", "The client has left")
+    assert "cannot be asked any more" in await one.ask("tools/call").words()
+
+
+async def test_a_client_that_leaves_during_the_handshake_does_not_end_it(shared, wires):
+    one, two = Client(shared), Client(shared)
+    answers = [one.ask("initialize"), two.ask("initialize")]
+    wire = await wires.number(1)
+    await one.seat.close()
+    assert "closed" in await answers[0].words()
+    wire.answer(wire.lines[0])
+    await answers[1].result()
+
+
+async def test_the_last_client_that_leaves_is_reported(wire, shared, emptied):
+    one, two = wire.clients
+    await one.seat.close()
+    assert emptied == []
+    await two.seat.close()
+    assert emptied == [shared]
+
+
+async def test_after_a_crash_the_handshake_and_the_living_subscriptions_are_repeated(wire, wires):
+    one, two = wire.clients
+    for client, uri in ((one, "a:1"), (two, "a:2")):
+        client.ask("resources/subscribe", {"uri": uri})
+        wire.answer(wire.lines[-1])
+    await one.seat.close()
+    wire.receiver.ended("was ended by signal 9")
+    answer = two.ask("tools/call")
+    second = await wires.number(2)
+    second.answer(second.lines[0], {"protocolVersion": "2025-06-18"})
+    await settle()
+    assert second.methods == ["initialize", "notifications/initialized", "resources/subscribe", "tools/call"]
+    assert second.lines[2]["params"] == {"uri": "a:2"}
+    second.answer(second.lines[2])
+    second.answer(second.lines[3], "works")
+    assert await answer.result() == "works"
+    third = Client(two.seat._shared)
+    assert await third.ask("initialize").result() == {"protocolVersion": "2025-06-18"}
+
+
+async def test_an_answer_to_a_question_of_a_process_that_died_is_dropped(wire, wires):
+    one, _ = wire.clients
+    answer = one.ask("tools/call")
+    wire.ask(1, "elicitation/create")
+    wire.receiver.ended("exited")
+    one.seat.send(jsonrpc.result(answer.heard[0].id, b"{}"))
+    one.ask("tools/list")
+    second = await wires.number(2)
+    second.answer(second.lines[0])
+    await settle()
+    second.ask(1, "ping")
+    assert [line for line in second.lines if "result" in line] == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+
+
+async def test_an_answer_that_nobody_waits_for_is_ignored(wire):
+    wire.answer({"id": 99})
+    answer = wire.clients[0].ask("ping")
+    wire.answer(wire.lines[-1])
+    await answer.result()
+
+
+async def test_a_seat_is_a_pipe_without_places(wire):
+    rest = Rest()
+    seat = wire.clients[0].seat
+    seat.listen(listening=True)
+    seat.resume(b"1", rest)
+    assert rest.over.is_set()
