@@ -6,6 +6,7 @@ from riglm.adapters.mcp.upstream import deadlines
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
 from riglm.adapters.mcp.upstream.pending import Pending
 from riglm.domain.invocation import ErrorKind
+from riglm.ports.upstream import Reply
 from tests.unit.adapters.upstream.actors import Answer, eventually, request, settle
 
 HASTY = Patience(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
@@ -85,8 +86,12 @@ async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
     assert not later.over.is_set()
 
 
+def ignore(key: bytes, reply: Reply) -> None:
+    """Nobody needs to know."""
+
+
 async def test_pending_requests_are_found_by_key_and_by_reply():
-    pending = Pending("server", HASTY, lambda key, reply: None)
+    pending = Pending("server", HASTY, ignore)
     one, two = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
     pending.add(b"1", one)
     assert pending.only is not None
@@ -105,7 +110,7 @@ async def test_pending_requests_are_found_by_key_and_by_reply():
 
 async def test_a_pending_request_that_expires_is_reported_with_its_key():
     told: list[bytes] = []
-    pending = Pending("server", HASTY, lambda key, reply: told.append(key))
+    pending = Pending("server", HASTY, lambda key, _: told.append(key))
     answer = Answer(request(1, "tools/call"))
     pending.add(b"7", answer)
     await answer.words()
@@ -113,7 +118,7 @@ async def test_a_pending_request_that_expires_is_reported_with_its_key():
 
 
 async def test_requests_made_while_all_fail_are_not_touched():
-    pending = Pending("server", HASTY, lambda key, reply: None)
+    pending = Pending("server", HASTY, ignore)
     one, again = Answer(request(1, "tools/call")), Answer(request(2, "subscriptions/listen"))
     one.on_end = lambda: pending.add(b"2", again)
     pending.add(b"1", one)

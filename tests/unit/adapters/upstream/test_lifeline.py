@@ -7,7 +7,6 @@ from riglm.adapters.mcp.upstream import lifeline
 from riglm.adapters.mcp.upstream.channel import Channel
 from riglm.adapters.mcp.upstream.lifeline import Lifeline
 from riglm.domain.errors import UpstreamUnavailable
-
 from tests.unit.adapters.upstream.actors import Wire, Wires, eventually, settle, within
 
 ONE, TWO, THREE = b'{"n":1}', b'{"n":2}', b'{"n":3}'

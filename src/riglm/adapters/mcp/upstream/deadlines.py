@@ -44,9 +44,11 @@ class Patience:
 class Waiting:
     """One request that waits for its answer."""
 
-    __slots__ = ("last", "patience", "reply", "until")
+    __slots__ = ("key", "last", "patience", "reply", "until")
 
     def __init__(self, reply: Reply, patience: float, until: float, last: float) -> None:
+        self.key = b""
+        """The id that the server knows it by, where that is its owner's to know."""
         self.reply = reply
         self.patience = patience
         self.until = until

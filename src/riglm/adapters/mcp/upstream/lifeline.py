@@ -117,22 +117,15 @@ class Lifeline:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        channel = self.release()
-        if channel is not None:
-            self.discard(channel)
+        self._drop()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def lost(self, ear: "_Ear", reason: str) -> None:
         """The channel that `ear` listened to is closed."""
         if ear is not self._ear:
             ear.broken.set_result(reason)
-            return
-        channel = self.release()
-        if time.monotonic() - self._opened_at > _STEADY_SECONDS:
-            self._failures = 0
-        if channel is not None:
-            self.discard(channel)
-        self._down(reason)
+        else:
+            self._lose(reason)
 
     async def _close(self, channel: Channel) -> None:
         try:
@@ -188,8 +181,18 @@ class Lifeline:
             for line in waiting:
                 self.send(line)
         except UpstreamUnavailable as error:
-            if self._ear is not None:
-                self._ear.ended(str(error))
+            self._lose(str(error))
+
+    def _lose(self, reason: str) -> None:
+        if time.monotonic() - self._opened_at > _STEADY_SECONDS:
+            self._failures = 0
+        self._drop()
+        self._down(reason)
+
+    def _drop(self) -> None:
+        channel = self.release()
+        if channel is not None:
+            self.discard(channel)
 
     def _deafen(self) -> None:
         if self._ear is not None:
@@ -203,9 +206,8 @@ class Lifeline:
         self._reason = reason
         self._waiting.clear()
         self._waiting_bytes = 0
-        if not self._closed:
-            _log.warning("upstream down", extra={"upstream": self._name, "reason": reason})
-            self._on_down(reason)
+        _log.warning("upstream down", extra={"upstream": self._name, "reason": reason})
+        self._on_down(reason)
 
 
 class _Ear(Receiver):

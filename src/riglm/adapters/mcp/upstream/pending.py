@@ -34,7 +34,8 @@ class Pending:
 
     def add(self, key: bytes, reply: Reply) -> None:
         """A request was sent."""
-        self._by_key[key] = self._deadlines.add(reply)
+        waiting = self._by_key[key] = self._deadlines.add(reply)
+        waiting.key = key
         self._key_of[id(reply)] = key
 
     def get(self, key: bytes) -> Waiting | None:
@@ -74,7 +75,5 @@ class Pending:
         self._deadlines.close()
 
     def _expired(self, waiting: Waiting) -> None:
-        key = self._key_of.get(id(waiting.reply))
-        if key is not None:
-            self.pop(key)
-            self._on_expiry(key, waiting.reply)
+        self.pop(waiting.key)
+        self._on_expiry(waiting.key, waiting.reply)
