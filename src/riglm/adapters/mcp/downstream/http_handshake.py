@@ -182,14 +182,14 @@ class HandshakeRequests:
     async def _stream(self, session: HttpSession, events: Events, request: Request, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""
         self.answers.add(events)
-        session.streams.add(events)
+        session.streams.append(events)
         try:
             with Watch(request, events.ended) as watch:
                 await events.run(send, ((b"mcp-session-id", session.id),))
                 return watch.gone
         finally:
             self.answers.discard(events)
-            session.streams.discard(events)
+            session.streams.remove(events)
             session.last_used = time.monotonic()
 
     async def _session(self, request: Request, send: Send) -> HttpSession | None:

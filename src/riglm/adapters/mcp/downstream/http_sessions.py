@@ -32,7 +32,7 @@ class HttpSession(ClientChannel):
         self.principal = caller.principal
         self.is_open = True
         self.events: Events | None = None
-        self.streams: set[Events] = set()
+        self.streams: list[Events] = []
         self.asked: dict[bytes, HttpAnswer] = {}
         self.log = EventLog()
         self.last_used = time.monotonic()
