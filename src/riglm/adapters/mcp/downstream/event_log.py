@@ -174,7 +174,7 @@ class LoggedAnswer(HttpAnswer):
     async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
         """Send the answer; returns when the request is settled, also when the client left before."""
         if not self._begun.done():
-            timer = asyncio.get_running_loop().call_later(SOON, self._stream)
+            timer = asyncio.get_running_loop().call_later(SOON, self._prime)
             try:
                 await self._begun
             finally:
@@ -198,6 +198,11 @@ class LoggedAnswer(HttpAnswer):
             await self._settled
         else:
             self.delivered(events, left=left)
+
+    def _prime(self) -> None:
+        """Begin the stream, unless the reply came while this was due: it goes out in one piece then."""
+        if not self._begun.done():
+            self._stream()
 
     def _stream(self) -> Events:
         if self._reader is None:
