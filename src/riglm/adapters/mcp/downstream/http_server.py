@@ -120,6 +120,7 @@ class Server(uvicorn.Server):
             app,
             lifespan="off",
             ws="none",
+            proxy_headers=False,  # the address that a peer claims for somebody else is no evidence
             http=ClientConnection,
             access_log=False,
             log_config=None,
