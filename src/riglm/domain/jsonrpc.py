@@ -237,7 +237,7 @@ def id_key(raw: bytes) -> bytes:
         if (raw.isascii() and b"\\" not in raw) or rawjson.mended(raw) != raw:
             return raw
         return encode(plain(raw))
-    if raw.isdigit():
+    if raw.isdigit() or raw == b"null":
         return raw
     number = float(raw)
     return b"%d" % number if number.is_integer() and abs(number) < _EXACT else raw

@@ -195,6 +195,10 @@ def test_an_id_s_key_is_an_id_with_the_same_key(message_id):
     assert jsonrpc.id_key(key) == key
 
 
+def test_no_id_has_a_key_of_its_own():
+    assert jsonrpc.id_key(b"null") == b"null"
+
+
 def test_new_messages_are_exact_to_the_byte():
     assert jsonrpc.request(b'"a"', "m/é").line == '{"jsonrpc":"2.0","id":"a","method":"m/é","params":{}}'.encode()
     assert jsonrpc.request(b"1", "m", b"[1.0]").line == b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1.0]}'
