@@ -22,7 +22,12 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture(scope="session")
 def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A stage whose listening processes are shared by all tests that change nothing on them."""
+    """A stage whose listening processes are shared by all tests that change nothing on them.
+
+    In the end every call that any of these tests made through riglm must be in the database.
+    """
     made = Stage(tmp_path_factory.mktemp("company"))
     yield made
     made.close()
+    if made.called:
+        assert made.called - made.recorded() == {}

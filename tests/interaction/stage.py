@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -133,6 +134,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mark = uuid.uuid4().hex
+        self.called: Counter[str] = Counter()
         self._listening: dict[tuple[str, ...], tuple[str, Process]] = {}
 
     @property
@@ -261,11 +263,25 @@ class Stage:
         async with RawClient(link, route.era, answers=answers, version=version) as client:
             if greet:
                 await client.greet()
-            yield client
+            try:
+                yield client
+            finally:
+                if not route.direct:
+                    self.called += client.called
         if isinstance(link, StdioLink) and not route.direct:
             said = link.stderr.read_text(errors="replace")[-2000:]
             assert link.exit_code == 0, f"riglm ended with {link.exit_code}: {said}"
             assert client.strays == [], f"riglm's output was not clean: {client.strays[:3]}"
+
+    def recorded(self) -> Counter[str]:
+        """How often each tool was called, by what riglm recorded on this stage."""
+        told = subprocess.run(
+            [*self.riglm("tools"), "--json"], env=self.env, capture_output=True, timeout=60, check=True
+        )
+        found: Counter[str] = Counter()
+        for tool in json.loads(told.stdout):
+            found[tool["tool"]] += tool["invocations"]
+        return found
 
     def close(self) -> None:
         """End every process; one that does not go, or has to be found by its mark, fails the test."""

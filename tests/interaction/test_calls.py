@@ -1,7 +1,5 @@
 import asyncio
 
-import pytest
-
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import Entry, ServerLog
@@ -86,18 +84,18 @@ async def test_two_clients_count_for_themselves(company: Stage, route: Route):
 
 
 @behaviour("call.progress")
-@pytest.mark.parametrize("token", [b'"t\\u0061"', b"7", b'"7"', b"9007199254740993"])
 @routes(MAIN)
-async def test_progress_reaches_the_caller_before_the_answer(company: Stage, route: Route, token: bytes):
-    async with company.client(route) as client:
-        exchange = await client.start_call("slow", {"steps": 3}, meta=b'{"progressToken":' + token + b"}")
-        await exchange.answer()
-        told = [message for message in client.notifications if message.method == "notifications/progress"]
-    assert [text.value(message.params)["progress"] for message in told] == [1.0, 2.0, 3.0]
+async def test_progress_reaches_the_caller_before_the_answer(company: Stage, route: Route):
     wanted = b'{"progressToken":%b,"progress":%d.0,"total":3,"message":"step \\u0061","x":1.50}'
-    assert [message.params for message in told] == [wanted % (token, step) for step in (1, 2, 3)]
-    if route.front == "http":
-        assert {message.stream for message in told} == {exchange.stream}
+    async with company.client(route) as client:
+        for token in (b'"t\\u0061"', b"7", b'"7"', b"9007199254740993"):
+            client.notifications.clear()
+            exchange = await client.start_call("slow", {"steps": 3}, meta=b'{"progressToken":' + token + b"}")
+            await exchange.answer()
+            told = [message for message in client.notifications if message.method == "notifications/progress"]
+            assert [message.params for message in told] == [wanted % (token, step) for step in (1, 2, 3)]
+            if route.front == "http":
+                assert {message.stream for message in told} == {exchange.stream}
 
 
 @behaviour("call.progress")

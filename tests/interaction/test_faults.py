@@ -3,7 +3,7 @@ import contextlib
 import pytest
 
 from tests.interaction.clients.message import Message
-from tests.interaction.clients.raw import HANDSHAKE, Exchange, RawClient
+from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import HTTP_BACK, MAIN, RIGLM, STDIO_BACK, Route, routes
@@ -45,20 +45,19 @@ async def _works(client: RawClient, nonce: str = "again") -> None:
 
 
 @behaviour("fault.crash")
-@pytest.mark.parametrize("death", DEATHS)
 @routes(STDIO_BACK, through=RIGLM)
-async def test_a_crash_is_an_error_that_names_the_upstream_and_the_next_call_works(
-    stage: Stage, route: Route, death: str
-):
+async def test_a_crash_is_an_error_that_names_the_upstream_and_the_next_call_works(stage: Stage, route: Route):
     log = stage.log()
     upstream = stage.config("one", {"frail": stage.entry("stdio")})
     async with stage.client(route, upstream=upstream) as client:
         await _works(client, "before")
-        reply = await client.call("die", DEATHS[death], within=SOON)
-        assert "frail" in words(reply)
-        await _works(client)
-        assert (await client.request("tools/list")).decoded()["tools"]
-    assert len(log.entries("dying")) == 1
+        for death, arguments in DEATHS.items():
+            log.mark()
+            reply = await client.call("die", arguments, within=SOON)
+            assert "frail" in words(reply), death
+            await _works(client, death)
+            assert (await client.request("tools/list")).decoded()["tools"]
+            assert len(log.entries("dying")) == 1, death
 
 
 @behaviour("fault.crash")
@@ -124,9 +123,18 @@ async def test_a_call_past_its_deadline_is_an_error_and_cancelled_upstream(stage
 
 @behaviour("fault.restart")
 @pytest.mark.parametrize("status", [404, 400, 503, 410])
-@routes(HTTP_BACK, through=RIGLM)
+@routes(HTTP_BACK, HANDSHAKE, RIGLM)
 async def test_an_http_upstream_that_restarted_is_not_noticed(stage: Stage, route: Route, status: int):
-    flags = ("--unknown-session", str(status))
+    await _restarts_unseen(stage, route, "--unknown-session", str(status))
+
+
+@behaviour("fault.restart")
+@routes(HTTP_BACK, MODERN, RIGLM)
+async def test_a_modern_http_upstream_that_restarted_is_not_noticed(stage: Stage, route: Route):
+    await _restarts_unseen(stage, route)
+
+
+async def _restarts_unseen(stage: Stage, route: Route, *flags: str) -> None:
     log = stage.log(*flags)
     async with stage.client(route, *flags) as client:
         await _works(client, "before")

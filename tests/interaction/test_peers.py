@@ -76,17 +76,15 @@ async def sdk_client(
 
 
 @behaviour("peer.sdk")
-@pytest.mark.parametrize("mode", ["of the era", "auto"])
 @routes(MAIN)
-async def test_the_sdk_s_client_works_with_the_sdk_s_server(company: Stage, route: Route, mode: str):
-    mode = MODES[route.era] if mode == "of the era" else "auto"
+async def test_the_sdk_s_client_works_with_the_sdk_s_server(company: Stage, route: Route):
     told: list[tuple[float, float | None, str | None]] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         told.append((done, total, message))
 
-    async with sdk_client(company, route, mode, sdk=True) as client:
-        assert client.protocol_version == (DATED if mode != "legacy" else "2025-11-25")
+    async with sdk_client(company, route, MODES[route.era], sdk=True) as client:
+        assert client.protocol_version == (DATED if route.era == MODERN else "2025-11-25")
         assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "steps", "refuse"]
         result = await client.call_tool("add", {"a": 2, "b": 3})
         assert result.structured_content == {"result": 5}
@@ -164,10 +162,8 @@ async def test_the_sdk_s_sse_client_works(company: Stage, through: str):
 
 
 @behaviour("peer.fastmcp")
-@pytest.mark.parametrize("mode", ["of the era", "auto"])
 @routes(MAIN)
-async def test_fastmcp_s_client_works(company: Stage, route: Route, mode: str):
-    mode = MODES[route.era] if mode == "of the era" else "auto"
+async def test_fastmcp_s_client_works(company: Stage, route: Route):
     transport: Any
     if route.front == "stdio":
         command, *arguments = command_of(company, route)
@@ -175,7 +171,7 @@ async def test_fastmcp_s_client_works(company: Stage, route: Route, mode: str):
         transport = StdioTransport(command, arguments, env=company.env, keep_alive=False, log_file=errors)
     else:
         transport = StreamableHttpTransport(url_of(company, route))
-    async with fastmcp.Client(transport, mode=mode, timeout=20) as client:
+    async with fastmcp.Client(transport, mode=MODES[route.era], timeout=20) as client:
         assert [tool.name for tool in await client.list_tools()] == list(catalogue.NAMES)
         result = await client.call_tool("nonce", {"nonce": "fast"})
         assert result.content[0].text == "fast"  # type: ignore[union-attr]

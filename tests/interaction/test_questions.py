@@ -1,10 +1,8 @@
 import asyncio
 
-import pytest
-
 from tests.interaction import text
 from tests.interaction.clients.message import Message
-from tests.interaction.clients.raw import HANDSHAKE, MODERN, Refuse
+from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient, Refuse
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import EVERY, MAIN, RIGLM, Route, routes
 from tests.interaction.stage import Stage
@@ -22,14 +20,15 @@ ANSWER = b'{ "role":"assistant","content":{"type":"text","text":"\\u0061!"},"mod
 
 
 @behaviour("question.round_trip")
-@pytest.mark.parametrize("method", [*QUESTIONS, "ping", "vendor/ask"])
 @routes(EVERY, HANDSHAKE)
-async def test_questions_reach_the_client_and_answers_the_server(company: Stage, route: Route, method: str):
-    params = QUESTIONS.get(method, b'{"vendor":1.0}')
-    async with company.client(route, answers={method: lambda _: ANSWER}) as client:
-        reply = await client.call("ask", b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), params))
-        assert reply.words_list == [ANSWER.decode()] * 2
-        assert [(message.method, message.params) for message in client.asked] == [(method, params)] * 2
+async def test_questions_reach_the_client_and_answers_the_server(company: Stage, route: Route):
+    asked = {**QUESTIONS, "ping": b'{"vendor":1.0}', "vendor/ask": b'{"vendor":1.0}'}
+    async with company.client(route, answers=dict.fromkeys(asked, lambda _: ANSWER)) as client:
+        for method, params in asked.items():
+            client.asked.clear()
+            reply = await client.call("ask", b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), params))
+            assert reply.words_list == [ANSWER.decode()] * 2
+            assert [(message.method, message.params) for message in client.asked] == [(method, params)] * 2
 
 
 @behaviour("question.refused")
@@ -88,36 +87,36 @@ async def test_notifications_of_the_client_reach_the_server(company: Stage, rout
 
 
 @behaviour("question.input_required")
-@pytest.mark.parametrize("method", [*QUESTIONS])
 @routes(MAIN, MODERN)
-async def test_rounds_of_input_required_pass(company: Stage, route: Route, method: str):
-    rounds, answers = 3, b""
-    arguments = b'{"method":%b,"params":%b,"rounds":%d}' % (text.dump(method), QUESTIONS[method], rounds)
+async def test_rounds_of_input_required_pass(company: Stage, route: Route):
     async with company.client(route) as client:
-        for number in range(rounds):
-            reply = await client.request(
-                "tools/call", text.merged(client.call_params("ask", arguments), answers or b"{}")
-            )
-            state = text.dump(text.dump([ANSWER.decode()] * number).decode())
-            assert reply.result == (
-                b'{"resultType":"input_required","inputRequests":{"question \\u0061":{"method":%b,"params":%b}},'
-                b'"requestState":%b,"x":1.0}' % (text.dump(method), QUESTIONS[method], state)
-            )
-            answers = b'{"inputResponses":{"question \\u0061":%b},"requestState":%b}' % (ANSWER, state)
-        last = await client.request("tools/call", text.merged(client.call_params("ask", arguments), answers))
-        assert last.words_list == [ANSWER.decode()] * rounds
+        for method, params in QUESTIONS.items():
+            await _three_rounds(client, method, params)
+
+
+async def _three_rounds(client: RawClient, method: str, params: bytes) -> None:
+    arguments = b'{"method":%b,"params":%b,"rounds":3}' % (text.dump(method), params)
+    answers = b"{}"
+    for number in range(3):
+        reply = await client.request("tools/call", text.merged(client.call_params("ask", arguments), answers))
+        state = text.dump(text.dump([ANSWER.decode()] * number).decode())
+        assert reply.result == (
+            b'{"resultType":"input_required","inputRequests":{"question \\u0061":{"method":%b,"params":%b}},'
+            b'"requestState":%b,"x":1.0}' % (text.dump(method), params, state)
+        )
+        answers = b'{"inputResponses":{"question \\u0061":%b},"requestState":%b}' % (ANSWER, state)
+    last = await client.request("tools/call", text.merged(client.call_params("ask", arguments), answers))
+    assert last.words_list == [ANSWER.decode()] * 3
 
 
 @behaviour("question.input_required")
-@pytest.mark.parametrize("method", [*QUESTIONS])
 @routes(MAIN, HANDSHAKE, RIGLM)
-async def test_input_required_of_a_modern_upstream_is_asked_of_a_handshake_client(
-    company: Stage, route: Route, method: str
-):
-    arguments = b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), QUESTIONS[method])
-    async with company.client(route, "--eras", "modern", answers={method: lambda _: ANSWER}) as client:
-        reply = await client.call("ask", arguments)
-        assert [text.value(words.encode()) for words in reply.words_list] == [text.value(ANSWER)] * 2
-        assert [(message.method, message.decoded("params")) for message in client.asked] == [
-            (method, text.value(QUESTIONS[method]))
-        ] * 2
+async def test_input_required_of_a_modern_upstream_is_asked_of_a_handshake_client(company: Stage, route: Route):
+    answers = dict.fromkeys(QUESTIONS, lambda _: ANSWER)
+    async with company.client(route, "--eras", "modern", answers=answers) as client:
+        for method, params in QUESTIONS.items():
+            client.asked.clear()
+            reply = await client.call("ask", b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), params))
+            assert [text.value(words.encode()) for words in reply.words_list] == [text.value(ANSWER)] * 2
+            asked = [(message.method, message.decoded("params")) for message in client.asked]
+            assert asked == [(method, text.value(params))] * 2

@@ -1,6 +1,7 @@
 """A client that says exactly what it is told and keeps every byte that it hears."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
@@ -69,6 +70,7 @@ class RawClient:
         self.notifications: list[Message] = []
         self.asked: list[Message] = []
         self.strays: list[bytes] = []
+        self.called: Counter[str] = Counter()
         self._exchanges: dict[bytes, Exchange] = {}
         self._streams: dict[object, Exchange] = {}
         self._next_id = 0
@@ -130,10 +132,12 @@ class RawClient:
 
     async def call(self, tool: str, arguments: Any = None, **more: Any) -> Message:
         """Call a tool and wait for its result."""
+        self.called[tool] += 1
         return await self.request("tools/call", self.call_params(tool, arguments), **more)
 
     async def start_call(self, tool: str, arguments: Any = None, **more: Any) -> Exchange:
         """Call a tool without waiting."""
+        self.called[tool] += 1
         return await self.start("tools/call", self.call_params(tool, arguments), **more)
 
     async def notify(self, method: str, params: Any = None) -> None:
