@@ -1,0 +1,334 @@
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+import psutil
+import pytest
+
+from riglm.adapters.mcp.upstream.channel import Receiver
+from riglm.adapters.mcp.upstream.guardian import Guardian
+from riglm.adapters.mcp.upstream.process import Child
+from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.upstream import UpstreamSpec
+from tests.unit.adapters.upstream.actors import eventually, within
+
+SCRIPT = str(Path(__file__).with_name("child.py"))
+LIMIT = 65_536
+
+
+class Hearing(Receiver):
+    def __init__(self) -> None:
+        self.lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self.misses: list[str] = []
+        self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def heard(self, line: bytes) -> None:
+        assert not self.end.done(), "nothing comes after the end"
+        self.lines.put_nowait(line)
+
+    def missed(self, words: str) -> None:
+        self.misses.append(words)
+
+    def ended(self, words: str) -> None:
+        self.end.set_result(words)
+
+
+class Running:
+    """A child that runs, and what it says."""
+
+    def __init__(self, guardian: Guardian, *modes: str, limit: int = LIMIT, grace: float = 5.0, **spec: object) -> None:
+        self.gone: list[Child] = []
+        self.hearing = Hearing()
+        command = (sys.executable, "-I", "-S", SCRIPT, *modes)
+        self.child = Child(
+            UpstreamSpec(**{"name": "server", "kind": "stdio", "command": command, **spec}),  # type: ignore[arg-type]
+            guardian,
+            limit=limit,
+            grace=grace,
+            receiver=self.hearing,
+            on_gone=self.gone.append,
+        )
+
+    async def __aenter__(self) -> Self:
+        await within(self.child.start())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await within(self.child.close())
+        assert not alive(self.child._group)
+
+    def tell(self, method: str, identifier: object = 1, **params: object) -> None:
+        self.child.write(json.dumps({"id": identifier, "method": method, "params": params}).encode())
+
+    async def hear(self) -> dict[str, object]:
+        line = await within(self.hearing.lines.get())
+        found: dict[str, object] = json.loads(line)
+        return found
+
+    async def ended(self) -> str:
+        return await within(self.hearing.end)
+
+
+def alive(group: int) -> bool:
+    """Whether any process of a group runs; what is dead and not yet collected does not."""
+    for found in psutil.process_iter():
+        try:
+            if os.getpgid(found.pid) == group and found.status() != psutil.STATUS_ZOMBIE:
+                return True
+        except (psutil.Error, ProcessLookupError):
+            continue
+    return False
+
+
+@pytest.fixture
+def guardian():
+    guardian = Guardian()
+    yield guardian
+    guardian.close()
+
+
+async def test_lines_pass_both_ways_with_environment_and_directory(guardian, tmp_path):
+    async with Running(guardian, env={"SHOWN": "yes"}, cwd=str(tmp_path)) as running:
+        running.tell("hello", identifier="a")
+        heard = await running.hear()
+        assert heard["id"] == "a"
+        assert (heard["result"]["env"], heard["result"]["cwd"]) == ("yes", str(tmp_path))
+    assert running.gone == [running.child]
+    assert not running.hearing.end.done(), "riglm closed it, so it has no end to tell of"
+
+
+@pytest.mark.parametrize("command", [("/no/such/program",), (SCRIPT,)])
+async def test_a_command_that_cannot_be_run_is_named(guardian, command):
+    running = Running(guardian, command=command)
+    with pytest.raises(UpstreamUnavailable, match=f"cannot run '{command[0]}'"):
+        await running.child.start()
+    assert running.gone == [running.child]
+    await running.child.close()
+
+
+async def test_blank_lines_and_line_endings_are_left_out_and_broken_characters_replaced(guardian):
+    async with Running(guardian) as running:
+        running.tell("raw", hex=b'\r\n \n{"id":1,"x":"\xff\xe2\x82"}\r\n'.hex())
+        assert await within(running.hearing.lines.get()) == '{"id":1,"x":"\ufffd\ufffd"}'.encode()
+
+
+async def test_what_a_child_says_before_it_goes_is_heard_before_its_end(guardian):
+    async with Running(guardian, limit=4_000_000) as running:
+        running.tell("answer and die", size=2_000_000)
+        assert len((await running.hear())["result"]) == 2_000_000
+        assert await running.ended() == "exited with code 0"
+        assert running.child.is_gone
+
+
+async def test_a_last_line_without_a_newline_counts(guardian):
+    async with Running(guardian) as running:
+        running.tell("die in the middle")
+        assert (await running.hear())["result"] == "no newline"
+        await running.ended()
+
+
+async def test_the_end_tells_the_exit_code_and_the_last_words(guardian):
+    async with Running(guardian) as running:
+        running.tell("die", code=3)
+        assert await running.ended() == "exited with code 3; its last words: my last words"
+
+
+async def test_the_end_tells_the_signal(guardian):
+    async with Running(guardian) as running:
+        running.tell("kill")
+        assert await running.ended() == "was ended by signal 9"
+        running.tell("hello")
+
+
+@pytest.mark.parametrize("which", ["input", "output"])
+def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(guardian, which):
+    async def conversation() -> None:
+        async with Running(guardian, grace=0.2) as running:
+            running.tell(f"close {which}")
+            if which == "input":
+                await running.hear()
+                running.tell("hello")
+            assert await running.ended() == "closed its input or output"
+            assert running.gone == []
+        assert running.gone == [running.child]
+
+    # uvloop leaves a child a second copy of its pipes' ends, so there only a child's exit is ever seen
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(conversation())
+
+
+async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_ended(guardian):
+    async with Running(guardian) as running:
+        running.tell("spawn", die=True)
+        left = (await running.hear())["result"]
+        assert await running.ended() == "exited with code 0"
+        assert psutil.Process(left).is_running()
+    await eventually(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == "zombie")
+
+
+async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_started(guardian):
+    async with Running(guardian, "stubborn", grace=0.1) as running:
+        running.tell("spawn")
+        left = (await running.hear())["result"]
+    await eventually(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == "zombie")
+
+
+async def test_complaints_are_drained_however_many(guardian):
+    async with Running(guardian) as running:
+        running.tell("complain", size=5_000_000)
+        assert (await running.hear())["result"] == "complained"
+
+
+@pytest.mark.parametrize("size", [70_000, 1_000_000])
+@pytest.mark.parametrize("form", ["id first", "id last"])
+async def test_an_answer_over_the_limit_is_answered_in_the_childs_place(guardian, form, size):
+    async with Running(guardian) as running:
+        running.tell("hello", identifier=0)
+        running.tell("long", identifier="\u00e9", form=form, size=size)
+        running.tell("hello", identifier=2)
+        await running.hear()
+        heard = await running.hear()
+        assert (heard["id"], heard["error"]["code"]) == ("\u00e9", -32000)
+        assert "`limits.message_bytes` allows 65536" in heard["error"]["message"]
+        assert "'server'" in heard["error"]["message"]
+        assert (await running.hear())["id"] == 2
+        assert running.hearing.misses == []
+
+
+async def test_an_answer_over_the_limit_that_hides_its_id_may_be_anybodys(guardian):
+    async with Running(guardian) as running:
+        running.tell("long", form="id between", size=100_000)
+        running.tell("hello", identifier=2)
+        assert (await running.hear())["id"] == 2
+        [words] = running.hearing.misses
+        assert "which request it answered is not known" in words
+
+
+async def test_a_notification_over_the_limit_is_nobodys_answer(guardian):
+    async with Running(guardian) as running:
+        running.tell("long", form="notification", size=100_000)
+        running.tell("hello", identifier=2)
+        assert (await running.hear())["id"] == 2
+        assert running.hearing.misses == []
+
+
+async def test_a_line_over_the_limit_that_the_end_cut_off_is_reported(guardian):
+    async with Running(guardian) as running:
+        running.tell("raw", hex=(b"x" * 100_000).hex())
+        running.tell("die", code=1)
+        await running.ended()
+        assert len(running.hearing.misses) == 1
+
+
+async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(guardian):
+    async with Running(guardian, "deaf", grace=0.1) as running:
+        await within(running.hearing.lines.get())
+        line = b"x" * 60_000
+        with pytest.raises(UpstreamUnavailable, match=r"does not read its input: \d+ bytes wait"):
+            [running.child.write(line) for _ in range(100)]
+        assert running.child._stdin.get_write_buffer_size() <= 5 * LIMIT
+
+
+async def test_another_can_take_over_what_the_child_says(guardian):
+    async with Running(guardian) as running:
+        other = Hearing()
+        running.child.hand_over(other)
+        running.tell("hello")
+        await within(other.lines.get())
+        running.tell("die", code=0)
+        await within(other.end)
+        assert running.hearing.lines.empty()
+
+
+async def test_a_start_that_is_given_up_leaves_no_process(guardian):
+    for steps in range(6):
+        running = Running(guardian, "stubborn")
+        starting = asyncio.ensure_future(running.child.start())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        if starting.cancelled():
+            assert running.gone[:1] == [running.child] or steps == 0
+        else:
+            await within(running.child.close())
+        await eventually(lambda running=running: not running.child._group or not alive(running.child._group))
+
+
+async def test_a_child_that_was_not_started_can_be_closed(guardian):
+    await Running(guardian).child.close()
+
+
+async def test_a_child_that_dies_while_it_is_closed_is_closed(guardian):
+    running = Running(guardian)
+    async with running:
+        running.tell("die", code=1)
+    assert running.gone == [running.child]
+
+
+async def test_many_children_leave_no_file_and_no_process(guardian):
+    async with Running(guardian) as first:
+        first.tell("hello")
+        await first.hear()
+    files = psutil.Process().num_fds()
+    for _ in range(5):
+        async with Running(guardian) as running:
+            running.tell("die", code=1)
+            await running.ended()
+    assert psutil.Process().num_fds() == files
+    assert len(psutil.Process().children()) == 1, "the guardian"
+
+
+WATCHER = """
+import os, subprocess, sys
+from riglm.adapters.mcp.upstream.guardian import Guardian
+guardian = Guardian()
+sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(120)"]
+kept, released, other = (subprocess.Popen(sleep, start_new_session=True, stdout=subprocess.DEVNULL) for _ in range(3))
+for child in (kept, released, other):
+    guardian.watch(child.pid)
+guardian.release(released.pid)
+print(kept.pid, released.pid, other.pid, flush=True)
+sys.stdin.read()
+os._exit(9)
+"""
+
+
+def test_when_riglm_dies_the_guardian_ends_what_is_still_watched():
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    output, _ = watcher.communicate(timeout=30)
+    kept, released, other = (psutil.Process(int(pid)) for pid in output.split())
+    try:
+        psutil.wait_procs([kept, other], timeout=10)
+        assert [not found.is_running() or found.status() == "zombie" for found in (kept, other)] == [True, True]
+        assert released.is_running()
+    finally:
+        for left in (kept, released, other):
+            if left.is_running():
+                left.kill()
+
+
+def test_a_guardian_that_cannot_start_is_logged_and_does_not_stop_anything(monkeypatch, caplog):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no processes left")
+
+    monkeypatch.setattr("riglm.adapters.mcp.upstream.guardian.subprocess.Popen", refuse)
+    guardian = Guardian()
+    guardian.watch(1)
+    guardian.release(1)
+    guardian.close()
+    assert "children are not watched" in caplog.text
+
+
+def test_without_a_child_there_is_no_guardian():
+    before = psutil.Process().children()
+    guardian = Guardian()
+    guardian.release(5)
+    assert psutil.Process().children() == before
+    guardian.close()
