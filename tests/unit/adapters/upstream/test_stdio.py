@@ -1,0 +1,245 @@
+import asyncio
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from riglm.adapters.mcp.upstream import lifeline, stdio
+from riglm.adapters.mcp.upstream.guardian import Guardian
+from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.domain.session import Era
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import UpstreamLink
+from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, eventually, notification, within
+
+SCRIPT = str(Path(__file__).with_name("child.py"))
+LIMIT = 65_536
+
+
+@pytest.fixture(autouse=True)
+def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+
+
+@pytest.fixture
+async def upstream():
+    """Makes upstreams that are closed in the end, and must leave nothing."""
+    made: list[StdioUpstream] = []
+    guardian = Guardian()
+
+    def make(*modes: str, **spec: object) -> StdioUpstream:
+        command = (sys.executable, "-I", "-S", SCRIPT, *modes)
+        given = {"name": "server", "kind": "stdio", "command": command, **spec}
+        made.append(
+            StdioUpstream(UpstreamSpec(**given), guardian=guardian, patience=QUICK, limit=LIMIT)  # type: ignore[arg-type]
+        )
+        return made[-1]
+
+    yield make
+    for one in made:
+        await within(one.close())
+    guardian.close()
+    assert [child for child in psutil.Process().children() if SCRIPT in child.cmdline()] == []
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def pid(link: UpstreamLink, identifier: object = 1) -> int:
+    found: int = (await ask(link, identifier, "hello").result())["pid"]
+    return found
+
+
+async def greet(link: UpstreamLink) -> None:
+    await ask(link, "hello", "initialize").result()
+    link.send(notification("notifications/initialized"))
+
+
+async def refused_modern(one: StdioUpstream) -> int:
+    """Find out that the server knows the handshake alone; the id of its process."""
+    answer = ask(one.stateless(Ears()), 1, "server/discover")
+    await answer.error()
+    one.learned(Era.MODERN, supported=False)
+    return next(child.pid for child in psutil.Process().children() if SCRIPT in child.cmdline())
+
+
+async def test_nothing_runs_before_the_first_request(upstream):
+    one = upstream()
+    link = one.connect(Ears())
+    one.stateless(Ears())
+    link.send(notification("notifications/initialized"))
+    assert psutil.Process().children() == []
+    await link.close()
+
+
+@pytest.mark.parametrize("sharing", ["auto", "session"])
+async def test_each_client_has_a_process_of_its_own(upstream, sharing):
+    one = upstream(sharing=sharing)
+    links = [one.connect(Ears()) for _ in range(3)]
+    assert len({await pid(link) for link in links}) == 3
+    for link in links:
+        await link.close()
+    assert one._links == set()
+
+
+async def test_all_of_the_modern_era_share_one_process(upstream):
+    one = upstream("modern")
+    first, second = one.stateless(Ears()), one.stateless(Ears())
+    assert first is second
+    assert await pid(first) == await pid(second)
+    assert await pid(one.connect(Ears())) != await pid(first)
+
+
+async def test_a_client_too_many_is_told_so_until_another_leaves(upstream):
+    one = upstream(sharing="session", max_processes=2)
+    links = [one.connect(Ears()) for _ in range(3)]
+    for link in links[:2]:
+        await pid(link)
+    words = await ask(links[2], 1, "initialize").words()
+    assert "'server' has 2 processes running, as many as `max_processes` allows" in words
+    await links[0].close()
+    await pid(links[2])
+
+
+async def test_a_process_that_crashed_leaves_its_room(upstream):
+    one = upstream(sharing="session", max_processes=1)
+    link = one.connect(Ears())
+    await pid(link)
+    for _ in range(3):
+        await ask(link, 2, "kill").words()
+        await pid(link)
+
+
+async def test_a_command_that_cannot_be_run_takes_no_room(upstream):
+    one = upstream(sharing="session", max_processes=1, command=("/no/such/program",))
+    for _ in range(3):
+        assert "cannot run '/no/such/program'" in await ask(one.connect(Ears()), 1, "initialize").words()
+    assert one._running == set()
+
+
+async def test_clients_beyond_the_limit_share_one_more_process_which_is_said_once(upstream, caplog):
+    one = upstream(max_processes=1)
+    own, *guests = [one.connect(Ears()) for _ in range(4)]
+    for link in (own, *guests):
+        await greet(link)
+    pids = [await pid(link) for link in guests]
+    assert len({*pids, await pid(own)}) == 2
+    assert caplog.text.count("more clients than max_processes") == 1
+    for link in guests:
+        await link.close()
+    await eventually(lambda: not psutil.pid_exists(pids[0]))
+    late = one.connect(Ears())
+    await greet(late)
+    assert await pid(late) not in pids
+    await own.close()
+    assert await pid(one.connect(Ears())) not in pids
+
+
+async def test_a_guest_that_comes_while_the_shared_process_ends_gets_a_new_one(upstream):
+    one = upstream("stubborn", max_processes=1)
+    one._patience = type(QUICK)(shutdown=0.1)
+    _, guest = one.connect(Ears()), one.connect(Ears())
+    await greet(guest)
+    before = await pid(guest)
+    leaving = asyncio.ensure_future(guest.close())
+    await asyncio.sleep(0)
+    late = one.connect(Ears())
+    await greet(late)
+    assert await pid(late) != before
+    await within(leaving)
+
+
+async def test_a_shared_process_outlives_its_clients(upstream):
+    one = upstream(sharing="shared")
+    first, second = one.connect(Ears()), one.connect(Ears())
+    for link in (first, second):
+        await greet(link)
+    pids = {await pid(first), await pid(second)}
+    await first.close()
+    await second.close()
+    third = one.connect(Ears())
+    await greet(third)
+    assert {*pids, await pid(third)} == pids
+    assert len(pids) == 1
+
+
+@pytest.mark.parametrize("sharing", ["auto", "session", "shared"])
+async def test_the_process_that_refused_the_modern_era_serves_the_next_client(upstream, sharing):
+    one = upstream(sharing=sharing, max_processes=1)
+    probed = await refused_modern(one)
+    link = one.connect(Ears())
+    await greet(link)
+    assert await pid(link) == probed
+    await ask(link, 2, "kill").words()
+    assert await pid(link) != probed
+
+
+@pytest.mark.parametrize("flaw", ["frail", "mute"])
+async def test_a_process_that_the_question_harmed_is_not_used(upstream, monkeypatch, flaw):
+    monkeypatch.setattr(stdio, "_PROOF_SECONDS", 0.1)
+    one = upstream(flaw)
+    probed = await refused_modern(one) if flaw == "mute" else 0
+    if flaw == "frail":
+        await ask(one.stateless(Ears()), 1, "server/discover").error()
+        one.learned(Era.MODERN, supported=False)
+    link = one.connect(Ears())
+    await greet(link)
+    assert await pid(link) != probed
+
+
+async def test_a_process_that_understood_the_modern_era_is_not_used_for_the_handshake(upstream):
+    one = upstream("modern")
+    link = one.stateless(Ears())
+    await ask(link, 1, "server/discover").result()
+    one.learned(Era.MODERN, supported=True)
+    modern = await pid(link)
+    assert await pid(one.connect(Ears())) != modern
+    assert await pid(link) == modern
+
+
+async def test_closing_while_the_spare_process_is_tried_leaves_nothing(upstream):
+    one = upstream("mute")
+    await refused_modern(one)
+    link = one.connect(Ears())
+    answer = ask(link, 1, "initialize")
+    await eventually(lambda: one._stateless is not None and one._stateless._line._channel is None)
+    await within(link.close())
+    assert answer.failure is not None
+
+
+async def test_what_was_learned_of_the_eras_is_forgotten_when_a_process_crashes_and_not_before(upstream):
+    one = upstream()
+    assert one.supports(Era.MODERN) is None
+    one.learned(Era.MODERN, supported=True)
+    link, other = one.connect(Ears()), one.connect(Ears())
+    await pid(link)
+    await pid(other)
+    await other.close()
+    assert one.supports(Era.MODERN) is True
+    await ask(link, 1, "die", {"code": 1}).words()
+    assert one.supports(Era.MODERN) is None
+
+
+async def test_closing_ends_every_process_and_what_is_in_flight(upstream):
+    one = upstream(max_processes=1)
+    links = [one.connect(Ears()), one.connect(Ears()), one.stateless(Ears())]
+    for link in links:
+        await ask(link, 1, "initialize").result()
+    answers = [ask(link, 2, "hang") for link in links]
+    await within(one.close())
+    for answer in answers:
+        assert "closed" in await answer.words()
+    for link in links[:2]:
+        await link.close()
+
+
+async def test_many_crashes_leave_no_process_and_no_file(upstream):
+    one = upstream()
+    link = one.connect(Ears())
+    await greet(link)
+    files = psutil.Process().num_fds()
+    for _ in range(10):
+        await ask(link, 2, "kill").words()
+        await pid(link)
+        one._links.copy().pop()._line._failures = 0
+    await eventually(lambda: psutil.Process().num_fds() == files)
+    assert len(one._running) == 1
