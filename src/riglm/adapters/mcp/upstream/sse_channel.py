@@ -86,8 +86,7 @@ class SseChannel(Channel, ResponseSink):
     def data(self, chunk: bytes) -> None:
         """Take a piece of the stream."""
         try:
-            if not self._over:
-                self._parser.feed(chunk)
+            self._parser.feed(chunk)
         except EventTooLarge:
             self._end(f"sent a message over the limit of {self._place.limit} bytes (`limits.message_bytes`)")
 
@@ -139,9 +138,8 @@ class SseChannel(Channel, ResponseSink):
             self._end(f"named an endpoint for messages at another origin, {target.origin}, which is refused")
 
     def _post(self, post: "_Post") -> None:
-        if not self._over:
-            target = self._endpoint.result()
-            self._posts[post] = self._place.client.send(target, b"POST", self._place.headers, post.message.line, post)
+        target = self._endpoint.result()
+        self._posts[post] = self._place.client.send(target, b"POST", self._place.headers, post.message.line, post)
 
     def _refused(self, message: Message, words: str) -> None:
         log.warning("a message was not taken", extra={"upstream": self._place.spec.name, "reason": words})

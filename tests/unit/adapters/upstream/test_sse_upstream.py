@@ -1,0 +1,364 @@
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from riglm.adapters.mcp.upstream import lifeline, sse_channel
+from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.http_link import HttpPlace
+from riglm.adapters.mcp.upstream.sse import SseUpstream
+from riglm.adapters.mcp.wire.http_client import HttpClient, Target
+from riglm.domain.session import Era
+from riglm.domain.upstream import UpstreamSpec
+from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, eventually, notification, request, settle, within
+from tests.unit.adapters.wire.peers import Caller, serving
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
+ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted"
+LIMIT = 65_536
+
+
+def refusal(status: int) -> bytes:
+    return b"HTTP/1.1 %d No\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nno" % status
+
+
+class OldServer:
+    """Speaks HTTP+SSE; answers every request unless it is told not to."""
+
+    def __init__(self) -> None:
+        self.streams: list[Caller] = []
+        self.heads: list[dict[str, str]] = []
+        self.messages: list[dict[str, object]] = []
+        self.paths: list[str] = []
+        self.endpoint = "/messages?session=1"
+        self.opening = STREAM
+        self.statuses: dict[str, bytes] = {}
+        self.answers = True
+        self.gates: dict[str, asyncio.Event] = {}
+        self.cut = ""
+
+    async def __call__(self, caller: Caller) -> None:
+        while (asked := await caller.request()) is not None:
+            method, path, _ = asked.line.split(" ")
+            self.heads.append(asked.headers)
+            if method == "GET":
+                self.streams.append(caller)
+                await caller.say(self.opening)
+                if self.opening == STREAM and self.endpoint:
+                    await self.event(self.endpoint, name="endpoint")
+                await caller.hang_up()
+                return
+            await self.take(caller, path, json.loads(asked.body))
+
+    async def take(self, caller: Caller, path: str, message: dict[str, object]) -> None:
+        name = str(message.get("method"))
+        self.paths.append(path)
+        self.messages.append(message)
+        if name == self.cut:
+            self.cut = ""
+            caller.reset()
+            raise ConnectionError
+        if name in self.gates:
+            await self.gates[name].wait()
+        await caller.say(self.statuses.get(name, ACCEPTED))
+        if self.answers and "id" in message and "method" in message and name not in self.statuses:
+            await self.answer(message)
+
+    async def event(self, data: str, name: str = "message") -> None:
+        await self.streams[-1].say(f"event: {name}\r\ndata: {data}\r\n\r\n".encode())
+
+    async def answer(self, message: dict[str, object]) -> None:
+        await self.event(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"was": message["method"]}}))
+
+    @property
+    def methods(self) -> list[object]:
+        return [message.get("method") for message in self.messages]
+
+
+@pytest.fixture(autouse=True)
+def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+
+
+@asynccontextmanager
+async def standing(server: OldServer, *, patience: Patience = QUICK, **spec: object):
+    """An upstream in front of the server, which must leave nothing behind."""
+    async with serving(server) as served:
+        url = f"http://127.0.0.1:{served.port}/sse"
+        client = HttpClient(environment={})
+        given = UpstreamSpec(**{"name": "server", "kind": "sse", "url": url, **spec})  # type: ignore[arg-type]
+        upstream = SseUpstream(HttpPlace(spec=given, client=client, target=Target(url), patience=patience, limit=LIMIT))
+        upstream.served = served  # type: ignore[attr-defined]
+        try:
+            yield upstream
+        finally:
+            await within(upstream.close())
+            await within(client.close())
+
+
+async def test_messages_go_up_by_post_and_answers_come_down_the_stream():
+    server = OldServer()
+    async with standing(server, headers={"Authorization": "Bearer secret"}) as upstream:
+        link = upstream.connect(Ears())
+        assert server.streams == []
+        assert await ask(link, "\u00e9", "tools/call").result() == {"was": "tools/call"}
+        assert server.paths == ["/messages?session=1"]
+        assert [head["authorization"] for head in server.heads] == ["Bearer secret"] * 2
+        assert server.heads[0]["accept"] == "text/event-stream"
+
+
+async def test_what_the_server_says_of_its_own_accord_is_heard():
+    server = OldServer()
+    async with standing(server) as upstream:
+        ears = Ears()
+        await ask(upstream.connect(ears), 1, "initialize").result()
+        await server.event("", name="ping")
+        await server.event('{"jsonrpc":"2.0","method":"notifications/foreign"}', name="other")
+        await server.event("/elsewhere", name="endpoint")
+        await server.event('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+        await within(ears.news.wait())
+        assert ears.methods == ["notifications/tools/list_changed"]
+
+
+async def test_the_transport_knows_the_handshake_alone_and_its_stateless_link_stays_idle():
+    server = OldServer()
+    async with standing(server) as upstream:
+        assert (upstream.supports(Era.MODERN), upstream.supports(Era.HANDSHAKE)) == (False, True)
+        upstream.learned(Era.MODERN, supported=True)
+        assert upstream.supports(Era.MODERN) is False
+        link = upstream.stateless(Ears())
+        for told in ("notifications/initialized", "notifications/cancelled"):
+            link.send(notification(told))
+        await settle()
+        assert server.streams == []
+
+
+async def test_whoever_asks_the_stateless_link_nevertheless_is_answered():
+    async with standing(OldServer()) as upstream:
+        assert await ask(upstream.stateless(Ears()), 1, "ping").result() == {"was": "ping"}
+
+
+@pytest.mark.parametrize("endpoint", ["messages/x", "?session=2", "http://127.0.0.1:{port}/other"])
+async def test_the_endpoint_may_be_relative(endpoint):
+    server = OldServer()
+    async with standing(server) as upstream:
+        server.endpoint = endpoint.format(port=upstream.served.port)
+        await ask(upstream.connect(Ears()), 1, "ping").result()
+        assert server.paths == [{"m": "/messages/x", "?": "/sse?session=2", "h": "/other"}[endpoint[0]]]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("http://127.0.0.1:1/messages", "at another origin, http://127.0.0.1:1, which is refused"),
+        ("https://127.0.0.1/messages", "at another origin"),
+        ("//evil.example/messages", "at another origin"),
+        ("file:///etc/passwd", "that is no URL"),
+        ("http://[", "that is no URL"),
+    ],
+)
+async def test_an_endpoint_elsewhere_is_refused(endpoint, words):
+    server = OldServer()
+    server.endpoint = endpoint
+    async with standing(server) as upstream:
+        assert words in await ask(upstream.connect(Ears()), 1, "ping").words()
+        assert server.messages == []
+
+
+@pytest.mark.parametrize(
+    ("opening", "words"),
+    [
+        (refusal(401), "answered HTTP 401 instead of an event stream: see `auth` and `headers`"),
+        (refusal(405), "it may speak Streamable HTTP"),
+        (refusal(503), "answered HTTP 503 instead"),
+        (refusal(200), "answered HTTP 200 instead of an event stream"),
+        (b"nonsense\r\n\r\n", "lost its event stream"),
+    ],
+)
+async def test_what_is_no_event_stream_is_an_error_that_says_so(opening, words):
+    server = OldServer()
+    server.opening = opening
+    async with standing(server) as upstream:
+        found = await ask(upstream.connect(Ears()), 1, "ping").words()
+        assert found.startswith("upstream 'server' ")
+        assert words in found
+
+
+async def test_a_server_that_names_no_endpoint_is_given_up():
+    server = OldServer()
+    server.endpoint = ""
+    async with standing(server, patience=Patience(initialize=0.1)) as upstream:
+        assert "named no endpoint for messages within 0.1 s" in await ask(upstream.connect(Ears()), 1, "ping").words()
+
+
+async def test_a_stream_that_ends_before_its_endpoint_is_an_error():
+    server = OldServer()
+    server.endpoint = ""
+    async with standing(server) as upstream:
+        answer = ask(upstream.connect(Ears()), 1, "ping")
+        await eventually(lambda: len(server.streams) == 1)
+        server.streams[0].writer.close()
+        assert "closed its event stream" in await answer.words()
+
+
+async def test_closing_while_the_endpoint_is_awaited_lets_the_stream_go():
+    server = OldServer()
+    server.endpoint = ""
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        answer = ask(link, 1, "ping")
+        await eventually(lambda: len(server.streams) == 1)
+        await within(link.close())
+        assert answer.failure is not None
+        await within(upstream.served.settle())
+
+
+async def test_a_broken_stream_fails_what_is_in_flight_and_is_opened_again_with_the_handshake():
+    server = OldServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        link.send(notification("notifications/initialized"))
+        server.answers = False
+        answer = ask(link, 2, "tools/call")
+        await eventually(lambda: "tools/call" in server.methods)
+        server.streams[0].reset()
+        assert "lost its event stream" in await answer.words()
+        server.answers = True
+        assert await ask(link, 3, "tools/list").result() == {"was": "tools/list"}
+        assert server.methods[-3:] == ["initialize", "notifications/initialized", "tools/list"]
+
+
+async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
+    server = OldServer()
+    server.gates["notifications/initialized"] = asyncio.Event()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        link.send(notification("notifications/initialized"))
+        answer = ask(link, 2, "tools/list")
+        await eventually(lambda: "notifications/initialized" in server.methods)
+        await settle()
+        assert "tools/list" not in server.methods
+        server.gates["notifications/initialized"].set()
+        await answer.result()
+
+
+@pytest.mark.parametrize("fate", ["never answered", "refused", "cut off"])
+async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_ever(monkeypatch, fate):
+    monkeypatch.setattr(sse_channel, "_HOLD_SECONDS", 0.1)
+    server = OldServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        if fate == "never answered":
+            server.gates["notifications/initialized"] = asyncio.Event()
+        elif fate == "refused":
+            server.statuses["notifications/initialized"] = refusal(500)
+        else:
+            server.cut = "notifications/initialized"
+        link.send(notification("notifications/initialized"))
+        await ask(link, 2, "tools/list").result()
+        for gate in server.gates.values():
+            gate.set()
+        await ask(link, 3, "tools/list").result()
+
+
+async def test_closing_while_the_rest_is_held_leaves_no_timer():
+    server = OldServer()
+    server.gates["notifications/initialized"] = asyncio.Event()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        link.send(notification("notifications/initialized"))
+        answer = ask(link, 2, "tools/list")
+        channel = link._line._channel
+        await link.close()
+        assert channel._holding.cancelled()
+        assert "closed" in await answer.words()
+
+
+@pytest.mark.parametrize("status", [400, 401, 413, 500])
+async def test_a_message_that_is_refused_fails_alone(status):
+    server = OldServer()
+    server.statuses["tools/call"] = refusal(status)
+    server.gates["tools/list"] = asyncio.Event()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        other = ask(link, 2, "tools/list")
+        error = await ask(link, 3, "tools/call").error()
+        assert f"upstream 'server' refused the message with HTTP {status}" in error["message"]
+        server.gates["tools/list"].set()
+        await other.result()
+        assert len(server.streams) == 1
+
+
+async def test_a_session_that_is_forgotten_is_opened_again():
+    server = OldServer()
+    server.statuses["tools/call"] = refusal(404)
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        assert "forgot the session (HTTP 404)" in await ask(link, 2, "tools/call").words()
+        server.statuses.clear()
+        await ask(link, 3, "tools/call").result()
+        assert len(server.streams) == 2
+
+
+async def test_a_cut_connection_is_tried_again_but_for_what_may_have_effects():
+    server = OldServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        server.cut = "tools/list"
+        await ask(link, 2, "tools/list").result()
+        server.cut = "tools/call"
+        assert "could not be told" in (await ask(link, 3, "tools/call").error())["message"]
+        assert server.methods.count("tools/call") == 1
+        link.send(notification("notifications/vendor"))
+        await eventually(lambda: "notifications/vendor" in server.methods)
+
+
+async def test_a_message_over_the_limit_ends_the_stream_which_is_opened_again():
+    server = OldServer()
+    server.answers = False
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        answer = ask(link, 1, "tools/call")
+        await eventually(lambda: server.methods == ["tools/call"])
+        await server.event("x" * (LIMIT + 1))
+        assert f"over the limit of {LIMIT} bytes" in await answer.words()
+        server.answers = True
+        await ask(link, 2, "tools/call").result()
+
+
+async def test_clients_can_share_a_stream():
+    server = OldServer()
+    async with standing(server, sharing="shared") as upstream:
+        links = [upstream.connect(Ears()) for _ in range(3)]
+        for link in links:
+            await ask(link, 1, "initialize").result()
+            link.send(notification("notifications/initialized"))
+        answers = [ask(link, 1, "tools/call") for link in links]
+        for answer in answers:
+            await answer.result()
+        assert len(server.streams) == 1
+        assert server.methods.count("initialize") == 1
+
+
+async def test_a_closed_link_leaves_no_connection_of_its_own():
+    server = OldServer()
+    server.gates["tools/call"] = asyncio.Event()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        answer = ask(link, 1, "tools/call")
+        await eventually(lambda: server.methods == ["tools/call"])
+        channel = link._line._channel
+        await within(link.close())
+        assert "closed" in await answer.words()
+        channel.write(request(2, "tools/call").line)
+        channel.end()
+        await eventually(server.streams[0].writer.is_closing)
+        assert channel._posts == {}
