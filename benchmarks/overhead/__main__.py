@@ -1,6 +1,6 @@
 """What riglm costs beside no proxy and beside FastMCP's, in one run.
 
-    python -m benchmarks.overhead [--topology http-http ...] [--tools 100 1000 5000] [--rounds 3] [--json]
+    python -m benchmarks.overhead [--topology http-http ...] [--tools 100 1000 5000] [--rounds 2] [--json]
 
 All targets stand in front of the same fast upstream, stay open together, and are visited in turn, so that the noise of
 the machine falls on all of them. riglm records, and filters nothing. Times are a client's: from the last byte sent to
@@ -32,7 +32,7 @@ def arguments() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--topology", nargs="+", choices=TOPOLOGIES, default=TOPOLOGIES, help="client side - upstream")
     options.add_argument("--tools", nargs="+", type=int, default=[100, 1000, 5000], help="the first gets everything")
-    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--rounds", type=int, default=2)
     options.add_argument("--riglm", default=shlex.join(RIGLM), help="the command to measure")
     options.add_argument("--no-peer", action="store_true", help="leave FastMCP out")
     options.add_argument(

@@ -13,9 +13,9 @@ from benchmarks.load.resources import processor_seconds, resident_mib
 from benchmarks.overhead.target import Running
 
 BATCH_SECONDS = 0.6
-LISTS, CALLS, WARM_UPS = 40, 300, 3
+LISTS, CALLS, WARM_UPS = 40, 300, 1
 IN_FLIGHT, SESSIONS = 16, 200
-LEFT_SECONDS, LEFT_SESSIONS, LEFT_WARM_UPS = 3.0, 1000, 50
+LEFT_SECONDS, LEFT_SESSIONS, LEFT_WARM_UPS = 2.0, 1000, 50
 
 
 class Record:
@@ -98,7 +98,7 @@ def upstream_requests(running: Running, record: Record) -> None:
 def many_sessions(running: Running, record: Record) -> None:
     """Calls a second over many sessions, each with one call under way and a text of its own."""
     assert isinstance(running.session, HttpSession)
-    sessions = open_sessions(running.session.port, SESSIONS, 30)
+    sessions = open_sessions(running.session.port, SESSIONS, 10)
     try:
         names = {session: f"nonce-{number}" for number, session in enumerate(sessions)}
         flood = Flood(

@@ -46,7 +46,7 @@ def _at_one_size(
         stack.callback(upstream.stop)
         open_targets: list[Running] = []
         for target in targets:
-            for _ in range(2 if whole else 0):
+            for _ in range(1 if whole else 0):
                 first = start(target, topology, tools, upstream, port, directory)
                 first.stop()
                 records[target.name].figure(f"start_{tools}", first.start_seconds)
@@ -82,8 +82,8 @@ def _one_round(running: Running, record: Record, tools: int, *, whole: bool) -> 
 def _at_the_end(running: Running, record: Record, topology: Topology) -> None:
     if running.target.command:
         record.figure("loaded_mib", resident_mib(running.pid))
-    if topology.startswith("http"):
-        measure.many_sessions(running, record)
     if topology == "http-http" and running.target.command:
         measure.left_behind(running, record, politely=True)
         measure.left_behind(running, record, politely=False)
+    if topology.startswith("http"):
+        measure.many_sessions(running, record)
