@@ -163,8 +163,8 @@ class Post(ResponseSink):
         message = self._body.message()
         if message is not None and message.is_response and self.status < 300:
             self._replied(message)
-        elif self._owner.refused(self, message):
-            return
+        elif not self._resumptions and self._owner.refused(self, message):
+            return  # a stream that cannot be taken up again is no reason to run the request twice
         elif self.status in _REFUSALS:
             words = f"refused the credentials (HTTP {self.status}): see `auth` and `headers` of the upstream"
             self.fail(ErrorKind.UNAVAILABLE, words)

@@ -1,0 +1,500 @@
+import asyncio
+
+import pytest
+
+from riglm.adapters.mcp.upstream import deadlines, http_handshake
+from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.session import Era
+from riglm.ports.upstream import EventMark, UpstreamLink
+from tests.unit.adapters.upstream import web
+from tests.unit.adapters.upstream.actors import (
+    Ears,
+    Rest,
+    ask,
+    eventually,
+    notification,
+    settle,
+    within,
+)
+from tests.unit.adapters.upstream.web import LIMIT, WebServer, cut, hold, note, reply, saying, standing
+from tests.unit.adapters.wire.peers import Caller
+
+CHANGED = "notifications/tools/list_changed"
+
+
+async def greet(link: UpstreamLink) -> None:
+    await ask(link, "hello", "initialize").result()
+    link.send(notification("notifications/initialized"))
+
+
+async def test_every_message_is_a_post_that_names_session_and_revision():
+    server = WebServer()
+    async with standing(server, headers={"Authorization": "Bearer secret"}) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        assert await ask(link, "\u00e9", "tools/list").result() == {"was": "tools/list"}
+        assert server.methods == ["initialize", "notifications/initialized", "tools/list"]
+        first, *others = [one.headers for one in server.requests]
+        assert "mcp-session-id" not in first
+        for headers in others:
+            assert (headers["mcp-session-id"], headers["mcp-protocol-version"]) == ("s1", "2025-11-25")
+            assert headers["authorization"] == "Bearer secret"
+        assert link.resumable
+
+
+async def test_a_link_that_closes_ends_its_session_but_waits_only_so_long(monkeypatch):
+    monkeypatch.setattr(http_handshake, "_CLOSE_SECONDS", 0.05)
+    server = WebServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        await link.close()
+        assert server.deletes[0].headers["mcp-session-id"] == "s1"
+        server.refuse_delete = True
+        other = upstream.connect(Ears())
+        await greet(other)
+        await within(other.close())
+        assert len(server.deletes) == 2
+        server.session = b""
+        third = upstream.connect(Ears())
+        await greet(third)
+        await within(third.close())
+        assert len(server.deletes) == 2
+
+
+async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
+    server = WebServer()
+    gate = asyncio.Event()
+
+    async def late(caller, message, asked):
+        await gate.wait()
+        await caller.say(web.ACCEPTED)
+
+    server.handlers["notifications/initialized"] = late
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        answer, given_up = ask(link, 1, "tools/list"), ask(link, 2, "tools/call")
+        link.listen(listening=True)
+        link.send(notification("notifications/roots/list_changed"))
+        link.cancel(given_up, None)
+        await eventually(lambda: "notifications/initialized" in server.methods)
+        await settle()
+        assert server.methods[-1] == "notifications/initialized"
+        assert server.gets == []
+        gate.set()
+        await answer.result()
+        await eventually(lambda: len(server.messages) == 5 and len(server.gets) == 1)
+        assert "tools/call" not in server.methods
+
+
+@pytest.mark.parametrize("fate", [hold, cut])
+async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_ever(monkeypatch, fate):
+    monkeypatch.setattr(http_handshake, "_HOLD_SECONDS", 0.05)
+    server = WebServer()
+    server.handlers["notifications/initialized"] = fate
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        await ask(link, 1, "tools/list").result()
+
+
+async def test_closing_ends_what_is_held_and_what_is_in_flight():
+    server = WebServer()
+    server.handlers["notifications/initialized"] = hold
+    server.handlers["tools/call"] = hold
+    async with standing(server) as upstream:
+        link, other = upstream.connect(Ears()), upstream.connect(Ears())
+        await greet(link)
+        held = ask(link, 1, "tools/list")
+        flying = ask(other, 1, "tools/call")
+        await eventually(lambda: "tools/call" in server.methods)
+        for one, answer in ((link, held), (other, flying)):
+            await within(one.close())
+            assert answer.failure == (
+                ErrorKind.UNKNOWN,
+                "upstream 'server' did not answer before the link to it was closed",
+            )
+            assert "cannot be asked any more" in await ask(one, 2, "tools/list").words()
+            assert (one._deliveries._kept, one._deadlines._timer) == ({}, None)
+
+
+async def test_a_cancelled_request_is_told_and_its_connection_let_go(monkeypatch):
+    monkeypatch.setattr(http_handshake, "_LINGER_SECONDS", 0.01)
+    server = WebServer()
+    server.handlers["tools/call"] = hold
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        answer, other = ask(link, 1, "tools/call"), ask(link, 2, "tools/call")
+        await eventually(lambda: server.methods == ["tools/call"] * 2)
+        link.cancel(answer, notification("notifications/cancelled", {"requestId": 1, "reason": "user"}))
+        link.cancel(answer, None)
+        link.cancel(other, None)
+        await eventually(lambda: len(server.messages) == 4)
+        reasons = sorted(str(message["params"]["reason"]) for message in server.messages[2:])
+        assert reasons == ["the client gave up", "user"]
+        await eventually(lambda: link._deliveries._kept == {})
+
+
+async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
+    server = WebServer()
+    gate = asyncio.Event()
+
+    async def late(caller: Caller, message, asked):
+        await gate.wait()
+        await caller.say(reply(web.result(message)))
+
+    server.handlers["tools/call"] = late
+    server.handlers["tools/list"] = cut
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        answer = ask(link, 1, "tools/call")
+        await eventually(lambda: server.methods == ["tools/call"])
+        link.cancel(answer, None)
+        gate.set()
+        await eventually(lambda: link._deliveries._kept == {})
+        assert not answer.over.is_set()
+
+
+async def test_a_request_past_its_deadline_is_cancelled_and_an_initialize_is_not(monkeypatch):
+    monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
+    server = WebServer()
+    server.handlers["tools/call"] = hold
+    server.handlers["initialize"] = hold
+    async with standing(server, patience=Patience(call=0.1, initialize=0.1)) as upstream:
+        link = upstream.connect(Ears())
+        call, opening = ask(link, "c", "tools/call"), ask(link, "i", "initialize")
+        assert "within 0.1 s" in await call.words()
+        await opening.words()
+        await eventually(lambda: "notifications/cancelled" in server.methods)
+        cancelled = [one["params"]["requestId"] for one in server.messages if "cancelled" in str(one["method"])]
+        assert cancelled == ["c"]
+
+
+@pytest.mark.parametrize("status", [404, 410, 400, 503])
+async def test_a_session_that_is_forgotten_is_opened_anew_with_all_that_was_told(status):
+    server = WebServer()
+
+    async def forget(caller: Caller, message, asked):
+        forgotten = asked.headers["mcp-session-id"] == "s1"
+        await caller.say(reply(b"gone", status, b"text/plain") if forgotten else reply(web.result(message)))
+
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        await ask(link, 1, "logging/setLevel", {"level": "info"}).result()
+        for uri in ("a:1", "a:2"):
+            await ask(link, 2, "resources/subscribe", {"uri": uri}).result()
+        await ask(link, 3, "resources/unsubscribe", {"uri": "a:1"}).result()
+        server.handlers["tools/call"] = forget
+        server.session = b"s2"
+        before = len(server.messages)
+        answers = [ask(link, number, "tools/call") for number in range(3)]
+        for answer in answers:
+            await answer.result()
+        repeated = [message["method"] for message in server.messages[before:] if message["method"] != "tools/call"]
+        assert repeated == ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe"]
+        assert server.messages[-1]["method"] == "tools/call"
+        assert server.requests[-1].headers["mcp-session-id"] == "s2"
+        assert len(server.asked("tools/call")) == 6
+
+
+async def test_a_session_is_opened_anew_only_once_for_a_request():
+    server = WebServer()
+    server.handlers["tools/call"] = saying(reply(b"", 404))
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        assert await ask(link, 1, "tools/call").words() == "upstream 'server' answered HTTP 404"
+        assert len(server.asked("tools/call")) == 2
+
+
+@pytest.mark.parametrize(
+    ("opening", "words"),
+    [
+        (saying(reply(b"down", 500)), "the handshake was answered by HTTP 500"),
+        (saying(reply(b'{"jsonrpc":"2.0","id":"riglm-again","error":{"code":1}}')), "answered by HTTP 200"),
+        (saying(reply(b"x" * (LIMIT + 1))), "over the limit"),
+        (cut, "could not be greeted again"),
+        (hold, "it did not answer in time"),
+    ],
+)
+async def test_a_server_that_cannot_be_greeted_again_fails_what_it_refused(monkeypatch, opening, words):
+    server = WebServer()
+    async with standing(server, patience=Patience(initialize=0.3)) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.handlers["tools/call"] = saying(reply(b"", 404))
+        server.handlers["initialize"] = opening
+        assert words in await ask(link, 1, "tools/call").words()
+
+
+async def test_a_fault_of_riglm_when_it_greets_again_is_reported_and_logged(monkeypatch, caplog):
+    async def fault(*_: object) -> tuple[bytes, bytes]:
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr(http_handshake, "greet", fault)
+    server = WebServer()
+    server.handlers["tools/call"] = saying(reply(b"", 404))
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        assert "riglm's log says why" in await ask(link, 1, "tools/call").words()
+        assert "greeting again failed" in caplog.text
+
+
+async def test_a_new_session_may_open_on_an_event_stream():
+    server = WebServer()
+
+    async def by_events(caller: Caller, message, asked):
+        await caller.say(web.STREAM % b"Mcp-Session-Id: s2\r\n" + web.event(b"", "1") + web.event(b"{broken"))
+        await caller.say(web.event(note("notifications/message")) + web.event(web.result(message)) + web.chunk(b":\n"))
+        await caller.hang_up()
+
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.handlers["initialize"] = by_events
+        server.handlers["tools/call"] = saying(reply(b"", 404), reply(b'{"jsonrpc":"2.0","id":1,"result":{}}'))
+        assert await ask(link, 1, "tools/call").result() == {}
+        assert server.requests[-1].headers["mcp-session-id"] == "s2"
+        assert "mcp-protocol-version" not in server.requests[-1].headers
+
+
+async def test_closing_while_a_session_is_opened_anew_ends_what_waits_for_it():
+    server = WebServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.handlers["tools/call"] = saying(reply(b"", 404))
+        server.handlers["initialize"] = hold
+        answer = ask(link, 1, "tools/call")
+        await eventually(lambda: server.methods.count("initialize") == 2)
+        await within(link.close())
+        assert "closed" in await answer.words()
+
+
+@pytest.mark.parametrize("method", ["tools/call", "initialize"])
+async def test_an_http_error_without_a_session_is_the_answer(method):
+    server = WebServer()
+    server.handlers[method] = saying(reply(b"", 404))
+    async with standing(server) as upstream:
+        assert "answered HTTP 404" in await ask(upstream.connect(Ears()), 1, method).words()
+
+
+async def test_an_error_about_the_request_itself_is_no_sign_of_a_forgotten_session():
+    server = WebServer()
+
+    async def refuse(caller: Caller, message, asked):
+        await caller.say(reply(web.error(message, -32602), 400))
+
+    server.handlers["tools/call"] = refuse
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        answer = ask(link, 1, "tools/call")
+        assert (await answer.error())["code"] == -32602
+        assert (answer.status, server.methods.count("initialize")) == (400, 1)
+
+
+async def test_failures_of_what_is_repeated_do_not_matter_to_what_is_remembered():
+    server = WebServer()
+
+    async def refuse(caller: Caller, message, asked):
+        await caller.say(reply(web.error(message)))
+
+    server.handlers["resources/subscribe"] = refuse
+    server.handlers["initialize"] = refuse
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "resources/subscribe", {"uri": "a:1"}).error()
+        await ask(link, 1, "initialize").error()
+        assert link._repeated == {}
+
+
+async def test_what_the_server_says_of_its_own_accord_comes_over_a_stream_of_its_own():
+    server, opened = WebServer(), asyncio.Event()
+
+    async def stream(caller: Caller, asked):
+        opened.set()
+        await caller.say(web.STREAM % b"" + web.event(b"", "p", 5) + web.event(note(CHANGED), "7") + web.event(b"{bad"))
+        await caller.hang_up()
+
+    server.on_get = stream
+    ears = Ears()
+    async with standing(server) as upstream:
+        link = upstream.connect(ears)
+        await greet(link)
+        link.listen(listening=True)
+        link.listen(listening=True)
+        await within(ears.news.wait())
+        assert ears.methods == [CHANGED]
+        headers = server.gets[0].headers
+        assert (headers["mcp-session-id"], headers["accept"]) == ("s1", "text/event-stream")
+        link.listen(listening=False)
+        link.listen(listening=False)
+        assert len(server.gets) == 1
+
+
+async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off():
+    server = WebServer()
+    seen: list[str | None] = []
+
+    async def stream(caller: Caller, asked):
+        seen.append(asked.headers.get("last-event-id"))
+        await caller.say(web.STREAM % b"")
+        if len(seen) == 1:
+            await caller.say(web.event(note(CHANGED), "7", 1))
+            caller.reset()
+            raise ConnectionError
+        if len(seen) == 2:
+            await caller.say(web.END)
+            return
+        await caller.say(web.event(note("notifications/last")))
+        await caller.hang_up()
+
+    server.on_get = stream
+    ears = Ears()
+    async with standing(server) as upstream:
+        link = upstream.connect(ears)
+        await greet(link)
+        link.listen(listening=True)
+        await eventually(lambda: len(ears.heard) == 2)
+        assert seen == [None, "7", "7"]
+
+
+async def test_a_stream_waits_before_it_is_asked_for_again_and_a_closed_link_asks_no_more():
+    server = WebServer()
+
+    async def stream(caller: Caller, asked):
+        await caller.say(web.STREAM % b"" + web.event(note(CHANGED), "7", 10_000) + web.END)
+
+    server.on_get = stream
+    ears = Ears()
+    async with standing(server) as upstream:
+        link = upstream.connect(ears)
+        await greet(link)
+        link.listen(listening=True)
+        await eventually(lambda: link._listening._timer is not None)
+        link.listen(listening=True)
+        await link.close()
+        assert (len(server.gets), link._listening._timer) == (1, None)
+
+
+async def test_a_server_without_such_a_stream_is_asked_once():
+    server = WebServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        link.listen(listening=True)
+        await eventually(lambda: len(server.gets) == 1 and link._listening._exchange is None)
+        assert link._listening._timer is None
+
+
+async def test_the_stream_is_opened_anew_with_a_new_session():
+    server = WebServer()
+
+    async def stream(caller: Caller, asked):
+        await caller.say(web.STREAM % b"" + web.event(note(CHANGED), "7"))
+        await caller.hang_up()
+
+    server.on_get = stream
+    ears = Ears()
+    async with standing(server) as upstream:
+        link = upstream.connect(ears)
+        await greet(link)
+        link.listen(listening=True)
+        await within(ears.news.wait())
+        server.session = b"s2"
+        server.handlers["tools/call"] = saying(reply(b"", 404), reply(b'{"jsonrpc":"2.0","id":1,"result":{}}'))
+        await ask(link, 1, "tools/call").result()
+        await eventually(lambda: len(ears.heard) == 2)
+        headers = server.gets[1].headers
+        assert (headers["mcp-session-id"], "last-event-id" in headers) == ("s2", False)
+
+
+async def test_a_client_takes_up_a_stream_of_its_own():
+    server = WebServer()
+
+    async def stream(caller: Caller, asked):
+        rest = web.event(b"", "8") + web.event(note(CHANGED), "9") + web.event(b"{bad") + web.event(b"x", "10")
+        await caller.say(web.STREAM % b"" + rest + web.chunk(b"data\n\n") + web.END)
+
+    server.on_get = stream
+    rest = Rest()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        link.resume(b"7", rest)
+        await within(rest.over.wait())
+        assert server.gets[0].headers["last-event-id"] == "7"
+        assert [message.method for message in rest.heard] == [CHANGED]
+        assert rest.marks == [EventMark(b"8"), EventMark(b"9"), EventMark(b"10")]
+
+
+@pytest.mark.parametrize("how", ["closed", "for too long"])
+async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
+    server = WebServer()
+
+    async def stream(caller: Caller, asked):
+        await caller.say(web.STREAM % b"")
+        await caller.hang_up()
+
+    server.on_get = stream
+    rest = Rest()
+    async with standing(server, patience=Patience(call_max=0.05)) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        link.resume(b"7", rest)
+        if how == "closed":
+            await eventually(lambda: len(server.gets) == 1)
+            await link.close()
+            assert link._deliveries._kept == {}
+        else:
+            await within(rest.over.wait())
+
+
+async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
+    server = WebServer()
+    async with standing(server) as upstream:
+        upstream.learned(Era.MODERN, supported=False)
+        link = upstream.connect(Ears())
+        await greet(link)
+        assert upstream.supports(Era.MODERN) is False
+        server.handlers["tools/call"] = cut
+        answer = ask(link, 1, "tools/call")
+        assert (await answer.words()).startswith("upstream 'server' cannot be reached: ")
+        assert upstream.supports(Era.MODERN) is None
+
+
+async def test_a_kept_connection_that_was_cut_is_tried_again_but_for_what_may_have_effects():
+    server = WebServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.handlers["tools/list"] = web.in_turn(cut, web.answer_plainly)
+        await ask(link, 1, "tools/list").result()
+        server.handlers["tools/call"] = cut
+        await ask(link, 2, "tools/call").words()
+        assert len(server.asked("tools/call")) == 1
+
+
+async def test_an_odd_revision_is_not_put_into_a_header():
+    server = WebServer()
+    server.version = "2025\r\nx: y"
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        await ask(link, 1, "tools/list").result()
+        assert "mcp-protocol-version" not in server.requests[-1].headers
+
+
+async def test_a_notification_that_is_never_taken_is_given_up():
+    server = WebServer()
+    server.handlers["notifications/vendor"] = hold
+    async with standing(server, patience=Patience(initialize=0.05)) as upstream:
+        link = upstream.connect(Ears())
+        link.send(notification("notifications/vendor"))
+        await eventually(lambda: server.methods == ["notifications/vendor"])
+        await eventually(lambda: link._deliveries._kept == {})

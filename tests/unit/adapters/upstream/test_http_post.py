@@ -1,0 +1,216 @@
+import asyncio
+import json
+
+import pytest
+
+from riglm.adapters.mcp.upstream import http_post
+from riglm.domain.invocation import ErrorKind
+from riglm.ports.upstream import EventMark
+from tests.unit.adapters.upstream import web
+from tests.unit.adapters.upstream.actors import Answer, Ears, ask, eventually, request, within
+from tests.unit.adapters.upstream.web import (
+    ANSWER,
+    LIMIT,
+    WebServer,
+    answer_plainly,
+    cut,
+    note,
+    reply,
+    saying,
+    standing,
+    streaming,
+)
+from tests.unit.adapters.wire.peers import Caller
+
+PROGRESS = note("notifications/progress", {"progressToken": 1})
+
+
+@pytest.mark.parametrize("finish", [True, False])
+async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(finish, monkeypatch):
+    monkeypatch.setattr(http_post, "_LINGER_SECONDS", 0.02)
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(
+        web.event(b"", "1", 500),
+        web.chunk(b"data\n\n"),
+        web.event(PROGRESS, "2"),
+        ANSWER,
+        web.event(note("notifications/late")),
+        finish=finish,
+    )
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        answer = ask(link, 1, "tools/call")
+        assert await answer.result() == {"was": "tools/call"}
+        assert [message.method for message in answer.heard] == ["notifications/progress"]
+        assert answer.marks == [EventMark(b"1", 500), EventMark(b"2")]
+        assert answer.status == 200
+        await eventually(lambda: link._deliveries._kept == {})
+        if finish:
+            await ask(link, 2, "tools/list").result()
+            assert server.served.callers == 1, "the connection is used again"
+
+
+async def test_a_connection_that_breaks_after_the_answer_is_let_go():
+    server = WebServer()
+
+    async def answer_and_cut(caller: Caller, message, asked):
+        await caller.say(web.STREAM % b"" + web.event(web.result(message)))
+        caller.reset()
+        raise ConnectionError
+
+    server.handlers["tools/call"] = answer_and_cut
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "tools/call").result()
+        await eventually(lambda: link._deliveries._kept == {})
+
+
+async def test_an_answer_passes_byte_for_byte_whatever_its_status():
+    line = b'{"x-vendor":1.50, "jsonrpc":"2.0","id":1,"result":{"a": [ ]}}'
+    server = WebServer()
+    server.handlers["tools/call"] = saying(reply(line, 201))
+    async with standing(server) as upstream:
+        answer = ask(upstream.connect(Ears()), 1, "tools/call")
+        await answer.result()
+        assert (answer.message_back.line, answer.status) == (line, 201)
+
+
+@pytest.mark.parametrize(
+    ("response", "words", "kind"),
+    [
+        (web.ACCEPTED, "accepted the request without an answer", ErrorKind.PROTOCOL),
+        (reply(b"hello"), "sent an answer that is no JSON-RPC message", ErrorKind.PROTOCOL),
+        (reply(note("notifications/x")), "sent an answer that is no JSON-RPC message", ErrorKind.PROTOCOL),
+        (reply(b"no", 401), "refused the credentials (HTTP 401): see `auth`", ErrorKind.UNAVAILABLE),
+        (reply(b"no", 403), "refused the credentials (HTTP 403)", ErrorKind.UNAVAILABLE),
+        (reply(b"no", 429), "answered HTTP 429", ErrorKind.UNAVAILABLE),
+        (reply(b"no", 502), "answered HTTP 502", ErrorKind.UNAVAILABLE),
+        (reply(b"no", 302), "answered HTTP 302", ErrorKind.PROTOCOL),
+        (reply(b"x" * (LIMIT + 1)), f"over the limit of {LIMIT} bytes", ErrorKind.PROTOCOL),
+        (reply(b'{"id":2,"result":{}}'), "answered under an id that was not asked", ErrorKind.PROTOCOL),
+    ],
+)
+async def test_an_answer_that_is_none_is_an_error_that_says_so(response, words, kind):
+    server = WebServer()
+    server.handlers["tools/call"] = saying(response)
+    async with standing(server) as upstream:
+        answer = ask(upstream.connect(Ears()), 1, "tools/call")
+        found = await answer.words()
+        assert found.startswith("upstream 'server' ")
+        assert words in found
+        assert answer.failure[0] is kind
+
+
+async def test_an_error_that_could_not_name_the_request_is_its_answer():
+    server = WebServer()
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "unreadable"}}
+    server.handlers["tools/call"] = saying(reply(json.dumps(body).encode(), 400))
+    async with standing(server) as upstream:
+        answer = ask(upstream.connect(Ears()), 1, "tools/call")
+        assert (await answer.error())["code"] == -32700
+        assert (answer.raw["id"], answer.status) == (1, 400)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((web.event(b"{broken"),), "sent an unreadable event"),
+        ((web.event(b"x" * (LIMIT + 1)),), f"over the limit of {LIMIT} bytes"),
+        ((web.event(PROGRESS),), "closed the stream before its answer"),
+    ],
+)
+async def test_a_stream_without_an_answer_is_an_error_that_says_so(parts, words):
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(*parts)
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        assert words in await ask(link, 1, "tools/call").words()
+        await ask(link, 2, "tools/list").result()
+
+
+async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off_and_not_asked_twice():
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(web.event(PROGRESS, "7", 1))
+    ends = iter([False, True])
+
+    async def rest(caller: Caller, asked):
+        await caller.say(web.STREAM % b"")
+        if next(ends):
+            await caller.say(web.event(web.result(server.messages[-1])) + web.END)
+        else:
+            caller.reset()
+            raise ConnectionError
+
+    server.on_get = rest
+    async with standing(server) as upstream:
+        answer = ask(upstream.connect(Ears()), 1, "tools/call")
+        assert await answer.result() == {"was": "tools/call"}
+        assert [one.headers["last-event-id"] for one in server.gets] == ["7", "7"]
+        assert server.methods == ["tools/call"]
+        assert len(answer.heard) == 1
+
+
+async def test_a_client_that_can_take_up_a_stream_is_left_to_do_so():
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(web.event(b"", "7", 1))
+    async with standing(server) as upstream:
+        answer = Answer(request(1, "tools/call"), resumable=True)
+        upstream.connect(Ears()).request(answer.message, answer)
+        await within(answer.over.wait())
+        assert answer.was_interrupted
+        assert (answer.marks, server.gets) == ([EventMark(b"7", 1)], [])
+
+
+async def test_a_stream_that_breaks_again_and_again_is_an_error(monkeypatch):
+    monkeypatch.setattr(http_post, "_MOST_RESUMPTIONS", 3)
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(web.event(b"", "7", 1))
+
+    async def nothing(caller: Caller, asked):
+        await caller.say(web.STREAM % b"" + web.END)
+
+    server.on_get = nothing
+    async with standing(server) as upstream:
+        assert "again and again" in await ask(upstream.connect(Ears()), 1, "tools/call").words()
+        assert len(server.gets) == 3
+
+
+async def test_a_stream_that_cannot_be_taken_up_is_no_reason_to_run_the_request_twice():
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(web.event(b"", "7", 1))
+
+    async def forgotten(caller: Caller, asked):
+        await caller.say(reply(b"", 404))
+
+    server.on_get = forgotten
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 0, "initialize").result()
+        assert "answered HTTP 404" in await ask(link, 1, "tools/call").words()
+        assert server.methods.count("tools/call") == 1
+
+
+async def test_a_closed_link_takes_no_stream_up(monkeypatch):
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(web.event(b"", "7", 10_000_000))
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        answer = ask(link, 1, "tools/call")
+        await eventually(lambda: any(post._timer for post in link._posts.values()))
+        [post] = link._posts.values()
+        assert post._timer.when() - asyncio.get_running_loop().time() <= 30
+        await link.close()
+        assert "closed" in await answer.words()
+        assert post._timer.cancelled()
+
+
+async def test_a_cut_connection_fails_what_may_have_effects_and_repeats_the_rest_once():
+    server = WebServer()
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 0, "ping").result()
+        server.handlers["tools/list"] = web.in_turn(cut, answer_plainly)
+        await ask(link, 1, "tools/list").result()
+        server.handlers["prompts/list"] = cut
+        assert "cannot be reached" in await ask(link, 2, "prompts/list").words()
+        assert server.methods.count("prompts/list") == 2
