@@ -121,6 +121,7 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             proxy = ProxyService(services, ports, settings.naming)
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
             try:
+                await proxy.check_names()
                 yield proxy
             finally:
                 sweeping.cancel()

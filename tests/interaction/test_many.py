@@ -289,11 +289,16 @@ def test_names_that_collide_stop_the_start(stage: Stage, one: str, other: str):
 
 
 @behaviour("many.collision")
-@routes(SEVERAL, HANDSHAKE)
-async def test_equal_tool_names_without_prefixes_are_an_error_that_names_both(stage: Stage, route: Route):
-    env = {"RIGLM_NAMING": "none"}
-    async with stage.client(route, upstream=stage.config("two", pair(stage)), env=env, greet=False) as client:
-        await client.greet()
-        reply = await client.request("tools/list", within=QUICK)
-        assert "alpha" in reply.decoded("error")["message"]
-        assert "beta" in reply.decoded("error")["message"]
+def test_equal_tool_names_without_prefixes_stop_the_start(stage: Stage):
+    arguments = stage.config("two", pair(stage))
+    ended = subprocess.run(
+        stage.riglm("run", *arguments),
+        env={**stage.env, "RIGLM_NAMING": "none"},
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=20,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stdout == b""
+    assert b"'echo' is a tool of 'alpha' and of 'beta'" in ended.stderr

@@ -1,37 +1,27 @@
 """A client connection of the handshake era in front of several upstreams."""
 
-import asyncio
-import logging
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
 
+from riglm.application.announcer import ANNOUNCEMENT, CHANGED, Announcer
 from riglm.application.asking import Asking
 from riglm.application.directory import Directory
+from riglm.application.ensemble import Ensemble
 from riglm.application.errands import Errands
 from riglm.application.exchange import Exchange
 from riglm.application.held_back import HeldBack
 from riglm.application.identity import server_info
-from riglm.application.member import CAPABILITY, Member
-from riglm.application.merging import merged
+from riglm.application.listings import Listings
+from riglm.application.member import Member
 from riglm.application.router import Route, Router
 from riglm.application.services import Services
 from riglm.application.shown_tools import ShownTools
+from riglm.application.workers import Workers
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.naming import Naming
 from riglm.domain.session import Client, Session
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
-
-_COALESCE_SECONDS: Final = 0.25
-_CHANGED: Final = {
-    "notifications/tools/list_changed": ("tools/list",),
-    "notifications/prompts/list_changed": ("prompts/list",),
-    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
-}
-_ANNOUNCEMENT: Final = {method: note for note, methods in _CHANGED.items() for method in methods}
-_log = logging.getLogger("riglm.proxy")
 
 
 class AggregateConversation(Conversation):
@@ -41,7 +31,7 @@ class AggregateConversation(Conversation):
         self,
         services: Services,
         upstreams: Sequence[UpstreamPort],
-        naming: Naming,
+        listings: Listings,
         caller: Caller,
         channel: ClientChannel,
     ) -> None:
@@ -49,18 +39,25 @@ class AggregateConversation(Conversation):
         self._services = services
         self._caller = caller
         self._held = HeldBack(channel)
-        self._directory = Directory([upstream.spec.name for upstream in upstreams], naming)
+        self._directory = Directory([upstream.spec.name for upstream in upstreams], listings)
         asking = Asking()
-        self._asking = asking
-        self._members = {upstream.spec.name: Member(upstream, self, asking, self._directory) for upstream in upstreams}
+        self._announcer = Announcer(self._tell)
+        self._ensemble = Ensemble(
+            upstreams,
+            self,
+            asking,
+            self._directory,
+            grace=services.grace,
+            on_change=lambda method: self._announcer.announce(ANNOUNCEMENT[method]),
+        )
         self._errands = Errands()
         self._client = Client()
         self._session: Session | None = None
         self._shown = ShownTools(services)
         self._router = Router(self._directory, asking)
-        self._open: dict[bytes, tuple[Exchange, UpstreamLink | None]] = {}
-        self._working: set[asyncio.Task[None]] = set()
-        self._announcing: dict[str, asyncio.TimerHandle] = {}
+        self._workers = Workers()
+        self._open: dict[bytes, Exchange] = {}
+        self._links: dict[Exchange, UpstreamLink] = {}
 
     @property
     def session(self) -> Session:
@@ -76,17 +73,21 @@ class AggregateConversation(Conversation):
         if message.id is None or message.method is None:
             self._told(message)
             return None
+        key = jsonrpc.id_key(message.id)
+        if key in self._open:
+            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
+            return None
         exchange = Exchange(message, sink, on_done=self._finished)
-        self._open[jsonrpc.id_key(message.id)] = (exchange, None)
+        self._open[key] = exchange
         method = message.method
         if method == "initialize":
-            self._work(exchange, self._initialize(exchange))
+            self._workers.start(exchange, self._initialize, exchange)
         elif method == "ping":
             exchange.replied(jsonrpc.result(message.id, b"{}"))
         elif method == "logging/setLevel":
-            self._work(exchange, self._tell_all(exchange, "logging"))
+            self._workers.start(exchange, self._set_log_level, exchange)
         elif method in protocol.LIST_MEMBER:
-            self._work(exchange, self._list(exchange))
+            self._workers.start(exchange, self._list, exchange)
         else:
             self._route(exchange)
         return exchange
@@ -95,8 +96,7 @@ class AggregateConversation(Conversation):
         """Pass on what was kept, and ask every upstream for more."""
         if listening:
             self._held.flush()
-        for member in self._members.values():
-            member.listen(listening=listening)
+        self._ensemble.listen(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
         """The streams of several servers cannot be told apart by one place."""
@@ -104,16 +104,15 @@ class AggregateConversation(Conversation):
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
         """Pass on what a server says of its own accord; changed lists are announced once for all."""
-        methods = _CHANGED.get(message.method or "")
+        methods = CHANGED.get(message.method or "")
         if methods is not None:
-            for method in methods:
-                self._members[link.spec.name].forget(method)
-            self._announce(message.method or "")
+            self._ensemble.forget(link.spec.name, methods)
+            self._announcer.announce(message.method or "")
             return
         outward = self._errands.outward(link, message)
-        if self._held.push(outward):
+        if outward is None or self._held.push(outward):
             return
-        under_way = [exchange for exchange, owner in self._open.values() if owner is link]
+        under_way = [exchange for exchange, owner in self._links.items() if owner is link]
         if outward.is_request and under_way:
             under_way[-1].sink.related(outward)
         else:
@@ -121,94 +120,72 @@ class AggregateConversation(Conversation):
 
     async def close(self) -> None:
         """End all links."""
-        for timer in self._announcing.values():
-            timer.cancel()
-        for task in self._working:
-            task.cancel()
-        await asyncio.gather(*self._working, return_exceptions=True)
-        for exchange, _ in list(self._open.values()):
+        self._announcer.close()
+        await self._workers.close()
+        for exchange in list(self._open.values()):
             exchange.cancelled()
         if self._session is not None:
             self._services.sessions.closed(self._session)
-        await asyncio.gather(*(member.close() for member in self._members.values()), return_exceptions=True)
+        await self._ensemble.close()
+
+    def _tell(self, message: Message) -> None:
+        if not self._held.push(message):
+            self._held.keep(message)
 
     def _told(self, message: Message) -> None:
         if message.is_response:
-            found = self._errands.homeward(message)
-            if found is not None:
-                found[0].send(found[1])
+            self._pass_on(self._errands.homeward(message))
         elif message.method == "notifications/cancelled":
             self._cancel(message)
         elif message.method == "notifications/progress":
-            owner = self._errands.owner_of_progress(message)
-            if owner is not None:
-                owner.send(message)
+            self._pass_on(self._errands.progressed(message))
         elif message.method != "notifications/initialized":
-            for member in self._members.values():
-                if member.is_open:
-                    member.link.send(message)
+            self._ensemble.tell(message)
+
+    def _pass_on(self, found: tuple[UpstreamLink, Message] | None) -> None:
+        if found is not None:
+            link, message = found
+            link.send(message)
 
     def _cancel(self, notice: Message) -> None:
-        exchange, link = self._open.get(parameters.cancelled_id(notice) or b"", (None, None))
+        exchange = self._open.get(parameters.cancelled_id(notice) or b"")
         if exchange is not None:
+            link = self._links.get(exchange)
             if link is not None:
                 link.cancel(exchange, notice)
+            self._workers.cancel(exchange)
             exchange.cancelled()
 
     async def _initialize(self, exchange: Exchange) -> None:
-        message = exchange.message
-        self._client, asked = parameters.client_of(message)
-        handshake = bytes(message.params) or b"{}"
-        opening = [member.open(handshake) for member in self._members.values()]
-        await asyncio.wait(opening, timeout=self._services.grace)
-        for task, member in zip(opening, self._members.values(), strict=True):
-            if not task.done():
-                self._work(None, self._join_later(member, task))
+        self._client, asked = parameters.client_of(exchange.message)
+        await self._ensemble.open(bytes(exchange.message.params) or b"{}")
         version = asked if asked in protocol.HANDSHAKE_VERSIONS else protocol.HANDSHAKE_VERSIONS[-1]
         self.session.protocol_version = version
         self._services.tracking.session_changed(self.session)
-        answer = {"protocolVersion": version, "capabilities": self._capabilities(), "serverInfo": server_info()}
-        instructions = "\n\n".join(
-            f"# {member.name}\n{member.instructions}" for member in self._members.values() if member.instructions
-        )
+        answer = {
+            "protocolVersion": version,
+            "capabilities": self._ensemble.capabilities(),
+            "serverInfo": server_info(),
+        }
+        instructions = self._ensemble.instructions()
         if instructions:
             answer["instructions"] = instructions
-        exchange.replied(jsonrpc.result(message.id or b"null", jsonrpc.encode(answer)))
-
-    def _capabilities(self) -> dict[str, Any]:
-        """What all servers together can do; lists can always change, since a server may come or go."""
-        joined: dict[str, Any] = {}
-        for member in self._members.values():
-            joined = merged(joined, {name: jsonrpc.plain(raw) for name, raw in member.capabilities.items()})
-        for name in ("tools", "resources", "prompts"):
-            if name in joined or not all(member.is_open for member in self._members.values()):
-                joined[name] = merged(joined.get(name, {}), {"listChanged": True})
-        return joined
-
-    async def _join_later(self, member: Member, opening: "asyncio.Task[bool]") -> None:
-        if await asyncio.shield(opening):
-            for method, capability in CAPABILITY.items():
-                if member.has(capability):
-                    self._announce(_ANNOUNCEMENT[method])
+        exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.encode(answer)))
 
     async def _list(self, exchange: Exchange) -> None:
         method = exchange.message.method or ""
-        stale = {member: member.fetch(method) for member in self._members.values() if not member.is_fresh(method)}
-        waited_for = [task for member, task in stale.items() if not member.is_late(self._services.grace)]
-        if waited_for:
-            await asyncio.wait(waited_for, timeout=self._services.grace)
-        for task in stale.values():
-            if not task.done():
-                task.add_done_callback(lambda task: self._came_late(method, task))
-        entries = self._directory.joined(method)
-        if method == "tools/list":
-            entries = self._shown.select(self.session, entries)
-        raw = b'{"%b":[%b]}' % (protocol.LIST_MEMBER[method].encode(), b",".join(entries))
-        exchange.replied(jsonrpc.result(exchange.message.id or b"null", raw))
+        joined = await self._ensemble.joined(method)
+        if joined is None:
+            exchange.failed(ErrorKind.UNAVAILABLE, f"no upstream has a list: {self._ensemble.failures()}")
+            return
+        raw = self._shown.select(self.session, joined) if method == "tools/list" else joined.raw
+        answer = b'{"%b":%b}' % (protocol.LIST_MEMBER[method].encode(), raw)
+        exchange.replied(jsonrpc.result(exchange.message.id or b"null", answer))
 
-    def _came_late(self, method: str, task: "asyncio.Task[bool]") -> None:
-        if not task.cancelled() and task.exception() is None and task.result():
-            self._announce(_ANNOUNCEMENT[method])
+    async def _set_log_level(self, exchange: Exchange) -> None:
+        message_id = exchange.message.id or b"null"
+        error = await self._ensemble.set_log_level(bytes(exchange.message.params))
+        exchange.replied(error.replace(id=message_id) if error is not None else jsonrpc.result(message_id, b"{}"))
 
     def _route(self, exchange: Exchange) -> None:
         """Send a request to the server that it belongs to, at once if that is known."""
@@ -217,31 +194,27 @@ class AggregateConversation(Conversation):
             self._note_call(exchange, route.server)
             self._forward(exchange, route)
         else:
-            self._work(exchange, self._search(exchange))
+            self._workers.start(exchange, self._search, exchange)
 
     async def _search(self, exchange: Exchange) -> None:
         """Look for the server in fresh lists; what stays unknown is refused, or offered to all."""
         message = exchange.message
-        stale = [
-            member.fetch(method)
-            for method in self._router.lists_for(message)
-            for member in self._members.values()
-            if not member.is_fresh(method)
-        ]
-        if stale:
-            await asyncio.wait(stale, timeout=self._services.grace)
+        await self._ensemble.refresh(self._router.lists_for(message))
         route = self._router.find(message)
         self._note_call(exchange, route.server if route is not None else "")
         if route is not None:
-            self._forward(exchange, route)
+            await self._forward_once_open(exchange, self._ensemble.members[route.server], route)
             return
         refusal = self._router.unknown(message)
         if refusal is None:
-            links = [member.link for member in self._members.values() if member.is_open]
-            refusal = await self._router.offer(
-                message, links, lambda link, inner: exchange.related(self._errands.outward(link, inner))
-            )
+            links = [member.link for member in self._ensemble.members.values() if member.is_open]
+            refusal = await self._router.offer(message, links, lambda link, inner: self._related(exchange, link, inner))
         exchange.replied(refusal)
+
+    def _related(self, exchange: Exchange, link: UpstreamLink, inner: Message) -> None:
+        outward = self._errands.outward(link, inner)
+        if outward is not None:
+            exchange.related(outward)
 
     def _note_call(self, exchange: Exchange, server: str) -> None:
         if exchange.message.method == "tools/call":
@@ -252,66 +225,35 @@ class AggregateConversation(Conversation):
             exchange.call = self._shown.call(session, server, given)
 
     def _forward(self, exchange: Exchange, route: Route) -> None:
-        member = self._members[route.server]
-        if not member.is_open:
-            self._work(exchange, self._once_open(exchange, member, route))
-            return
-        self._open[jsonrpc.id_key(exchange.message.id or b"null")] = (exchange, member.link)
-        exchange.on_server_message = lambda inner: self._errands.outward(member.link, inner)
-        exchange.on_reply = lambda _, reply: self._router.note(route.server, reply)
-        exchange.message = route.message
-        member.link.request(route.message, exchange)
-
-    async def _once_open(self, exchange: Exchange, member: Member, route: Route) -> None:
-        await member.fetch("tools/list")
+        member = self._ensemble.members[route.server]
         if member.is_open:
-            self._forward(exchange, route)
+            self._send(exchange, member, route)
         else:
-            exchange.failed(ErrorKind.UNAVAILABLE, f"upstream {member.name!r} is not available")
+            self._workers.start(exchange, self._forward_once_open, exchange, member, route)
 
-    async def _tell_all(self, exchange: Exchange, capability: str) -> None:
-        message = exchange.message
-        asked = [
-            self._asking.ask(member.link, message.method or "", bytes(message.params))
-            for member in self._members.values()
-            if member.is_open and member.has(capability)
-        ]
-        if asked:
-            tasks = [asyncio.ensure_future(question) for question in asked]
-            await asyncio.wait(tasks, timeout=self._services.grace)
-            errors = [task.result() for task in tasks if task.done() and task.result().error]
-            if len(errors) == len(tasks):
-                exchange.replied(errors[0].replace(id=message.id or b"null"))
-                return
-        exchange.replied(jsonrpc.result(message.id or b"null", b"{}"))
+    async def _forward_once_open(self, exchange: Exchange, member: Member, route: Route) -> None:
+        if await member.ready():
+            self._send(exchange, member, route)
+        else:
+            words = f"upstream {member.name!r} is not available: {member.reason}"
+            exchange.failed(ErrorKind.UNAVAILABLE, words)
 
-    def _announce(self, note: str) -> None:
-        """Tell the client of a changed list, once for changes that come close together."""
-        if note not in self._announcing:
-            loop = asyncio.get_running_loop()
-            self._announcing[note] = loop.call_later(_COALESCE_SECONDS, self._announced, note)
+    def _send(self, exchange: Exchange, member: Member, route: Route) -> None:
+        link = member.link
 
-    def _announced(self, note: str) -> None:
-        del self._announcing[note]
-        message = jsonrpc.notification(note)
-        if not self._held.push(message):
-            self._held.keep(message)
+        def answered(exchange: Exchange, reply: Message) -> Message:
+            if exchange.failure is ErrorKind.UNAVAILABLE:
+                member.forget_all()
+            return self._router.note(route.server, reply)
 
-    def _work(self, exchange: Exchange | None, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._guarded(exchange, work))
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
-
-    async def _guarded(self, exchange: Exchange | None, work: Coroutine[Any, Any, None]) -> None:
-        """Whatever goes wrong in riglm, the client gets an answer."""
-        try:
-            await work
-        except Exception:  # noqa: BLE001  # fails open
-            _log.exception("a request failed inside riglm")
-            if exchange is not None:
-                exchange.failed(ErrorKind.UNKNOWN, "Internal error in riglm: its log says more")
+        self._links[exchange] = link
+        exchange.on_server_message = lambda inner: self._errands.outward(link, inner)
+        exchange.on_reply = answered
+        exchange.message = route.message
+        link.request(route.message, exchange)
 
     def _finished(self, exchange: Exchange) -> None:
+        self._links.pop(exchange, None)
         key = jsonrpc.id_key(exchange.message.id or b"null")
-        if self._open.get(key, (None, None))[0] is exchange:
+        if self._open.get(key) is exchange:
             del self._open[key]

@@ -1,6 +1,8 @@
 """Questions of riglm's own to an upstream."""
 
 import asyncio
+import logging
+import secrets
 from collections.abc import Callable
 from typing import Final
 
@@ -13,12 +15,21 @@ from riglm.ports.upstream import UpstreamLink
 MOST_PAGES: Final = 1000
 """A list that goes on for more pages is taken for endless."""
 
+MOST_BYTES: Final = 64 << 20
+"""So is one whose pages are larger than this together."""
+
+LONGEST_SECONDS: Final = 120.0
+"""So is one that is not at its end after so long."""
+
+_log: Final = logging.getLogger("riglm.proxy")
+
 
 class Asking:
-    """Asks over links, under ids of its own."""
+    """Asks over links, under ids that no client thinks of."""
 
     def __init__(self) -> None:
         self._count = 0
+        self._prefix = f"riglm-{secrets.token_hex(4)}".encode()
 
     async def ask(
         self,
@@ -40,7 +51,7 @@ class Asking:
     ) -> tuple[Message, ErrorKind | None]:
         """As `ask`; also why there is no answer, None when the upstream itself answered."""
         self._count += 1
-        message = jsonrpc.request(b'"riglm-%d"' % self._count, method, params)
+        message = jsonrpc.request(b'"%b-%d"' % (self._prefix, self._count), method, params)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
         def replied(_: Exchange, reply: Message) -> Message:
@@ -61,16 +72,24 @@ class Asking:
     async def pages(self, link: UpstreamLink, method: str, member: str, params: bytes) -> tuple[list[Raw], Message]:
         """All entries of a list, page after page, and the last answer.
 
-        The list ends early at a page that is an error, at a cursor that was seen before, and after `MOST_PAGES`.
+        The list ends early at a page that is an error, at a cursor that was seen before, and where it is taken for
+        endless.
         """
         entries: list[Raw] = []
         seen: set[bytes] = set()
+        size, deadline = 0, asyncio.get_running_loop().time() + LONGEST_SECONDS
         while True:
             answer = await self.ask(link, method, params)
             fields = jsonrpc.members(answer.result) if answer.result else {}
             entries += jsonrpc.elements(fields.get(member, b"[]"))
+            size += len(answer.line)
             cursor = bytes(fields.get("nextCursor", b""))
-            if not cursor or cursor == b"null" or cursor in seen or len(seen) >= MOST_PAGES:
+            if not cursor or cursor == b"null":
+                return entries, answer
+            late = asyncio.get_running_loop().time() > deadline
+            if cursor in seen or len(seen) >= MOST_PAGES - 1 or size > MOST_BYTES or late:
+                about = {"upstream": link.spec.name, "method": method, "entries": len(entries)}
+                _log.warning("took a list for endless, and what came of it for all", extra=about)
                 return entries, answer
             seen.add(cursor)
             params = jsonrpc.with_member(params, ("cursor",), cursor)

@@ -8,12 +8,14 @@ from typing import Final
 from riglm.application.asking import Asking
 from riglm.application.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.directory import Directory
+from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
 
 _log = logging.getLogger("riglm.proxy")
 _RETRY_SECONDS: Final = 5.0
+_MOST_TRIES: Final = 2
 
 CAPABILITY: Final = {
     "tools/list": "tools",
@@ -36,23 +38,31 @@ class Member:
         self.capabilities: dict[str, Raw] = {}
         self.instructions = ""
         self.is_open = False
+        self.reason = "it has not been asked yet"
+        """Why it is not open, or has no list."""
         self._asking = asking
         self._directory = directory
         self._opening: asyncio.Task[bool] | None = None
         self._fetching: dict[str, asyncio.Task[bool]] = {}
+        self._refused: UpstreamLink | None = None
         self._stale: set[str] = set(protocol.LIST_MEMBER)
         self._failed_at = 0.0
         self._asked_at = 0.0
-        self._handshake = b"{}"
+        self._handshake = b""
         self._listening = False
 
     def open(self, handshake: bytes) -> asyncio.Task[bool]:
         """Start the handshake with the client's own params; whether it succeeded."""
         self._handshake = handshake
-        if self._opening is None:
-            self._asked_at = time.monotonic()
-            self._opening = asyncio.get_running_loop().create_task(self._open())
-        return self._opening
+        return self._start_opening()
+
+    async def ready(self) -> bool:
+        """Whether the link is open, after an attempt to open it unless one has just failed."""
+        if self.is_open:
+            return True
+        if self._opening is None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
+            return False
+        return await asyncio.shield(self._start_opening())
 
     def is_late(self, grace: float) -> bool:
         """Whether it has not opened within the grace, so that nobody should wait for it again."""
@@ -66,12 +76,16 @@ class Member:
         """A list changed, or may have."""
         self._stale.add(method)
 
+    def forget_all(self) -> None:
+        """The server may have been started anew."""
+        self._stale.update(protocol.LIST_MEMBER)
+
     def is_fresh(self, method: str) -> bool:
         """Whether the list is known and has not changed."""
-        return method not in self._stale or (self.is_open and not self.has(CAPABILITY[method]))
+        return method not in self._stale
 
     def fetch(self, method: str) -> asyncio.Task[bool]:
-        """Bring a list up to date, opening the link first if need be; whether the list is known now."""
+        """Bring a list up to date, opening the link first if need be; whether it is another one than before."""
         running = self._fetching.get(method)
         if running is None:
             running = self._fetching[method] = asyncio.get_running_loop().create_task(self._fetch(method))
@@ -90,17 +104,27 @@ class Member:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._refused is not None:
+            await self._refused.close()
         await self.link.close()
 
+    def _start_opening(self) -> asyncio.Task[bool]:
+        if self._opening is None:
+            self._asked_at = time.monotonic()
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+        return self._opening
+
     async def _open(self) -> bool:
-        answer, failure = await self._asking.put(self.link, "initialize", self._handshake)
+        handshake = self._handshake or _own_handshake()
+        answer, failure = await self._asking.put(self.link, "initialize", handshake)
         if answer.error and failure is None and await self._crossed(answer):
-            answer = await self._asking.ask(self.link, "initialize", self._handshake)
+            answer = await self._asking.ask(self.link, "initialize", handshake)
         if not answer.result:
             self._failed_at = time.monotonic()
             self._opening = None
-            words = jsonrpc.text(jsonrpc.members(answer.error).get("message"))
-            _log.warning("left out a server that could not be opened", extra={"upstream": self.name, "reason": words})
+            self._note_failure(answer)
+            about = {"upstream": self.name, "reason": self.reason}
+            _log.warning("left out a server that could not be opened", extra=about)
             return False
         fields = jsonrpc.members(answer.result)
         self.capabilities = jsonrpc.members(fields.get("capabilities", b"{}"))
@@ -113,6 +137,8 @@ class Member:
 
     async def _crossed(self, refusal: Message) -> bool:
         """Go on over a bridge if the server refused the handshake because it only speaks the modern era."""
+        if isinstance(self.link, BridgeLink):
+            return False
         decided: asyncio.Future[BridgeLink | None] = asyncio.get_running_loop().create_future()
 
         def found(bridge: BridgeLink | None) -> None:
@@ -121,26 +147,42 @@ class Member:
 
         find_bridge(self._upstream, self._outlet, refusal, found)
         bridge = await decided
-        if bridge is None or isinstance(self.link, BridgeLink):
+        if bridge is None:
             return False
-        refused, self.link = self.link, bridge
-        await refused.close()
+        self._refused, self.link = self.link, bridge
+        await self._refused.close()
+        self._refused = None
         return True
 
     async def _fetch(self, method: str) -> bool:
-        if not self.is_open:
-            if self._opening is None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
-                return False
-            if not await asyncio.shield(self.open(self._handshake)):
-                return False
-        if not self.has(CAPABILITY[method]):
-            self._directory.learn(method, self.name, ())
+        if not await self.ready():
+            return False
+        capability = CAPABILITY[method]
+        if not self.has(capability):
             self._stale.discard(method)
-            return True
-        self._stale.discard(method)
-        entries, answer = await self._asking.pages(self.link, method, protocol.LIST_MEMBER[method], b"{}")
-        if not answer.result:
+            return self._directory.learn(method, self.name, ())
+        for _ in range(_MOST_TRIES):
+            self._stale.discard(method)
+            entries, answer = await self._asking.pages(self.link, method, protocol.LIST_MEMBER[method], b"{}")
+            if not answer.result:
+                self._stale.add(method)
+                self._note_failure(answer)
+                return False
+            if method not in self._stale:  # else it changed while it was on its way
+                break
+        if not self._announces(capability):
             self._stale.add(method)
-            return self._directory.knows(method, self.name)
-        self._directory.learn(method, self.name, entries)
-        return True
+        return self._directory.learn(method, self.name, entries)
+
+    def _announces(self, capability: str) -> bool:
+        """Whether the server says when its list changes; one that does not is asked each time."""
+        return bytes(jsonrpc.members(self.capabilities[capability]).get("listChanged", b"")) == b"true"
+
+    def _note_failure(self, answer: Message) -> None:
+        self.reason = jsonrpc.text(jsonrpc.members(answer.error).get("message")) or "its answer was no result"
+
+
+def _own_handshake() -> bytes:
+    """What riglm says of itself when a client asks before it said anything of its own."""
+    version = protocol.HANDSHAKE_VERSIONS[-1]
+    return jsonrpc.encode({"protocolVersion": version, "capabilities": {}, "clientInfo": server_info()})

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from riglm.application.asking import Asking
 from riglm.application.directory import Directory
 from riglm.domain import jsonrpc, parameters
+from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import UpstreamLink
 
@@ -14,6 +15,9 @@ _BY_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources/
 _BY_TASK: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel", "tasks/update"})
 _RESOURCES: Final = ("resources/list", "resources/templates/list")
 _RESOURCE_NOT_FOUND: Final = -32002
+
+MOST_TASKS: Final = 10_000
+"""Tasks beyond this many are forgotten, the oldest first."""
 
 
 class Route(NamedTuple):
@@ -64,7 +68,11 @@ class Router:
         method = message.method or ""
         if method in _BY_NAME:
             what = "tool" if method == "tools/call" else "prompt"
-            words = f"Unknown {what}: {jsonrpc.text(parameters.read(message).name)}"
+            name = jsonrpc.text(parameters.read(message).name)
+            words = f"Unknown {what}: {name}"
+            claimed = self._directory.claimed(_BY_NAME[method], name) if name is not None else []
+            if claimed:
+                words += f"; several servers have it: use {' or '.join(claimed)}"
             return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, words)
         if method in _BY_TASK:
             return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Invalid params: no server has this task")
@@ -76,7 +84,7 @@ class Router:
             fields = jsonrpc.members(reply.result)
             for holder in (fields, jsonrpc.members(fields.get("task", b"{}"))):
                 if "taskId" in holder:
-                    self._tasks[bytes(holder["taskId"])] = server
+                    self._remember(bytes(holder["taskId"]), server)
         return reply
 
     async def offer(
@@ -85,7 +93,10 @@ class Router:
         links: Iterable[UpstreamLink],
         on_server_message: Callable[[UpstreamLink, Message], None],
     ) -> Message:
-        """Ask one server after the other until one does not refuse the request as unknown to it."""
+        """Ask one server after the other until one does not refuse the request as unknown to it.
+
+        A server that cannot be reached is passed over.
+        """
         unknown = {jsonrpc.METHOD_NOT_FOUND}
         if message.method in _BY_URI:
             unknown |= {_RESOURCE_NOT_FOUND, jsonrpc.INVALID_PARAMS}
@@ -95,10 +106,19 @@ class Router:
             def related(inner: Message, link: UpstreamLink = link) -> None:
                 on_server_message(link, inner)
 
-            answer = await self._asking.ask(link, message.method or "", bytes(message.params) or b"{}", related)
+            found, failure = await self._asking.put(link, message.method or "", bytes(message.params) or b"{}", related)
+            if failure is ErrorKind.UNAVAILABLE:
+                continue
+            answer = found
             if not answer.error or jsonrpc.error_code(answer) not in unknown:
                 break
         return answer.replace(id=message.id or b"null")
+
+    def _remember(self, task: bytes, server: str) -> None:
+        self._tasks.pop(task, None)
+        if len(self._tasks) >= MOST_TASKS:
+            del self._tasks[next(iter(self._tasks))]
+        self._tasks[task] = server
 
     def _by_name(self, message: Message, method: str, path: tuple[str, ...], name: str | None) -> Route | None:
         found = self._directory.owner(method, name) if name is not None else None

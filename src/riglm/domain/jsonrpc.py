@@ -227,17 +227,23 @@ def _second_reading(line: bytes, error: Exception) -> _Envelope:
 _RAW_PARTS: Final = frozenset({"id", "params", "result", "error"})
 
 
+_NUMBER_STARTS: Final = frozenset(b"%d" % digit for digit in range(10)) | {b"-"}
 _EXACT: Final = 2**53
 """Below this, doubles hold every whole number."""
 
 
 def id_key(raw: bytes) -> bytes:
-    """An id in a form that compares equal for equal ids, however a peer spelled it: `1`, `1.0` and `10e-1` are one."""
-    if raw[0] == 0x22:
+    """An id in a form that compares equal for equal ids, however a peer spelled it: `1`, `1.0` and `10e-1` are one.
+
+    What cannot be an id stays as it is.
+    """
+    if raw.isdigit():
+        return raw
+    if raw[:1] == b'"':
         if (raw.isascii() and b"\\" not in raw) or rawjson.mended(raw) != raw:
             return raw
         return encode(plain(raw))
-    if raw.isdigit() or raw == b"null":
+    if raw[:1] not in _NUMBER_STARTS:
         return raw
     number = float(raw)
     return b"%d" % number if number.is_integer() and abs(number) < _EXACT else raw

@@ -195,8 +195,9 @@ def test_an_id_s_key_is_an_id_with_the_same_key(message_id):
     assert jsonrpc.id_key(key) == key
 
 
-def test_no_id_has_a_key_of_its_own():
-    assert jsonrpc.id_key(b"null") == b"null"
+@pytest.mark.parametrize("raw", [b"null", b"true", b"", b"{}", b"[1]"])
+def test_what_cannot_be_an_id_is_its_own_key(raw):
+    assert jsonrpc.id_key(raw) == raw
 
 
 def test_new_messages_are_exact_to_the_byte():

@@ -1,0 +1,152 @@
+"""Several upstreams behind one client connection of the handshake era, as one."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from riglm.application.asking import Asking
+from riglm.application.directory import Directory
+from riglm.application.listings import JoinedList
+from riglm.application.member import CAPABILITY, Member
+from riglm.application.merging import merged
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Message
+from riglm.ports.upstream import Outlet, UpstreamPort
+
+
+class Ensemble:
+    """Opens all members, and waits no longer than a grace for the slowest; what comes later is a change."""
+
+    def __init__(
+        self,
+        upstreams: Sequence[UpstreamPort],
+        outlet: Outlet,
+        asking: Asking,
+        directory: Directory,
+        *,
+        grace: float,
+        on_change: Callable[[str], None],
+    ) -> None:
+        """`grace` is in seconds; `on_change` gets the method of a list that changed."""
+        self._asking = asking
+        self._directory = directory
+        self._grace = grace
+        self._on_change = on_change
+        self.members = {up.spec.name: Member(up, outlet, asking, directory) for up in upstreams}
+        self._log_level = b""
+        self._lingering: set[asyncio.Task[Message]] = set()
+
+    async def open(self, handshake: bytes) -> None:
+        """Open all with the client's own params."""
+        opening = {member: member.open(handshake) for member in self.members.values()}
+        await asyncio.wait(opening.values(), timeout=self._grace)
+        for member, task in opening.items():
+            if not task.done():
+                task.add_done_callback(partial(self._joined_late, member))
+
+    def capabilities(self) -> dict[str, Any]:
+        """What all open servers together can do; lists can always change, since a server may come or go."""
+        joined: dict[str, Any] = {}
+        for member in self.members.values():
+            joined = merged(joined, {name: jsonrpc.plain(raw) for name, raw in member.capabilities.items()})
+        all_open = all(member.is_open for member in self.members.values())
+        for name in dict.fromkeys(CAPABILITY.values()):
+            if name in joined or not all_open:
+                joined[name] = merged(joined.get(name, {}), {"listChanged": True})
+        return joined
+
+    def instructions(self) -> str:
+        """What all open servers tell the model, each under its name."""
+        told = [(member.name, member.instructions) for member in self.members.values()]
+        return "\n\n".join(f"# {name}\n{words}" for name, words in told if words)
+
+    async def joined(self, method: str) -> JoinedList | None:
+        """The servers' lists as one; None when no server's list could be had.
+
+        Nobody waits for a server that is late already. As long as nothing is known at all, everybody waits: an empty
+        list would be taken for the truth.
+        """
+        fetching = self._fetching((method,))
+        waited_for = [task for member, task in fetching if not member.is_late(self._grace)]
+        if waited_for:
+            await asyncio.wait(waited_for, timeout=self._grace)
+        open_ends = {task for _, task in fetching if not task.done()}
+        while open_ends and not self._directory.knows_any(method):
+            _, open_ends = await asyncio.wait(open_ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in open_ends:
+            task.add_done_callback(lambda task: self._came_late(method, task))
+        return self._directory.joined(method) if self._directory.knows_any(method) else None
+
+    async def refresh(self, methods: Iterable[str]) -> None:
+        """Bring lists up to date that may tell more, as far as that is possible within the grace."""
+        fetching = self._fetching(methods)
+        if fetching:
+            await asyncio.wait([task for _, task in fetching], timeout=self._grace)
+
+    async def fetch_all(self, methods: Iterable[str]) -> None:
+        """Bring lists up to date, however long it takes."""
+        await asyncio.gather(*(task for _, task in self._fetching(methods)))
+
+    def failures(self) -> str:
+        """Why there is no list, server by server."""
+        return "; ".join(f"{member.name!r}: {member.reason}" for member in self.members.values())
+
+    def forget(self, server: str, methods: Iterable[str]) -> None:
+        """Lists of a server changed, or may have."""
+        for method in methods:
+            self.members[server].forget(method)
+
+    def tell(self, message: Message) -> None:
+        """Tell all that are open."""
+        for member in self.members.values():
+            if member.is_open:
+                member.link.send(message)
+
+    def listen(self, *, listening: bool) -> None:
+        """Whether the client takes what the servers say of their own accord."""
+        for member in self.members.values():
+            member.listen(listening=listening)
+
+    async def set_log_level(self, params: bytes) -> Message | None:
+        """Tell all that log, and those that open later; an error if all of them answer with one."""
+        self._log_level = params
+        asked = [self._tell_log_level(member) for member in self.members.values() if member.is_open]
+        tasks = [task for task in asked if task is not None]
+        if not tasks:
+            return None
+        done, _ = await asyncio.wait(tasks, timeout=self._grace)
+        errors = [task.result() for task in done if not task.cancelled() and task.result().error]
+        return errors[0] if len(errors) == len(tasks) else None
+
+    async def close(self) -> None:
+        """End all links."""
+        for task in self._lingering:
+            task.cancel()
+        await asyncio.gather(*self._lingering, *(member.close() for member in self.members.values()))
+
+    def _fetching(self, methods: Iterable[str]) -> "list[tuple[Member, asyncio.Task[bool]]]":
+        stale = ((member, method) for method in methods for member in self.members.values())
+        return [(member, member.fetch(method)) for member, method in stale if not member.is_fresh(method)]
+
+    def _tell_log_level(self, member: Member) -> "asyncio.Task[Message] | None":
+        if not member.has("logging"):
+            return None
+        question = self._asking.ask(member.link, "logging/setLevel", self._log_level)
+        task = asyncio.get_running_loop().create_task(question)
+        self._lingering.add(task)
+        task.add_done_callback(self._lingering.discard)
+        return task
+
+    def _joined_late(self, member: Member, opening: "asyncio.Task[bool]") -> None:
+        if opening.cancelled() or not opening.result():
+            return
+        if self._log_level:
+            self._tell_log_level(member)
+        for method, capability in CAPABILITY.items():
+            if member.has(capability):
+                self._on_change(method)
+
+    def _came_late(self, method: str, fetching: "asyncio.Task[bool]") -> None:
+        if not fetching.cancelled() and fetching.result():
+            self._on_change(method)

@@ -1,0 +1,117 @@
+"""Lists of several servers, joined; what is equal for many clients is kept once for all of them."""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
+from weakref import WeakValueDictionary
+
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.naming import Naming, public_names
+from riglm.domain.tool import Catalogue, Tool
+from riglm.domain.uri_template import UriTemplate
+
+NAMED: Final = {"tools/list": "name", "prompts/list": "name"}
+"""Lists whose entries get the server's name; what is found by URI keeps its URI."""
+
+_KEY: Final = {**NAMED, "resources/list": "uri", "resources/templates/list": "uriTemplate"}
+_log = logging.getLogger("riglm.proxy")
+
+Collision = tuple[str, str, str]
+"""A name that two servers claim, the server that has it, and the one that is left out."""
+
+
+class ServerList:
+    """One server's whole list of one kind, never changed."""
+
+    def __init__(self, method: str, server: str, entries: Sequence[Raw]) -> None:
+        """`entries` as the server wrote them."""
+        key = _KEY[method]
+        self.server = server
+        self.entries = tuple(entries)
+        self.names = tuple(jsonrpc.text(jsonrpc.members(entry).get(key)) for entry in entries)
+
+
+class JoinedList:
+    """The lists of several servers as one, in the order configured and each server's own, never changed.
+
+    Entries stay raw; only a name that gets a prefix is replaced in them. Entries without a name are left out.
+    """
+
+    def __init__(self, method: str, parts: Sequence[ServerList], naming: Naming) -> None:
+        """`parts` are the lists that are known."""
+        owned = {part.server: [name for name in part.names if name is not None] for part in parts}
+        self.parts = tuple(parts)
+        self.owners, self.collisions = public_names(naming if method in NAMED else "none", owned)
+        self._key = _KEY[method]
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The entries by the names that clients use."""
+        public = {owned: name for name, owned in self.owners.items()}
+        found = []
+        for part in self.parts:
+            for own, entry in zip(part.names, part.entries, strict=True):
+                seen = public.pop((part.server, own), None) if own is not None else None
+                if seen is None:
+                    continue
+                raw = entry if seen == own else Raw(jsonrpc.with_member(entry, (self._key,), jsonrpc.encode(seen)))
+                found.append(Tool(seen, raw))
+        return Catalogue(tuple(found))
+
+    @cached_property
+    def raw(self) -> bytes:
+        """All entries as a raw JSON array."""
+        return b"[%b]" % b",".join([bytes(entry.raw) for entry in self.catalogue.tools])
+
+    @cached_property
+    def _templates(self) -> list[tuple[UriTemplate, str]]:
+        """The heaviest first; among equals the order of the list holds."""
+        found = [(UriTemplate(name), server) for name, (server, _) in self.owners.items()]
+        return sorted(found, key=lambda one: -one[0].weight)
+
+    def owner_by_template(self, uri: str) -> str | None:
+        """The server of the template that fits a URI and has most in common with it."""
+        return next((server for template, server in self._templates if template.fits(uri)), None)
+
+
+class Listings:
+    """Makes lists, and gives the same object to all who have the same list, as long as anybody has it."""
+
+    def __init__(self, naming: Naming) -> None:
+        self.naming: Final = naming
+        self._lists: WeakValueDictionary[tuple[str, str, bytes], ServerList] = WeakValueDictionary()
+        self._joined: WeakValueDictionary[tuple[str, tuple[ServerList, ...]], JoinedList] = WeakValueDictionary()
+        self._told: set[tuple[str, str, str]] = set()
+
+    def of_server(self, method: str, server: str, entries: Sequence[Raw]) -> ServerList:
+        """A server's whole list."""
+        key = (method, server, hashlib.blake2b(b"\0".join(entries), digest_size=16).digest())
+        known = self._lists.get(key)
+        if known is None:
+            known = self._lists[key] = ServerList(method, server, entries)
+        return known
+
+    def joined(self, method: str, parts: Iterable[ServerList]) -> JoinedList:
+        """Lists of several servers as one."""
+        key = (method, tuple(parts))
+        known = self._joined.get(key)
+        if known is None:
+            known = self._joined[key] = JoinedList(method, key[1], self.naming)
+            self._tell(method, known.collisions)
+        return known
+
+    def _tell(self, method: str, collisions: Iterable[Collision]) -> None:
+        """Log once which two servers collide; those that show the same resource may well mean it."""
+        level = logging.ERROR if method in NAMED else logging.INFO
+        claimed: dict[tuple[str, str, str], list[str]] = {}
+        for name, holder, left_out in collisions:
+            claimed.setdefault((method, holder, left_out), []).append(name)
+        for (_, holder, left_out), names in claimed.items():
+            if (method, holder, left_out) not in self._told:
+                self._told.add((method, holder, left_out))
+                about = {"method": method, "claimed": names[:5], "names": len(names)}
+                words = "two servers claim one name: the first one has it"
+                _log.log(level, words, extra={**about, "first": holder, "left_out": left_out})
