@@ -1,0 +1,97 @@
+"""Every upstream, held to the same contract in front of real servers."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.mcp.upstream.building import Upstreams
+from riglm.domain.schemas.section import Timeouts
+from riglm.domain.upstream import Sharing, UpstreamSpec
+from riglm.ports.upstream import UpstreamPort
+from riglm.testing.upstream import UpstreamContract, within
+
+SERVER = (sys.executable, str(Path(__file__).parents[1] / "interaction" / "servers" / "scripted.py"))
+
+
+@asynccontextmanager
+async def opened(spec: UpstreamSpec) -> AsyncIterator[UpstreamPort]:
+    async with Upstreams([spec], Timeouts(), 1 << 20).opened(lambda *_: None) as [upstream]:
+        yield upstream
+        await within(upstream.close())
+    assert len(asyncio.all_tasks()) == 1, "a closed upstream leaves no task"
+
+
+def on_pipes(sharing: Sharing, *flags: str, max_processes: int = 32) -> UpstreamSpec:
+    return UpstreamSpec(
+        name="scripted", kind="stdio", command=(*SERVER, *flags), sharing=sharing, max_processes=max_processes
+    )
+
+
+@asynccontextmanager
+async def over_http(kind: str, path: str, sharing: Sharing = "auto") -> AsyncIterator[UpstreamPort]:
+    server = await asyncio.create_subprocess_exec(
+        *SERVER, "--transport", "http", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert server.stdout is not None
+        port = json.loads(await within(server.stdout.readline()))["port"]
+        url = f"http://127.0.0.1:{port}{path}"
+        async with opened(UpstreamSpec(name="scripted", kind=kind, url=url, sharing=sharing)) as upstream:  # type: ignore[arg-type]
+            yield upstream
+    finally:
+        server.kill()
+        await within(server.wait())
+
+
+class TestStdioUpstream(UpstreamContract):
+    @pytest.fixture
+    async def upstream(self) -> AsyncIterator[UpstreamPort]:
+        async with opened(on_pipes("auto")) as upstream:
+            yield upstream
+
+
+class TestStdioUpstreamWithASharedProcess(UpstreamContract):
+    @pytest.fixture
+    async def upstream(self) -> AsyncIterator[UpstreamPort]:
+        async with opened(on_pipes("shared")) as upstream:
+            yield upstream
+
+
+class TestStdioUpstreamWithMoreClientsThanProcesses(UpstreamContract):
+    @pytest.fixture
+    async def upstream(self) -> AsyncIterator[UpstreamPort]:
+        async with opened(on_pipes("auto", max_processes=1)) as upstream:
+            yield upstream
+
+
+class TestStdioUpstreamOfTheHandshakeEraAlone(UpstreamContract):
+    @pytest.fixture
+    async def upstream(self) -> AsyncIterator[UpstreamPort]:
+        async with opened(on_pipes("session", "--eras", "handshake")) as upstream:
+            yield upstream
+
+
+class TestHttpUpstream(UpstreamContract):
+    @pytest.fixture
+    async def upstream(self) -> AsyncIterator[UpstreamPort]:
+        async with over_http("http", "/mcp") as upstream:
+            yield upstream
+
+
+class TestSseUpstream(UpstreamContract):
+    @pytest.fixture
+    async def upstream(self) -> AsyncIterator[UpstreamPort]:
+        async with over_http("sse", "/sse") as upstream:
+            yield upstream
+
+
+class TestSseUpstreamWithASharedStream(UpstreamContract):
+    @pytest.fixture
+    async def upstream(self) -> AsyncIterator[UpstreamPort]:
+        async with over_http("sse", "/sse", "shared") as upstream:
+            yield upstream
