@@ -107,12 +107,15 @@ class Talk:
         self.resumable = inside.resumable
         self.listening: list[bool] = []
         self.resumed: list[tuple[bytes, Stream]] = []
+        self.left_to_client: list[bool] = []
         self.open: dict[bytes, Asked] = {}
         self.closed = False
 
     def received(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Underway | None:
+        if message.is_request:
+            self.left_to_client.append(resumable)
         if message.method == "notifications/cancelled":
             asked = self.open.get(cancelled_id(message) or b"")
             if asked is not None:

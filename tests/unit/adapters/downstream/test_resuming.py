@@ -217,6 +217,14 @@ async def test_a_server_with_places_of_its_own_keeps_them(start: Started):
     assert (await resumed.whole()).body == b""
 
 
+@pytest.mark.parametrize("resumable", [True, False])
+async def test_a_client_is_left_to_take_up_streams_of_the_server_where_it_can(start: Started, resumable: bool):
+    front = await start(resumable=resumable)
+    peer = await front.greeted()
+    await (await peer.ask("echo")).whole()
+    assert front.inside.talks[0].left_to_client == [resumable, resumable]
+
+
 async def test_a_cancelled_request_ends_its_stream_and_cannot_be_taken_up(front: Front):
     peer = await front.greeted()
     response = await peer.ask("hold", key="a")

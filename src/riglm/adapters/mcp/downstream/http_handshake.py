@@ -126,7 +126,7 @@ class HandshakeRequests:
         self.answers.add(answer)
         session.asked.setdefault(key, answer)
         try:
-            session.conversation.received(message, answer, resumable=True)
+            session.conversation.received(message, answer, resumable=session.conversation.resumable)
             await answer.run(request, send, extra)
         finally:
             self.answers.discard(answer)
