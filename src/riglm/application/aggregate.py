@@ -254,6 +254,4 @@ class AggregateConversation(Conversation):
 
     def _finished(self, exchange: Exchange) -> None:
         self._links.pop(exchange, None)
-        key = jsonrpc.id_key(exchange.message.id or b"null")
-        if self._open.get(key) is exchange:
-            del self._open[key]
+        del self._open[jsonrpc.id_key(exchange.message.id or b"null")]

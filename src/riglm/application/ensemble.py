@@ -123,7 +123,8 @@ class Ensemble:
         """End all links."""
         for task in self._lingering:
             task.cancel()
-        await asyncio.gather(*self._lingering, *(member.close() for member in self.members.values()))
+        closing = (member.close() for member in self.members.values())
+        await asyncio.gather(*self._lingering, *closing, return_exceptions=True)
 
     def _fetching(self, methods: Iterable[str]) -> "list[tuple[Member, asyncio.Task[bool]]]":
         stale = ((member, method) for method in methods for member in self.members.values())

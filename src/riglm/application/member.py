@@ -120,7 +120,7 @@ class Member:
         if answer.error and failure is None and await self._crossed(answer):
             answer = await self._asking.ask(self.link, "initialize", handshake)
         if not answer.result:
-            self._failed_at = time.monotonic()
+            self._failed_at, self._asked_at = time.monotonic(), 0.0
             self._opening = None
             self._note_failure(answer)
             about = {"upstream": self.name, "reason": self.reason}

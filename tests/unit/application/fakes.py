@@ -1,5 +1,6 @@
 """A small world for the inside: servers in memory that answer when told to, a clock, and records in a list."""
 
+import asyncio
 from types import SimpleNamespace
 
 from riglm.application.catalogues import Catalogues
@@ -7,11 +8,15 @@ from riglm.application.filtering import FilteringService
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
 from riglm.application.tracking import CalledNote, TrackingService
+from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.session import Session
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.session import Era, Session
+from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.analytics import SessionClosed
-from riglm.ports.downstream import ReplySink
+from riglm.ports.downstream import ClientChannel, ReplySink
+from riglm.ports.upstream import UpstreamLink, UpstreamPort
 
 
 class Clock:
@@ -75,20 +80,209 @@ class World:
         )
 
 
-class Sink(ReplySink):
+class Watched:
+    """Something that grows, and that a test can wait for."""
+
+    def __init__(self):
+        self._changed = asyncio.Event()
+
+    def changed(self):
+        self._changed.set()
+
+    async def until(self, holds):
+        """Wait until `holds()` is true, and give what it gives."""
+        async with asyncio.timeout(5):
+            while not (found := holds()):
+                self._changed.clear()
+                await self._changed.wait()
+            return found
+
+
+class Sink(Watched, ReplySink):
     """Keeps what one request got."""
 
     def __init__(self):
+        super().__init__()
         self.got = []
 
+    @property
+    def answers(self):
+        return [jsonrpc.decode(each[1]) for each in self.got if each[0] == "replied"]
+
+    @property
+    def notes(self):
+        return [each[1] for each in self.got if each[0] == "related"]
+
+    async def answer(self):
+        """The one answer, as soon as it is there."""
+        (answer,) = await self.until(lambda: self.answers)
+        return answer
+
     def related(self, message, event=None):
-        self.got.append(("related", message.line, event))
+        self._add("related", message.line, event)
 
     def primed(self, event):
-        self.got.append(("primed", event))
+        self._add("primed", event)
 
     def replied(self, message, status=200, event=None):
-        self.got.append(("replied", message.line, status, event))
+        self._add("replied", message.line, status, event)
 
     def interrupted(self):
-        self.got.append(("interrupted",))
+        self._add("interrupted")
+
+    def _add(self, *what):
+        self.got.append(what)
+        self.changed()
+
+
+class Channel(Watched, ClientChannel):
+    """Keeps what a client is told outside of its requests, while it listens."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+        self.is_open = True
+
+    def push(self, message, event=None):
+        if self.is_open:
+            self.told.append(message.line)
+        self.changed()
+        return self.is_open
+
+
+class Asked:
+    """A request that reached a server."""
+
+    def __init__(self, message, reply):
+        self.message = message
+        self.reply = reply
+
+    @property
+    def method(self):
+        return self.message.method
+
+    def result(self, raw=b"{}"):
+        self.reply.replied(jsonrpc.result(self.message.id, raw))
+
+    def error(self, code, words="no"):
+        self.reply.replied(jsonrpc.error(self.message.id, code, words))
+
+    def dies(self, words="died"):
+        self.reply.failed(ErrorKind.UNAVAILABLE, words)
+
+    def says(self, line):
+        self.reply.related(jsonrpc.decode(line))
+
+
+class Link(Watched, UpstreamLink):
+    """A way to a server in memory: keeps what goes over it, and answers what its server has an answer for at once."""
+
+    def __init__(self, server, outlet):
+        super().__init__()
+        self.spec = server.spec
+        self.server = server
+        self.outlet = outlet
+        self.asked = []
+        self.sent = []
+        self.cancelled = []
+        self.listening = []
+        self.closed = 0
+
+    def request(self, message, reply):
+        asked = Asked(message, reply)
+        self.asked.append(asked)
+        self.changed()
+        answer = self.server.answers.get(message.method)
+        if callable(answer):
+            answer(asked)
+        elif answer is not None:
+            asked.result(answer)
+
+    def send(self, message):
+        self.sent.append(message.line)
+        self.changed()
+
+    def cancel(self, reply, notice):
+        self.cancelled.append((reply.message.id, notice and notice.line))
+        self.changed()
+
+    def listen(self, *, listening):
+        self.listening.append(listening)
+
+    def resume(self, last_event_id, stream):
+        stream.ended()
+
+    async def close(self):
+        self.closed += 1
+
+    def says(self, line):
+        """The server says something of its own accord."""
+        self.outlet.unsolicited(self, jsonrpc.decode(line))
+
+    def of(self, method):
+        return [asked for asked in self.asked if asked.method == method]
+
+    @property
+    def methods(self):
+        return [asked.method for asked in self.asked]
+
+    async def next(self, method, count=1):
+        """The request of this method, or the so-manieth of them, as soon as it is there."""
+        await self.until(lambda: len(self.of(method)) >= count)
+        return self.of(method)[count - 1]
+
+
+class Server(UpstreamPort):
+    """A server in memory. `answers` holds a raw result by method, or something that takes the request."""
+
+    def __init__(self, name, answers=None, **eras):
+        self.spec = UpstreamSpec(name=name, kind="http", url="http://127.0.0.1:1/mcp")
+        self.answers = dict(answers or {})
+        self.eras = {Era(era): known for era, known in eras.items()}
+        self.links = []
+        self.shared = None
+        self.closed = 0
+
+    @property
+    def link(self):
+        """The latest link of a client of the handshake era, or else the one that all share."""
+        return self.links[-1] if self.links else self.shared
+
+    def connect(self, outlet):
+        self.links.append(Link(self, outlet))
+        return self.links[-1]
+
+    def stateless(self, outlet):
+        if self.shared is None:
+            self.shared = Link(self, outlet)
+        return self.shared
+
+    def supports(self, era):
+        return self.eras.get(era)
+
+    def learned(self, era, *, supported):
+        self.eras[era] = supported
+
+    async def close(self):
+        self.closed += 1
+
+
+def listed(member, key, *names, **more):
+    """The raw result of a list."""
+    return jsonrpc.encode({member: [{key: name} for name in names], **more})
+
+
+def tools(*names, **more):
+    """The raw result of a `tools/list`."""
+    return listed("tools", "name", *names, **more)
+
+
+def opened(*capabilities, announces=True, **more):
+    """The raw result of an `initialize`."""
+    offered = {name: {"listChanged": True} if announces else {} for name in capabilities}
+    return jsonrpc.encode({"protocolVersion": "2025-11-25", "capabilities": offered, **more})
+
+
+def asks(number, method, params=b"{}"):
+    """A request of a client."""
+    return jsonrpc.request(b"%d" % number, method, params)

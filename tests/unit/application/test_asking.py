@@ -1,0 +1,129 @@
+"""Questions of riglm's own: answered once, given up when nobody waits, and never endless."""
+
+import asyncio
+
+import pytest
+
+from riglm.application import asking
+from riglm.application.asking import Asking
+from riglm.domain import jsonrpc
+from riglm.domain.invocation import ErrorKind
+from tests.unit.application.fakes import Server, tools
+
+
+class Unheard:
+    def unsolicited(self, link, message, event=None):
+        raise AssertionError("nothing is said")
+
+
+def link_to(answer=None):
+    return Server("far", {"tools/list": answer} if answer else {}).connect(Unheard())
+
+
+async def pages(link):
+    return await Asking().pages(link, "tools/list", "tools", b'{"_meta":{"k":1}}')
+
+
+async def test_each_question_has_an_id_of_its_own_that_no_client_thinks_of():
+    link = link_to(b"{}")
+    for one in (Asking(), Asking()):
+        await one.ask(link, "tools/list", b"{}")
+        await one.ask(link, "tools/list", b"{}")
+    ids = {asked.message.id for asked in link.asked}
+    assert len(ids) == 4
+    assert all(each.startswith(b'"riglm-') and len(each) >= 18 for each in ids)
+
+
+async def test_a_failure_is_told_from_an_answer():
+    answer, failure = await Asking().put(link_to(lambda asked: asked.dies()), "tools/list", b"{}")
+    assert (jsonrpc.error_code(answer), failure) == (-32000, ErrorKind.UNAVAILABLE)
+    answer, failure = await Asking().put(link_to(lambda asked: asked.error(-5)), "tools/list", b"{}")
+    assert (jsonrpc.error_code(answer), failure) == (-5, None)
+
+
+async def test_what_belongs_to_a_question_is_heard_until_its_answer():
+    link, heard = link_to(), []
+    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}", heard.append))
+    question = await link.next("tools/list")
+    question.says(b'{"method":"n"}')
+    question.result(b"{}")
+    question.result(b"[]")
+    question.says(b'{"method":"late"}')
+    assert bytes((await asked).result) == b"{}"
+    assert [message.method for message in heard] == ["n"]
+
+
+async def test_a_question_that_nobody_waits_for_is_given_up():
+    link = link_to()
+    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}"))
+    question = await link.next("tools/list")
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert link.cancelled == [(question.message.id, None)]
+    question.result()
+
+
+async def test_an_answer_that_comes_together_with_giving_up_is_not_cancelled():
+    link = link_to()
+    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}"))
+    (await link.next("tools/list")).result()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert link.cancelled == []
+
+
+async def test_an_answer_to_a_question_that_was_just_given_up_is_nobody_s_business(caplog):
+    link = link_to()
+    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}"))
+    question = await link.next("tools/list")
+    asked.cancel()
+    question.result()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert link.cancelled == []
+    assert caplog.records == []
+
+
+async def test_pages_are_followed_with_the_cursor_as_it_came():
+    answers = {
+        b'{"_meta":{"k":1}}': tools("1", nextCursor="é\\"),
+        b'{"_meta":{"k":1},"cursor":"\xc3\xa9\\\\"}': b'{"tools":[{ "name":"2"}],"nextCursor":null}',
+    }
+    entries, answer = await pages(link_to(lambda asked: asked.result(answers[bytes(asked.message.params)])))
+    assert [bytes(entry) for entry in entries] == [b'{"name":"1"}', b'{ "name":"2"}']
+    assert answer.result
+
+
+async def test_a_list_ends_where_a_page_fails():
+    def answer(asked):
+        if b"cursor" in asked.message.line:
+            asked.error(-5)
+        else:
+            asked.result(tools("1", nextCursor="x"))
+
+    _, answer = await pages(link_to(answer))
+    assert jsonrpc.error_code(answer) == -5
+
+
+async def test_a_cursor_that_comes_again_ends_the_list(caplog):
+    link = link_to(tools("1", nextCursor="x"))
+    entries, _ = await pages(link)
+    assert len(link.asked) == len(entries) == 2
+    assert caplog.records[0].upstream == "far"
+
+
+def counting():
+    count = iter(range(10_000))
+    return lambda asked: asked.result(tools("t" * 100, nextCursor=str(next(count))))
+
+
+@pytest.mark.parametrize(("name", "value"), [("MOST_PAGES", 3), ("MOST_BYTES", 500), ("LONGEST_SECONDS", -1.0)])
+async def test_an_endless_list_is_taken_for_all_that_came(monkeypatch, caplog, name, value):
+    monkeypatch.setattr(asking, name, value)
+    link = link_to(counting())
+    entries, answer = await pages(link)
+    assert len(entries) == len(link.asked) <= 3
+    assert answer.result
+    assert len(caplog.records) == 1

@@ -1,0 +1,138 @@
+"""Where a request belongs, and what is remembered of it."""
+
+import pytest
+
+from riglm.application import errands, router
+from riglm.application.asking import Asking
+from riglm.application.directory import Directory
+from riglm.application.errands import Errands
+from riglm.application.listings import Listings
+from riglm.application.router import Router
+from riglm.domain import jsonrpc
+from tests.unit.application.fakes import Server, asks
+
+METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/get", "vendor/x")
+
+
+def a_router():
+    return Router(Directory(("a", "b"), Listings("prefix")), Asking())
+
+
+def task(raw):
+    return asks(1, "tasks/get", b'{"taskId":%b}' % raw)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        asks(1, "tools/call", b"[1]"),
+        asks(1, "prompts/get", b'{"name":7}'),
+        asks(1, "resources/read", b'{"uri":"nobody://"}'),
+        asks(1, "resources/read", b"{}"),
+        asks(1, "completion/complete", b'{"ref":{"name":"nobody"}}'),
+        asks(1, "completion/complete", b'{"ref":{}}'),
+        asks(1, "completion/complete", b"{}"),
+        asks(1, "tasks/get", b"{}"),
+        asks(1, "vendor/x"),
+    ],
+)
+def test_what_nothing_tells_has_no_route(message):
+    assert a_router().find(message) is None
+
+
+def test_tasks_are_remembered_by_the_answers_that_made_them():
+    routes = a_router()
+    routes.note("a", jsonrpc.result(b"1", b'{"task":{"taskId":"t1"}}'))
+    routes.note("b", jsonrpc.result(b"1", b'{"resultType":"task","taskId":"t2"}'))
+    routes.note("b", jsonrpc.result(b"1", b'{"content":[{"text":"\\"taskId\\""}]}'))
+    routes.note("b", jsonrpc.error(b"1", -1, "taskId"))
+    assert [routes.find(task(raw)).server for raw in (b'"t1"', b'"t2"')] == ["a", "b"]
+    assert routes.find(task(b'"t3"')) is None
+
+
+def test_only_so_many_tasks_are_remembered_and_the_oldest_goes_first(monkeypatch):
+    monkeypatch.setattr(router, "MOST_TASKS", 2)
+    routes = a_router()
+    for number in (1, 2, 1, 3):
+        routes.note("a", jsonrpc.result(b"1", b'{"taskId":%d}' % number))
+    assert [routes.find(task(b"%d" % number)) is not None for number in (1, 2, 3)] == [True, False, True]
+
+
+def test_an_unknown_task_or_name_is_refused_and_all_else_may_be_offered():
+    routes = a_router()
+    words = {
+        method: jsonrpc.plain(routes.unknown(asks(1, method, b'{"name":"x"}')).error)["message"]
+        for method in ("tools/call", "prompts/get", "tasks/cancel")
+    }
+    assert words == {
+        "tools/call": "Unknown tool: x",
+        "prompts/get": "Unknown prompt: x",
+        "tasks/cancel": "Invalid params: no server has this task",
+    }
+    assert routes.unknown(asks(1, "prompts/get", b"{}")) is not None
+    assert routes.unknown(asks(1, "resources/read", b'{"uri":"x"}')) is None
+    assert routes.unknown(asks(1, "vendor/x")) is None
+
+
+def test_lists_are_looked_through_for_what_they_can_tell():
+    routes = a_router()
+    resources = ("resources/list", "resources/templates/list")
+    assert {method: routes.lists_for(asks(1, method)) for method in METHODS} == {
+        "tools/call": ("tools/list",),
+        "prompts/get": ("prompts/list",),
+        "resources/read": resources,
+        "completion/complete": ("prompts/list", *resources),
+        "tasks/get": (),
+        "vendor/x": (),
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "method", "tried"),
+    [
+        (-32601, "vendor/x", 2),
+        (-32602, "vendor/x", 1),
+        (-32602, "resources/read", 2),
+        (-32002, "resources/read", 2),
+        (-32603, "resources/read", 1),
+    ],
+)
+async def test_a_request_is_offered_on_only_when_it_is_unknown(code, method, tried):
+    links = [Server(name, {method: lambda asked: asked.error(code)}).connect(None) for name in "ab"]
+    answer = await a_router().offer(asks(5, method), links, lambda *_: None)
+    assert (answer.id, jsonrpc.error_code(answer)) == (b"5", code)
+    assert sum(len(link.asked) for link in links) == tried
+
+
+async def test_a_request_that_nobody_can_be_offered_is_not_found():
+    dead = Server("a", {"vendor/x": lambda asked: asked.dies()}).connect(None)
+    for links in ([], [dead]):
+        answer = await a_router().offer(asks(5, "vendor/x"), links, lambda *_: None)
+        assert jsonrpc.plain(answer.error) == {"code": -32601, "message": "Method not found: vendor/x"}
+
+
+def test_only_so_many_questions_are_remembered_and_the_oldest_goes_first(monkeypatch):
+    monkeypatch.setattr(errands, "MOST_OPEN", 2)
+    link, open_errands = Server("a").connect(None), Errands()
+    for number in (1, 2, 3):
+        open_errands.outward(link, asks(number, "roots/list"))
+    assert len(open_errands) == 2
+    home = [open_errands.homeward(jsonrpc.result(b'"a:%d"' % number, b"{}")) for number in (1, 2, 3)]
+    assert [found and found[1].id for found in home] == [None, b"2", b"3"]
+    assert len(open_errands) == 0
+    assert open_errands.homeward(jsonrpc.error(None, -1, "x")) is None
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"progressToken":7}', b'{"progressToken":"a:1"}', b"[]"])
+def test_progress_of_what_no_server_asked_with_a_token_goes_nowhere(params):
+    link, open_errands = Server("a").connect(None), Errands()
+    open_errands.outward(link, asks(1, "roots/list", b'{"x":"progressToken","_meta":{}}'))
+    assert open_errands.progressed(jsonrpc.notification("notifications/progress", params)) is None
+
+
+def test_notices_of_servers_pass_as_they_are():
+    link = Server("a").connect(None)
+    notice = jsonrpc.notification("notifications/message", b'{"level":"info"}')
+    assert Errands().outward(link, notice) is notice
+    nameless = jsonrpc.notification("notifications/cancelled", b"{}")
+    assert Errands().outward(link, nameless) is None
