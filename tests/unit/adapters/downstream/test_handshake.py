@@ -176,6 +176,17 @@ async def test_two_requests_of_one_id_each_get_an_answer(front: Front):
     assert b"result" in (await (await Response(first.reader, first.writer).head()).whole()).body
 
 
+async def test_two_requests_of_one_id_are_both_let_go_at_the_end(front: Front):
+    peers = [await front.greeted()]
+    peers += [await front.beside(peers[0]) for _ in range(2)]
+    for peer in peers[1:]:
+        await peer.write("POST", request("hold", key="same"))
+    await front.script.held(2)
+    assert (await (await peers[0].send("DELETE")).whole()).status == 200
+    for peer in peers[1:]:
+        assert (await (await Response(peer.reader, peer.writer).head()).whole()).status == 200
+
+
 async def test_an_answer_of_the_upstream_keeps_its_events_and_ids(start: Started):
     front = await start(resumable=True)
     peer = await front.greeted()

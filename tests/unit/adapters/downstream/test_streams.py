@@ -233,6 +233,19 @@ async def test_calls_under_way_finish_when_riglm_stops(start: Started):
     assert front.inside.talks[0].closed
 
 
+async def test_a_stream_that_was_taken_up_brings_its_answer_before_riglm_stops(front: Front):
+    peer = await front.greeted()
+    priming = await (await peer.ask("hold")).event()
+    asked = await front.script.held()
+    await front.left(peer)
+    resumed = await (await front.beside(peer)).send("GET", headers={"last-event-id": (priming.id or b"").decode()})
+    front.stop.set()
+    await within(refusing(front))
+    asked.answer(b'"in time"')
+    assert b"in time" in (await resumed.whole()).body
+    await within(front.serving, 3)
+
+
 async def test_nothing_new_is_taken_when_riglm_stops(front: Front):
     peer = await front.greeted()
     response = await peer.ask("hold")

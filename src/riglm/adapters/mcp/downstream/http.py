@@ -68,7 +68,7 @@ class HttpDownstream:
             server.should_exit = True
             for part in (self._handshake, self._modern, self._sse):
                 part.end_streams()
-            await asyncio.wait({serving}, timeout=_DRAIN_SECONDS)
+            await server.drain(serving, _DRAIN_SECONDS)
             for part in (self._handshake, self._modern, self._sse):
                 part.give_up()
             await asyncio.wait({serving}, timeout=_CUT_SECONDS)

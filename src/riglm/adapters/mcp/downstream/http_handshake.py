@@ -50,6 +50,7 @@ class HandshakeRequests:
         """`buffer` bounds what waits for a client that does not read, in bytes."""
         self._sessions = sessions
         self._buffer = buffer
+        self._standing: set[Events] = set()
         self.answers: set[HttpAnswer | Events] = set()
 
     async def answer(self, message: Message, request: Request, send: Send) -> None:
@@ -82,9 +83,8 @@ class HandshakeRequests:
 
     def end_streams(self) -> None:
         """End the streams that would stay open without a request."""
-        for answer in list(self.answers):
-            if isinstance(answer, Events):
-                answer.ended()
+        for events in self._standing:
+            events.ended()
 
     def give_up(self) -> None:
         """Answer nothing more."""
@@ -122,16 +122,14 @@ class HandshakeRequests:
         send: Send,
         extra: Extra = no_extra,
     ) -> None:
-        key = jsonrpc.id_key(message.id or b"null")
         self.answers.add(answer)
-        session.asked.setdefault(key, answer)
+        session.asked[answer] = jsonrpc.id_key(message.id or b"null")
         try:
             session.conversation.received(message, answer, resumable=session.conversation.resumable)
             await answer.run(request, send, extra)
         finally:
             self.answers.discard(answer)
-            if session.asked.get(key) is answer:
-                del session.asked[key]
+            del session.asked[answer]
             session.last_used = time.monotonic()
 
     async def _listen(self, request: Request, send: Send) -> None:
@@ -148,7 +146,7 @@ class HandshakeRequests:
         elif session.conversation.resumable:
             events = Events(self._buffer, request.cut)
             session.conversation.resume(last_event_id, events)
-            await self._stream(session, events, request, send)
+            await self._stand_open(session, events, request, send)
         else:
             await self._resume(session, last_event_id, request, send)
 
@@ -160,7 +158,7 @@ class HandshakeRequests:
         session.events = Events(self._buffer, request.cut)
         session.conversation.listen(listening=True)
         try:
-            await self._stream(session, session.events, request, send)
+            await self._stand_open(session, session.events, request, send)
         finally:
             session.events = None
             if session.is_open:
@@ -178,6 +176,14 @@ class HandshakeRequests:
         answer.resume(place, events)
         left = await self._stream(session, events, request, send)
         answer.delivered(events, left=left)
+
+    async def _stand_open(self, session: HttpSession, events: Events, request: Request, send: Send) -> None:
+        """Send a stream that no answer ends."""
+        self._standing.add(events)
+        try:
+            await self._stream(session, events, request, send)
+        finally:
+            self._standing.discard(events)
 
     async def _stream(self, session: HttpSession, events: Events, request: Request, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""
@@ -220,6 +226,6 @@ class _Greeting(Answer):
 
 def _give_up(session: HttpSession, notice: Message) -> None:
     """End the answer to a request that the client cancelled: nothing will come for it any more."""
-    answer = session.asked.get(parameters.cancelled_id(notice) or b"")
-    if answer is not None:
+    cancelled = parameters.cancelled_id(notice)
+    for answer in [answer for answer, key in session.asked.items() if key == cancelled]:
         answer.interrupted()

@@ -24,6 +24,7 @@ _HEADER_BYTES: Final = 32
 
 _BACKLOG: Final = 1024
 _KEEP_ALIVE_SECONDS: Final = 75
+_LOOK_SECONDS: Final = 0.1
 
 
 class HeadTooLong(Exception):
@@ -136,6 +137,18 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: riglm listens to them itself."""
         yield
+
+    async def drain(self, serving: asyncio.Task[None], seconds: float) -> None:
+        """Wait for the end of `serving`, so many seconds at most.
+
+        Connections without a request are closed again and again: some come in while the server stops listening.
+        """
+        for _ in range(max(1, round(seconds / _LOOK_SECONDS))):
+            await asyncio.wait({serving}, timeout=_LOOK_SECONDS)
+            if serving.done():
+                return
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
 
     def cut(self) -> None:
         """Break every connection."""

@@ -21,7 +21,7 @@ class HttpSession(ClientChannel):
     """One client's session: its conversation, its requests under way, and the streams that it keeps open.
 
     `events` is the stream for what belongs to no request, if the client has it open; `streams` are all that it has open
-    beside those of its requests. `asked` holds the answers that are owed, by the keys of their requests' ids.
+    beside those of its requests. `asked` holds the answers that are owed, each with the key of its request's id.
     """
 
     __slots__ = ("asked", "conversation", "events", "id", "is_open", "last_used", "log", "principal", "streams")
@@ -33,7 +33,7 @@ class HttpSession(ClientChannel):
         self.is_open = True
         self.events: Events | None = None
         self.streams: list[Events] = []
-        self.asked: dict[bytes, HttpAnswer] = {}
+        self.asked: dict[HttpAnswer, bytes] = {}
         self.log = EventLog()
         self.last_used = time.monotonic()
         self.conversation: Conversation = proxy.converse(caller, self)
@@ -55,7 +55,7 @@ class HttpSession(ClientChannel):
         self.is_open = False
         for events in self.streams:
             events.ended()
-        for answer in list(self.asked.values()):
+        for answer in list(self.asked):
             answer.interrupted()
 
 
