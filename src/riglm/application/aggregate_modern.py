@@ -105,14 +105,14 @@ class AggregateModern(ModernService):
         capabilities: dict[str, Any] = {}
         instructions = []
         answers = await self._ask_all(exchange.message)
+        if not all(name in answers and answers[name].result for name in self._consensus.links()):
+            capabilities = {name: {"listChanged": True} for name in _LISTS}  # of who answers later
         for name, answer in answers.items():
             fields = jsonrpc.members(answer.result) if answer.result else {}
             capabilities = merged(capabilities, jsonrpc.plain(fields.get("capabilities", b"{}")))
             words = jsonrpc.text(fields.get("instructions"))
             if words:
                 instructions.append(f"# {name}\n{words}")
-        if len(answers) < len(self._consensus.links()):
-            capabilities = merged(capabilities, {name: {"listChanged": True} for name in _LISTS})
         result = {
             "resultType": "complete",
             "supportedVersions": list(protocol.MODERN_VERSIONS),
@@ -161,16 +161,23 @@ class AggregateModern(ModernService):
             exchange.replied(refused or await self._router.offer(message, links, lambda _, __: None))
 
     def _forward(self, exchange: Exchange, route: Route) -> None:
-        link = self._links[route.server]
+        link = self._consensus.links().get(route.server)
+        if link is None:
+            exchange.failed(ErrorKind.UNAVAILABLE, f"upstream {route.server!r} only speaks the handshake")
+            return
         self._owners[exchange] = link
         exchange.on_reply = lambda _, reply: self._router.note(route.server, reply)
         exchange.message = route.message
         link.request(route.message, exchange)
 
     async def _listen(self, exchange: Exchange) -> None:
+        links = self._consensus.links()
+        if not links:
+            exchange.failed(ErrorKind.UNAVAILABLE, "no upstream speaks this era any more")
+            return
         listen = JointListen(
             exchange,
-            self._consensus.links(),
+            links,
             self._asking,
             params=partial(self._wanted_of, exchange.message),
             on_change=self._lists.forget,
@@ -198,7 +205,8 @@ class AggregateModern(ModernService):
             name: loop.create_task(self._asking.ask(link, message.method or "", bytes(message.params)))
             for name, link in self._consensus.links().items()
         }
-        await asyncio.wait(tasks.values(), timeout=self._services.grace)
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=self._services.grace)
         for task in tasks.values():
             task.cancel()
         return {name: task.result() for name, task in tasks.items() if task.done() and not task.cancelled()}

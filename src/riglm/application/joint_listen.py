@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -81,16 +80,17 @@ class JointListen:
 
     async def _listen(self, server: str, link: UpstreamLink) -> Message:
         """Listen to one server again and again, until it refuses; the refusal."""
-        for attempt in itertools.count():
+        delay = FIRST_DELAY
+        while True:
             answer, failure = await self._asking.put(
                 link, "subscriptions/listen", self._params(server), partial(self._told, server)
             )
             lost = failure in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT) or jsonrpc.error_code(answer) in _LOST
             self._decide(server)
             if not lost:
-                break
-            await asyncio.sleep(min(_LONGEST_DELAY, FIRST_DELAY * 2 ** min(attempt, 10)))
-        return answer
+                return answer
+            await asyncio.sleep(delay)
+            delay = min(_LONGEST_DELAY, 2 * delay)
 
     def _told(self, server: str, message: Message) -> None:
         if message.method == ACKNOWLEDGED:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -53,11 +53,12 @@ class ModernLists:
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         return self._directory.joined(method) if self._directory.knows_any(method) else None
 
-    async def refresh(self, methods: Iterable[str], asked: Message, servers: Iterable[str] | None = None) -> None:
+    async def refresh(self, methods: Iterable[str], asked: Message, servers: Container[str] | None = None) -> None:
         """Bring the lists of all servers, or of some, up to date; `asked` has the envelope to ask with."""
         meta = bytes(jsonrpc.members(asked.params).get("_meta", b"{}"))
         links = self._links()
-        keys = [(method, server) for method in methods for server in (links if servers is None else servers)]
+        wanted = [server for server in links if servers is None or server in servers]
+        keys = [(method, server) for method in methods for server in wanted]
         now = time.monotonic()
         for key in keys:
             if self._fresh_until.get(key, 0.0) <= now and key not in self._fetching:
