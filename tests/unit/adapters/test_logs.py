@@ -18,6 +18,7 @@ class Pipe:
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
+        self.open_ends = {self.reader, self.writer}
 
     def objects(self) -> list[dict[str, object]]:
         raw = b""
@@ -34,10 +35,17 @@ class Pipe:
             with suppress(BlockingIOError):
                 os.read(self.reader, 65_536)
 
+    def close_writer(self) -> None:
+        os.close(self.writer)
+        self.open_ends.discard(self.writer)
+
+    def close_reader(self) -> None:
+        os.close(self.reader)
+        self.open_ends.discard(self.reader)
+
     def close(self) -> None:
-        for descriptor in (self.reader, self.writer):
-            with suppress(OSError):
-                os.close(descriptor)
+        for descriptor in self.open_ends:
+            os.close(descriptor)
 
 
 @pytest.fixture
@@ -78,8 +86,8 @@ def test_an_exception_is_kept_as_text(pipe: Pipe) -> None:
 
 def test_a_line_break_in_a_value_cannot_forge_a_line(pipe: Pipe) -> None:
     forged = 'x\n{"level": "error"}\r\u2028\ud83d'
-    with JsonLogs(descriptor=pipe.writer):
-        logger.info("name: %s", forged, extra={"tool": forged})
+    with JsonLogs(descriptor=pipe.writer) as output:
+        output.handle(logging.makeLogRecord({"msg": "name: %s", "args": (forged,), "tool": forged}))
     [line] = pipe.objects()
     assert line["tool"] == forged
 
@@ -131,14 +139,14 @@ def test_a_record_that_cannot_be_read_does_not_reach_the_caller(pipe: Pipe) -> N
 
 
 def test_a_closed_stderr_never_raises(pipe: Pipe) -> None:
-    os.close(pipe.writer)
+    pipe.close_writer()
     with JsonLogs(descriptor=pipe.writer) as output:
         logger.info("to nobody")
     assert output.dropped == 1
 
 
 def test_a_reader_that_has_gone_never_raises(pipe: Pipe) -> None:
-    os.close(pipe.reader)
+    pipe.close_reader()
     with JsonLogs(descriptor=pipe.writer) as output:
         logger.info("to nobody")
     assert output.dropped == 1
@@ -158,7 +166,7 @@ def test_a_reader_that_is_slow_gets_every_line_of_a_non_blocking_pipe(pipe: Pipe
         for number in range(500):
             logger.info("line %d", number, extra={"padding": "z" * 1000})
         reader.start()
-    os.close(pipe.writer)
+    pipe.close_writer()
     reader.join(10)
     events = [json.loads(line)["event"] for line in b"".join(received).splitlines()]
     assert events == [f"line {number}" for number in range(500)]
