@@ -80,10 +80,15 @@ class Connection(ClientConnection):
             await self._conversation.close()
 
     def _asked(self, message: Message, envelope: parameters.Envelope) -> None:
+        key = jsonrpc.id_key(message.id or b"null")
+        self._modern = {key: one for key, one in self._modern.items() if not one.done}
+        if key in self._modern:
+            words = "Invalid request: the id is in use"
+            self._sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words))
+            return
         underway = self._proxy.modern.received(message, envelope, self._sink, self._caller)
         if not underway.done:
-            self._modern = {key: one for key, one in self._modern.items() if not one.done}
-            self._modern[jsonrpc.id_key(message.id or b"null")] = underway
+            self._modern[key] = underway
             if message.method != "subscriptions/listen":
                 self._owe(underway)
 

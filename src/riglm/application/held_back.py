@@ -1,5 +1,6 @@
 """Messages that wait for a client to listen."""
 
+import logging
 from collections import deque
 from typing import Final
 
@@ -10,13 +11,23 @@ from riglm.ports.upstream import EventMark
 MOST_HELD_BACK: Final = 256
 """So many messages wait for a client that has no open stream; older ones are dropped first."""
 
+MOST_BYTES: Final = 1 << 20
+"""So many bytes of messages wait at most, but for a single one that is larger."""
+
+_log: Final = logging.getLogger("riglm.proxy")
+
 
 class HeldBack:
     """Messages for a client that has no open stream at the moment."""
 
     def __init__(self, channel: ClientChannel) -> None:
         self._channel = channel
-        self._waiting: deque[tuple[Message, EventMark | None]] = deque(maxlen=MOST_HELD_BACK)
+        self._waiting: deque[tuple[Message, EventMark | None]] = deque()
+        self._bytes = 0
+        self._has_dropped = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
         """Hand a message over now if a stream is open."""
@@ -25,8 +36,18 @@ class HeldBack:
     def keep(self, message: Message, event: EventMark | None = None) -> None:
         """Keep a message until a stream opens."""
         self._waiting.append((message, event))
+        self._bytes += len(message.line)
+        while len(self._waiting) > MOST_HELD_BACK or (self._bytes > MOST_BYTES and len(self._waiting) > 1):
+            self._take()
+            if not self._has_dropped:
+                self._has_dropped = True
+                _log.warning("dropped what a client did not listen to; this is said once for each client")
 
     def flush(self) -> None:
         """Hand over what was kept."""
         while self._waiting and self._channel.push(*self._waiting[0]):
-            self._waiting.popleft()
+            self._take()
+
+    def _take(self) -> None:
+        message, _ = self._waiting.popleft()
+        self._bytes -= len(message.line)

@@ -221,7 +221,9 @@ def _second_reading(line: bytes, error: Exception) -> _Envelope:
         raise Malformed(PARSE_ERROR, f"Parse error: {error}") from None
     if line.lstrip()[:1] == b"[":
         raise Malformed(INVALID_REQUEST, "Invalid request: batches are not part of this protocol") from None
-    raise Malformed(INVALID_REQUEST, f"Invalid request: {error}", bytes(members(line).get("id", b"")) or None) from None
+    message_id = bytes(members(line).get("id", b""))
+    readable = message_id if message_id and message_id[0] in _ID_STARTS else None
+    raise Malformed(INVALID_REQUEST, f"Invalid request: {error}", readable) from None
 
 
 _RAW_PARTS: Final = frozenset({"id", "params", "result", "error"})

@@ -704,7 +704,7 @@ async def test_what_servers_say_waits_for_a_client_that_does_not_listen(two):
     sink = two.send(asks(7, "tools/call", call(b"b__t")))
     two.link("b").says(b'{"jsonrpc":"2.0","id":2,"method":"roots/list"}')
     assert sink.notes == [b'{"jsonrpc":"2.0","id":"b:2","method":"roots/list"}']
-    await two.channel.until(lambda: len(two.conversation._held._waiting) == 3)
+    await two.channel.until(lambda: len(two.conversation._held) == 3)
     two.channel.is_open = True
     two.conversation.listen(listening=True)
     assert two.channel.told == [

@@ -85,6 +85,8 @@ def test_arbitrary_bytes_raise_nothing_but_malformed(line):
         (b'{"id":{},"method":"a"}', INVALID_REQUEST, None),
         (b'{"id":[1],"result":1}', INVALID_REQUEST, None),
         (b'{"id":7,"method":7}', INVALID_REQUEST, b"7"),
+        (b'{"id":{},"method":7}', INVALID_REQUEST, None),
+        (b'{"method":7}', INVALID_REQUEST, None),
         (b'{"result":{}}', INVALID_REQUEST, None),
         (b'{"id":7,"method":"a","params":3}', INVALID_REQUEST, b"7"),
         (b'{"id":7,"method":"a","params":"x"}', INVALID_REQUEST, b"7"),
