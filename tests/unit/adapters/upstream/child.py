@@ -61,6 +61,11 @@ def die_in_the_middle(identifier: object, params: dict[str, Any], modes: set[str
     os._exit(0)
 
 
+def die_in_half_an_answer(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
+    say(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[' % identifier)
+    os._exit(0)
+
+
 def raw(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
     say(bytes.fromhex(params["hex"]))
 
@@ -115,6 +120,7 @@ METHODS = {
     "kill": kill,
     "answer and die": answer_and_die,
     "die in the middle": die_in_the_middle,
+    "die in half an answer": die_in_half_an_answer,
     "raw": raw,
     "long": long,
     "complain": complain,

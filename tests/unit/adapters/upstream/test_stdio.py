@@ -242,6 +242,16 @@ async def test_closing_ends_every_process_and_what_is_in_flight(upstream):
         await link.close()
 
 
+async def test_after_half_an_answer_the_next_request_finds_a_new_process(upstream):
+    one = upstream()
+    link = one.connect(Ears())
+    before = await pid(link)
+    for _ in range(5):
+        assert await ask(link, 1, "die in half an answer").words() == "upstream 'server' exited with code 0"
+        assert await pid(link, 2) != before
+        one._links.copy().pop()._line._failures = 0
+
+
 async def test_many_crashes_leave_no_process_and_no_file(upstream):
     one = upstream()
     link = one.connect(Ears())

@@ -128,10 +128,8 @@ class Child(asyncio.SubprocessProtocol, Channel):
             self._stderr.feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """A pipe ended; a last line without its newline still counts."""
-        if fd == 1:
-            self._stdout.end()
-        elif fd == 2:
+        """A pipe ended."""
+        if fd == 2:
             self._stderr.end()
         self._open_pipes.discard(fd)
         self._settle()
@@ -165,6 +163,8 @@ class Child(asyncio.SubprocessProtocol, Channel):
         """End the channel once the child is gone and all its output read, or a little after the first sign of it.
 
         What a child left behind may hold its pipes open for ever, and one that closed its input or output is of no use.
+        A last line without its newline still counts if it is whole, but not before the end: whoever hears it may ask
+        the next thing.
         """
         if self.closing:
             return
@@ -179,6 +179,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         if self._ended:
             return
         self._ended = True
+        self._stdout.end()
         code = self._process.get_returncode() if self._process is not None else None
         if code is None:
             how = "closed its input or output"
@@ -219,7 +220,8 @@ class Child(asyncio.SubprocessProtocol, Channel):
         return True
 
     def _spoke(self, line: bytes) -> None:
-        self._receiver.heard(well_formed(line))
+        if not self._ended or _is_whole(line):
+            self._receiver.heard(well_formed(line))
 
     def _complained(self, line: bytes) -> None:
         self._last_words = line.decode("utf-8", "replace").strip()[:300] or self._last_words
@@ -245,3 +247,11 @@ class Child(asyncio.SubprocessProtocol, Channel):
 def _inherited() -> dict[str, str]:
     """What a server sees of its client's environment: all but riglm's own settings and secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        jsonrpc.decode(well_formed(line))
+    except jsonrpc.Malformed:
+        return False
+    return True
