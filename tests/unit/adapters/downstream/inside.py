@@ -1,7 +1,7 @@
 """A stand-in for everything behind the downstream adapters: does what the method of each message says."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from riglm.application.connection import Connection
 from riglm.domain import jsonrpc
@@ -135,6 +135,8 @@ class Talk:
         self.inside.script._note()
 
     async def close(self) -> None:
+        self.inside.on_close()
+        await asyncio.sleep(0)
         self.closed = True
         self.inside.script._note()
         if self.inside.closing_fails:
@@ -183,6 +185,7 @@ class Inside:
         self.resumable = resumable
         self.talks: list[Talk] = []
         self.closing_fails = False
+        self.on_close: Callable[[], object] = lambda: None
 
     def converse(self, caller: Caller, channel: ClientChannel) -> Talk:
         self.talks.append(Talk(self, caller, channel))

@@ -6,7 +6,10 @@ import logging
 
 import pytest
 
+from riglm.adapters.mcp.downstream import http_sessions
 from riglm.domain import jsonrpc
+from riglm.domain.session import Transport
+from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventMark
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import Response, request, within
@@ -217,13 +220,33 @@ async def test_idle_sessions_are_closed(start: Started):
     assert (await (await peer.ask("echo")).whole()).status == 404
 
 
+async def test_many_idle_sessions_are_closed_a_few_at_a_time(front: Front, monkeypatch: pytest.MonkeyPatch):
+    sessions = front.app._sessions
+    monkeypatch.setattr(http_sessions, "_MOST_CLOSING", 3)
+    monkeypatch.setattr(http_sessions, "_WORTH_COLLECTING", 10)
+    at_once: list[int] = []
+    front.inside.on_close = lambda: at_once.append(len(sessions._closing))
+    caller = Caller(transport=Transport.HTTP)
+    opened = [sessions.open(caller) for _ in range(12)]
+    for session in opened:
+        assert session
+        session.last_used -= 10_000
+    reaping = asyncio.create_task(sessions.reap())
+    await front.script.until(lambda: front.inside.talks[2].closed)
+    last = opened[-1]
+    assert last
+    assert sessions.find(last.id, caller) is last
+    await within(reaping)
+    assert (len(sessions), last.is_open, max(at_once)) == (1, True, 3)
+
+
 async def test_sessions_in_use_are_not_idle(front: Front):
     asking, listening, quiet = [await front.greeted() for _ in range(3)]
     response = await asking.ask("hold")
     stream = await listening.send("GET")
     for session in front.app._sessions._open.values():
         session.last_used -= 10_000
-    front.app._sessions.reap()
+    await front.app._sessions.reap()
     await front.script.until(lambda: front.inside.talks[2].closed)
     assert [talk.closed for talk in front.inside.talks] == [False, False, True]
     (await front.script.held()).answer()

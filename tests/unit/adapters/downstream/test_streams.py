@@ -129,10 +129,10 @@ async def test_the_sweep_goes_on_after_a_failure(
     swept = asyncio.Event()
     real = front.app._sessions.reap
 
-    def reap() -> None:
+    async def reap() -> None:
         if caplog.records:
             swept.set()
-            return real()
+            return await real()
         raise RuntimeError("as the test wants")
 
     monkeypatch.setattr(front.app._sessions, "reap", reap)

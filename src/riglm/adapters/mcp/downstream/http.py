@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from riglm.adapters.mcp.downstream.answer import send_error, send_json, send_status
@@ -60,7 +60,7 @@ class HttpDownstream:
         host, port, *_ = listener.getsockname()
         _log.info("listening", extra={"host": host, "port": port, "path": self._settings.path})
         loop = asyncio.get_running_loop()
-        sweeping = loop.create_task(self._sweep())
+        housekeeping = [loop.create_task(self._every(self._ping)), loop.create_task(self._every(self._sessions.reap))]
         serving = loop.create_task(server.serve(sockets=[listener]))
         stopped = loop.create_task(stop.wait())
         try:
@@ -75,8 +75,8 @@ class HttpDownstream:
             server.cut()
             await serving
         finally:
-            sweeping.cancel()
-            stopped.cancel()
+            for task in (*housekeeping, stopped):
+                task.cancel()
             await self._sessions.close()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -146,17 +146,20 @@ class HttpDownstream:
         else:
             await self._handshake.answer(message, request, send)
 
-    async def _sweep(self) -> None:
+    async def _every(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Do something now and then for as long as riglm serves."""
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, self._settings.session_idle / 2))
             try:
-                now = time.monotonic()
-                for answer in [*self._handshake.answers, *self._modern.answers]:
-                    answer.ping(now)
-                self._sse.ping(now)
-                self._sessions.reap()
+                await step()
             except Exception:  # noqa: BLE001  # one that fails must not be the last
                 _log.exception("sweeping failed")
+
+    async def _ping(self) -> None:
+        now = time.monotonic()
+        for answer in [*self._handshake.answers, *self._modern.answers]:
+            answer.ping(now)
+        self._sse.ping(now)
 
 
 class _Outgoing:

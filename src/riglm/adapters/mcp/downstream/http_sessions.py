@@ -1,6 +1,7 @@
 """The protocol sessions of the handshake era over HTTP."""
 
 import asyncio
+import gc
 import logging
 import secrets
 import time
@@ -14,6 +15,8 @@ from riglm.ports.downstream import Caller, ClientChannel, Conversation, Downstre
 from riglm.ports.upstream import EventMark
 
 _ID_BYTES: Final = 18
+_MOST_CLOSING: Final = 32
+_WORTH_COLLECTING: Final = 500
 _log = logging.getLogger("riglm.downstream")
 
 
@@ -99,11 +102,18 @@ class HttpSessions:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def reap(self) -> None:
-        """Close the sessions that nobody used for too long."""
+    async def reap(self) -> None:
+        """Close the sessions that nobody used for too long, a few at a time: each may have to tell its upstream."""
         deadline = time.monotonic() - self._idle_seconds
-        for session in [one for one in self._open.values() if one.is_idle and one.last_used < deadline]:
-            self.discard(session)
+        idle = [one for one in self._open.values() if one.is_idle and one.last_used < deadline]
+        for session in idle:
+            while len(self._closing) >= _MOST_CLOSING:
+                await asyncio.wait(self._closing, return_when=asyncio.FIRST_COMPLETED)
+            if session.is_idle and session.last_used < deadline:
+                self.discard(session)
+        if len(idle) >= _WORTH_COLLECTING:
+            await asyncio.gather(*self._closing)
+            gc.collect()  # sessions and their links hold each other, and a quiet process would keep them for long
 
     async def close(self) -> None:
         """Close all sessions."""
