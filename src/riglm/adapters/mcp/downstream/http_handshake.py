@@ -123,13 +123,14 @@ class HandshakeRequests:
         extra: Extra = no_extra,
     ) -> None:
         self.answers.add(answer)
-        session.asked[answer] = jsonrpc.id_key(message.id or b"null")
+        entry = (answer, jsonrpc.id_key(message.id or b"null"))
+        session.asked.append(entry)
         try:
             session.conversation.received(message, answer, resumable=session.conversation.resumable)
             await answer.run(request, send, extra)
         finally:
             self.answers.discard(answer)
-            del session.asked[answer]
+            session.asked.remove(entry)
             session.last_used = time.monotonic()
 
     async def _listen(self, request: Request, send: Send) -> None:
@@ -227,5 +228,5 @@ class _Greeting(Answer):
 def _give_up(session: HttpSession, notice: Message) -> None:
     """End the answer to a request that the client cancelled: nothing will come for it any more."""
     cancelled = parameters.cancelled_id(notice)
-    for answer in [answer for answer, key in session.asked.items() if key == cancelled]:
+    for answer in [answer for answer, key in session.asked if key == cancelled]:
         answer.interrupted()

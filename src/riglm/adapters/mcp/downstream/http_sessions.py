@@ -36,7 +36,7 @@ class HttpSession(ClientChannel):
         self.is_open = True
         self.events: Events | None = None
         self.streams: list[Events] = []
-        self.asked: dict[HttpAnswer, bytes] = {}
+        self.asked: list[tuple[HttpAnswer, bytes]] = []
         self.log = EventLog()
         self.last_used = time.monotonic()
         self.conversation: Conversation = proxy.converse(caller, self)
@@ -58,7 +58,7 @@ class HttpSession(ClientChannel):
         self.is_open = False
         for events in self.streams:
             events.ended()
-        for answer in list(self.asked):
+        for answer, _ in list(self.asked):
             answer.interrupted()
 
 
