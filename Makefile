@@ -20,7 +20,15 @@ check: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.recording
+	$(BIN)/python -m benchmarks.wire
+	$(BIN)/python -m benchmarks.overhead $(ARGS)
+
+conformance: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.conformance $(ARGS)
 
 demo: $(VENV)/.ready
 	$(BIN)/riglm demo
