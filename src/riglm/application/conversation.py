@@ -175,6 +175,4 @@ class DirectConversation(Conversation):
         bridge.request(exchange.message, exchange)
 
     def _finished(self, exchange: Exchange) -> None:
-        key = jsonrpc.id_key(exchange.message.id or b"0")
-        if self._open.get(key) is exchange:
-            del self._open[key]
+        del self._open[jsonrpc.id_key(exchange.message.id or b"null")]

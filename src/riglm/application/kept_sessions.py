@@ -85,11 +85,10 @@ class KeptSessions:
             self._free[session.id] = kept
 
     def remove(self, session: Session) -> None:
-        """Keep a session no longer."""
-        kept = self._free.pop(session.id, None) or self._held.pop(session.id, None)
-        if kept is not None:
-            for place in kept.places:
-                del self._by_place[place]
+        """Keep a kept session no longer."""
+        kept = self._free.pop(session.id, None) or self._held.pop(session.id)
+        for place in kept.places:
+            del self._by_place[place]
 
     def longest_silent(self) -> tuple[Session, float] | None:
         """The session that nobody holds and nothing happened in for longest, and when something last did."""

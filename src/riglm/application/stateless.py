@@ -76,10 +76,14 @@ class EraProbe:
             message = probe(b'"riglm-probe"')
             self._link.request(message, Exchange(message, NOWHERE, on_reply=self._answered))
 
+    def note_silence(self) -> None:
+        """The upstream did not answer a `server/discover` in time."""
+        self._silent_until = time.monotonic() + _SILENCE_SECONDS
+
     def _answered(self, exchange: Exchange, message: Message) -> Message:
         modern: bool | None = None
         if exchange.failure is ErrorKind.TIMEOUT and self._silence_tells:
-            self._silent_until = time.monotonic() + _SILENCE_SECONDS
+            self.note_silence()
             modern = False
         elif exchange.failure in (None, ErrorKind.PROTOCOL):
             modern = verdict(message) or False
@@ -122,8 +126,9 @@ class Stateless(ModernService):
         return exchange
 
     def told(self, message: Message) -> None:
-        """Pass on a notification."""
-        self._link.send(message)
+        """Pass on a notification; a cancellation would name a request of another client's there."""
+        if message.method != "notifications/cancelled":
+            self._link.send(message)
 
     def cancel(self, underway: Underway, notice: Message | None = None) -> None:
         """The client gave a request up."""
@@ -164,13 +169,18 @@ class Stateless(ModernService):
     def _discovered(self, exchange: Exchange, reply: Message, envelope: Envelope) -> Message | None:
         if exchange.failure is ErrorKind.UNAVAILABLE:
             return reply
+        if exchange.failure is ErrorKind.TIMEOUT:
+            self._probe.note_silence()
+            return refusal(exchange.message, envelope.version)
         modern = verdict(reply)
         if modern is not None or reply.result:
             self._upstream.learned(Era.MODERN, supported=bool(modern))
             return reply
-        self._probe.ask(
-            lambda modern: exchange.replied(
-                reply if modern is not False else refusal(exchange.message, envelope.version)
-            )
-        )
+        self._probe.ask(lambda modern: self._judged(modern, exchange, reply, envelope))
         return None
+
+    def _judged(self, modern: bool | None, exchange: Exchange, reply: Message, envelope: Envelope) -> None:
+        if modern is False:
+            exchange.replied(refusal(exchange.message, envelope.version), 400)
+        else:
+            exchange.replied(reply)

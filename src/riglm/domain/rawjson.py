@@ -110,7 +110,7 @@ def mended(raw: bytes) -> bytes:
 
 
 def _pieces(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The members (key, value) or elements (no key, value) of what is well-formed but for lone surrogates, as is."""
+    """The members (key, value) or elements (no key, value) of what has a lone surrogate and no other fault, as is."""
     depth, key, start, end = 0, b"", 0, 0
     for token in _TOKEN.finditer(raw):
         kind = token[0]
@@ -119,9 +119,7 @@ def _pieces(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
         elif depth == 1 and kind == b":":
             key, start = raw[start:end].strip(), token.end()
         elif depth == 1 and kind in b",]}":
-            value = raw[start:end].strip()
-            if value:
-                yield key, value
+            yield key, raw[start:end].strip()
             start = token.end()
         depth += (kind in b"{[") - (kind in b"}]")
         end = token.end()

@@ -176,6 +176,34 @@ async def test_a_server_that_refuses_the_handshake_and_speaks_nothing_else_is_le
     await stage.conversation.close()
 
 
+async def test_a_bridge_that_is_refused_leads_to_no_other_bridge():
+    gone = Server("b", {"server/discover": lambda asked: asked.error(-32603, "gone")}, handshake=False, modern=True)
+    stage = Stage(server("a", "t"), gone)
+    await stage.open()
+    assert await stage.names() == ["a__t"]
+    assert gone.links == []
+    assert gone.shared.methods == ["server/discover"]
+    await stage.conversation.close()
+
+
+async def test_closing_while_a_refused_link_closes_closes_both():
+    modern = Server("b", {"initialize": lambda asked: asked.error(-32601)}, modern=True)
+    stage = Stage(server("a"), modern)
+    closing, ends = asyncio.Event(), []
+
+    async def slow_close():
+        closing.set()
+        ends.append(1)
+        if len(ends) == 1:
+            await asyncio.get_running_loop().create_future()
+
+    modern.links[0].close = slow_close
+    stage.send(asks(1, "initialize", INITIALIZE))
+    await closing.wait()
+    await stage.conversation.close()
+    assert len(ends) == 2
+
+
 async def test_closing_while_a_bridge_is_looked_for_leaves_nothing():
     slow = Server("b", {"initialize": lambda asked: asked.error(-32601), "server/discover": held})
     stage = Stage(server("a"), slow)

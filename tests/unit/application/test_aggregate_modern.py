@@ -120,6 +120,19 @@ async def test_the_era_of_every_server_is_found_out_once():
     await stage.modern.close()
 
 
+async def test_all_servers_are_asked_for_their_era_at_once_and_requests_wait_for_all():
+    stage = Stage(*(server(name, "t", modern=None, **{"server/discover": held}) for name in "ab"), grace=5.0)
+    sinks = [stage.send(number, "tools/list")[0] for number in (1, 2)]
+    for name in "ab":
+        asked = await stage.link(name).next("server/discover")
+        assert [sink.got for sink in sinks] == [[], []]
+        asked.result(jsonrpc.encode({"supportedVersions": ["2026-07-28"]}))
+    for sink in sinks:
+        assert (await sink.answer()).result
+    assert [stage.link(name).methods for name in "ab"] == [["server/discover", "tools/list"]] * 2
+    await stage.modern.close()
+
+
 async def test_a_server_that_cannot_be_reached_does_not_count(monkeypatch):
     down = server("b", "u", modern=None, **{"server/discover": lambda asked: asked.dies()})
     down.answers["tools/list"] = lambda asked: asked.dies()

@@ -199,6 +199,9 @@ def test_nothing_is_remembered_of_a_closed_session(sink):
     service.exposed(session, ("a",))
     service.session_closed(session, 1.0)
     assert service._last_exposures == {}
+    session.ended_at = 1.0
+    service.exposed(session, ("b",))
+    assert service._last_exposures == {}
 
 
 def test_no_failure_reaches_the_caller_and_each_kind_is_logged_once(caplog):

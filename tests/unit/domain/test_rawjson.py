@@ -114,6 +114,11 @@ def test_elements_keep_their_spelling(space, values):
     assert [bytes(each) for each in rawjson.elements(raw)] == [value.encode() for value in values]
 
 
+def test_an_empty_object_within_a_torn_one_is_found():
+    assert plain_members(b'{"a":"\\ud83d","b":{},"c":[ ]}') == {"a": b'"\\ud83d"', "b": b"{}", "c": b"[ ]"}
+    assert rawjson.strict_members(b"{}") == {}
+
+
 def test_with_member_makes_what_is_missing_on_the_way():
     assert rawjson.with_member(b"", ("_meta", "x"), b"1") == b'{"_meta":{"x":1}}'
 
