@@ -24,10 +24,11 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A stage whose listening processes are shared by all tests that change nothing on them.
 
-    In the end every call that any of these tests made through riglm must be in the database.
+    In the end the database must be sound and hold every call that any of these tests made through riglm.
     """
     made = Stage(tmp_path_factory.mktemp("company"))
     yield made
     made.close()
     if made.called:
+        assert made.damage() == []
         assert made.called - made.recorded() == {}

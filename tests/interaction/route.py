@@ -46,7 +46,13 @@ _OLD = (("sse", "stdio"), ("stdio", "sse"), ("sse", "sse"), ("http", "sse"), ("s
 MAIN = _routes(_MAIN, (HANDSHAKE, MODERN))
 """stdio and Streamable HTTP on either side, both eras."""
 
-EVERY = MAIN + _routes(_OLD, (HANDSHAKE,))
+CORNERS = [route for route in MAIN if route.front == route.back]
+"""The same transport on both sides, where what crosses between them makes no difference."""
+
+OLD = _routes(_OLD, (HANDSHAKE,))
+"""The transport of 2024-11-05 on one side or both."""
+
+EVERY = MAIN + OLD
 """The same and the transport of 2024-11-05."""
 
 STDIO_BACK = [route for route in MAIN if route.back == "stdio"]

@@ -1,11 +1,13 @@
 """Where the actors of a test stand: servers, riglm between, clients in front, and nobody left at the end."""
 
 import contextlib
+import ctypes
 import json
 import os
 import select
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -18,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.interaction.clients import http
 from tests.interaction.clients.link import Link
 from tests.interaction.clients.old_sse import SseLink
@@ -54,6 +57,14 @@ def free_port() -> int:
         return port
 
 
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def _die_with_the_tests() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Process:
     """A server or riglm in a process group of its own, with its stderr in a file."""
 
@@ -68,6 +79,7 @@ class Process:
                 stderr=file,
                 env=dict(env),
                 start_new_session=True,
+                preexec_fn=_die_with_the_tests,  # noqa: PLW1509  # tests start their actors from one thread
             )
         self.pid = self._child.pid
 
@@ -273,15 +285,23 @@ class Stage:
             assert link.exit_code == 0, f"riglm ended with {link.exit_code}: {said}"
             assert client.strays == [], f"riglm's output was not clean: {client.strays[:3]}"
 
+    def store(self) -> SqlAnalytics:
+        """What every riglm on this stage recorded; open it only when they have ended."""
+        return SqlAnalytics(f"sqlite:///{self.folder / 'data' / 'riglm.db'}")
+
     def recorded(self) -> Counter[str]:
-        """How often each tool was called, by what riglm recorded on this stage."""
-        told = subprocess.run(
-            [*self.riglm("tools"), "--json"], env=self.env, capture_output=True, timeout=60, check=True
-        )
+        """How often each tool was called, by what was recorded."""
         found: Counter[str] = Counter()
-        for tool in json.loads(told.stdout):
-            found[tool["tool"]] += tool["invocations"]
+        with self.store() as store:
+            for statistics in store.tool_statistics():
+                found[statistics.tool] += statistics.invocations
         return found
+
+    def damage(self) -> list[str]:
+        """What is wrong with the database file itself."""
+        with contextlib.closing(sqlite3.connect(self.folder / "data" / "riglm.db")) as database:
+            told = [row[0] for row in database.execute("PRAGMA integrity_check")]
+        return [line for line in told if line != "ok"]
 
     def close(self) -> None:
         """End every process; one that does not go, or has to be found by its mark, fails the test."""

@@ -3,7 +3,7 @@ from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import HTTP_BACK, HTTP_FRONT, MAIN, RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
+from tests.interaction.route import CORNERS, HTTP_BACK, HTTP_FRONT, MAIN, RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.servers.tools import NOISE
 from tests.interaction.stage import Stage, raw_post
 
@@ -66,7 +66,7 @@ async def test_what_is_no_message_in_a_post_gets_an_error(company: Stage, route:
 
 
 @behaviour("bad.client_message")
-@routes(MAIN, through=RIGLM)
+@routes(CORNERS, through=RIGLM)
 async def test_no_part_of_a_bad_message_reaches_the_server(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -83,7 +83,7 @@ async def test_no_part_of_a_bad_message_reaches_the_server(stage: Stage, route: 
 
 
 @behaviour("bad.client_message")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_answers_to_questions_that_nobody_asked_do_no_harm(company: Stage, route: Route):
     if route.era != HANDSHAKE:
         route = Route(route.front, route.back, route.through, HANDSHAKE)

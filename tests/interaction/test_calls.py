@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import Entry, ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import EVERY, HTTP_FRONT, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, EVERY, HTTP_FRONT, MAIN, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 
 MODERN_LEVEL = "io.modelcontextprotocol/logLevel"
@@ -36,7 +36,7 @@ async def test_one_request_of_the_client_is_one_request_upstream(stage: Stage, r
 
 
 @behaviour("call.once")
-@routes(MAIN, through=RIGLM)
+@routes(CORNERS, through=RIGLM)
 async def test_no_handshake_is_made_for_a_call(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -68,7 +68,7 @@ async def test_many_clients_with_the_same_ids_get_their_own_answers(company: Sta
 
 
 @behaviour("call.own_answer")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_many_calls_at_once_of_one_client_get_their_own_answers(company: Stage, route: Route):
     async with company.client(route) as client:
         exchanges = [await client.start_call("nonce", {"nonce": f"n{number}"}) for number in range(100)]
@@ -114,7 +114,7 @@ async def test_clients_with_the_same_token_get_their_own_progress(company: Stage
 
 
 @behaviour("call.progress")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_calls_without_a_token_get_no_progress(company: Stage, route: Route):
     async with company.client(route) as client:
         await client.call("slow", {"steps": 3})
@@ -150,7 +150,7 @@ async def test_a_cancelled_call_is_cancelled_upstream(company: Stage, route: Rou
 
 
 @behaviour("call.cancel")
-@routes(EVERY, HANDSHAKE)
+@routes(CORNERS, HANDSHAKE)
 async def test_the_reason_of_a_cancellation_reaches_the_server(company: Stage, route: Route):
     log = company.log()
     async with company.client(route) as client:
@@ -162,7 +162,7 @@ async def test_the_reason_of_a_cancellation_reaches_the_server(company: Stage, r
 
 
 @behaviour("call.cancel")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_cancelling_one_call_leaves_the_others(company: Stage, route: Route):
     log = company.log()
     async with company.client(route) as client:

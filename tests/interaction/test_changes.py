@@ -5,7 +5,7 @@ from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -101,7 +101,7 @@ async def test_a_listener_hears_what_it_asked_for_stamped_with_its_id(stage: Sta
 
 
 @behaviour("change.listen")
-@routes(MAIN, MODERN)
+@routes(CORNERS, MODERN)
 async def test_listeners_with_the_same_id_hear_what_each_asked_for(stage: Stage, route: Route):
     async with stage.client(route) as one, stage.client(route) as other:
         await listening(one, {"toolsListChanged": True}, "same")
@@ -146,7 +146,7 @@ async def _until_bridged(log: ServerLog, client: RawClient) -> None:
 
 
 @behaviour("change.storm")
-@routes(MAIN, HANDSHAKE)
+@routes(CORNERS, HANDSHAKE)
 async def test_a_storm_of_changes_leaves_the_final_state(stage: Stage, route: Route):
     async with stage.client(route) as client:
         state = (await client.call("change", {"what": "tools", "times": 2001}, within=60)).words

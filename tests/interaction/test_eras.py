@@ -3,7 +3,7 @@ import pytest
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
 from tests.interaction.servers import catalogue
 from tests.interaction.servers.conversation import HANDSHAKE_VERSIONS, MODERN_VERSION
 from tests.interaction.stage import Stage, raw_post
@@ -52,7 +52,7 @@ async def test_a_client_that_was_refused_can_initialize_on_the_same_pipe(stage: 
 
 
 @behaviour("era.fallback")
-@routes(MAIN, MODERN, RIGLM)
+@routes(CORNERS, MODERN, RIGLM)
 async def test_an_unknown_modern_version_is_answered_as_by_the_server(stage: Stage, route: Route):
     async with stage.client(route, greet=False, version="2099-01-01") as client:
         reply = await client.request("tools/list", within=40)
@@ -88,7 +88,7 @@ async def test_a_handshake_client_works_with_a_modern_upstream(stage: Stage, rou
 
 
 @behaviour("era.translated")
-@routes(MAIN, HANDSHAKE, RIGLM)
+@routes(CORNERS, HANDSHAKE, RIGLM)
 async def test_progress_and_cancellation_are_translated_too(stage: Stage, route: Route):
     flags = ("--eras", "modern")
     log = stage.log(*flags)

@@ -6,7 +6,7 @@ from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import HTTP_BACK, MAIN, RIGLM, STDIO_BACK, Route, routes
+from tests.interaction.route import CORNERS, HTTP_BACK, MAIN, RIGLM, STDIO_BACK, Route, routes
 from tests.interaction.stage import Stage
 
 DEATHS = {
@@ -94,7 +94,7 @@ async def test_an_upstream_that_ends_at_once_is_an_error(stage: Stage, route: Ro
 
 @behaviour("fault.start")
 @pytest.mark.parametrize("where", ["initialize,server/discover", "tools/list"])
-@routes(MAIN, through=RIGLM)
+@routes(CORNERS, through=RIGLM)
 async def test_an_upstream_that_hangs_at_the_start_is_an_error(stage: Stage, route: Route, where: str):
     upstream = stage.config("one", {"sleeper": stage.entry(route.back, "--hang-at", where)})
     env = {"RIGLM_TIMEOUTS__INITIALIZE": "1", "RIGLM_TIMEOUTS__LIST": "1"}

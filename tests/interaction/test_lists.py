@@ -3,7 +3,7 @@ from typing import Any
 from tests.interaction import text
 from tests.interaction.clients.raw import MODERN, RawClient
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import DIRECT, EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, DIRECT, EVERY, RIGLM, Route, routes
 from tests.interaction.servers import catalogue
 from tests.interaction.stage import Stage
 
@@ -65,7 +65,7 @@ async def test_every_list_is_the_server_s_own(company: Stage, route: Route):
 
 
 @behaviour("list.unchanged")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_asking_twice_lists_the_same_bytes(company: Stage, route: Route):
     async with company.client(route) as client:
         assert (await client.request("tools/list")).result == (await client.request("tools/list", {})).result
@@ -86,7 +86,7 @@ async def test_cursors_lead_through_all_pages(company: Stage, route: Route):
 
 
 @behaviour("list.pages")
-@routes(MAIN, through=RIGLM)
+@routes(CORNERS, through=RIGLM)
 async def test_pages_are_cut_where_the_server_cuts_them(company: Stage, route: Route):
     flags = ("--page-size", "2")
     async with company.client(route, *flags) as client, company.client(_straight(route), *flags) as witness:
@@ -120,7 +120,7 @@ async def test_requests_are_answered_as_without_riglm(company: Stage, route: Rou
 
 
 @behaviour("list.unchanged")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_two_thousand_tools_are_listed(company: Stage, route: Route):
     async with company.client(route, "--many-tools", "2000", "--page-size", "700") as client:
         found = await pages(client, "tools/list")

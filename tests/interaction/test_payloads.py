@@ -3,7 +3,7 @@ import os
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import DIRECT, EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, DIRECT, EVERY, OLD, RIGLM, Route, routes
 from tests.interaction.servers.catalogue import LONE_SURROGATE, ODD_NUMBERS
 from tests.interaction.stage import Stage
 
@@ -76,7 +76,7 @@ async def test_errors_arrive_byte_for_byte(company: Stage, route: Route):
 
 
 @behaviour("payload.tool_error")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_a_failed_tool_is_a_result(company: Stage, route: Route):
     wanted = b'{"content":[{"type":"text","text":"it failed"}],"isError":true,"structuredContent":{"why":1.0}}'
     async with company.client(route) as client:
@@ -94,7 +94,7 @@ async def test_the_client_sees_the_server_s_own_greeting(company: Stage, route: 
 
 
 @behaviour("payload.greeting")
-@routes(EVERY, HANDSHAKE)
+@routes(CORNERS, HANDSHAKE)
 async def test_the_server_sees_the_client_s_own_greeting(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route, greet=False) as client:
@@ -146,14 +146,14 @@ async def test_unknown_notifications_of_the_server_reach_the_client(company: Sta
 
 
 @behaviour("payload.vendor_notification")
-@routes(EVERY, HANDSHAKE)
+@routes(CORNERS, HANDSHAKE)
 async def test_what_a_server_says_of_its_own_accord_reaches_the_client(company: Stage, route: Route):
     async with company.client(route) as client:
         assert (await client.wait_for("notifications/vendor/hello")).params == b'{"n":1.0}'
 
 
 @behaviour("payload.big")
-@routes(EVERY)
+@routes([*CORNERS, *OLD])
 async def test_ten_megabytes_come_back_in_one_result(company: Stage, route: Route):
     async with company.client(route) as client:
         words = (await client.call("big", {"size": 10_000_000}, within=60)).words
@@ -162,7 +162,7 @@ async def test_ten_megabytes_come_back_in_one_result(company: Stage, route: Rout
 
 
 @behaviour("payload.big")
-@routes(EVERY)
+@routes([*CORNERS, *OLD])
 async def test_ten_megabytes_go_out_in_one_call(company: Stage, route: Route):
     filler = os.urandom(5_000_000).hex().encode()
     async with company.client(route) as client:
@@ -171,7 +171,7 @@ async def test_ten_megabytes_go_out_in_one_call(company: Stage, route: Route):
 
 
 @behaviour("payload.big")
-@routes(MAIN, HANDSHAKE)
+@routes(CORNERS, HANDSHAKE)
 async def test_sizes_around_buffer_bounds_pass(company: Stage, route: Route):
     async with company.client(route) as client:
         for size in (bound + more for bound in (1 << 16, 1 << 17, 1 << 18, 1 << 20) for more in range(-150, 3, 51)):

@@ -21,7 +21,7 @@ from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import DIRECT, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, DIRECT, MAIN, RIGLM, Route, routes
 from tests.interaction.servers import catalogue
 from tests.interaction.stage import SDK_SERVER, Stage
 
@@ -99,7 +99,7 @@ async def test_the_sdk_s_client_works_with_the_sdk_s_server(company: Stage, rout
 
 
 @behaviour("peer.sdk")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_the_sdk_s_client_answers_questions(company: Stage, route: Route):
     async def sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         content = types.TextContent(type="text", text="sampled")
@@ -125,7 +125,7 @@ async def test_the_sdk_s_client_answers_questions(company: Stage, route: Route):
 
 
 @behaviour("peer.sdk")
-@routes(MAIN, MODERN)
+@routes(CORNERS, MODERN)
 async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
     async with (
         sdk_client(stage, route, DATED) as client,
@@ -141,7 +141,7 @@ async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
 @pytest.mark.parametrize(
     ("eras", "version"), [("handshake", "2025-11-25"), ("modern", DATED), ("both", DATED)], ids=["old", "new", "both"]
 )
-@routes(MAIN, HANDSHAKE)
+@routes(CORNERS, HANDSHAKE)
 async def test_a_client_of_both_eras_finds_the_server_s(stage: Stage, route: Route, eras: str, version: str):
     async with sdk_client(stage, route, "auto", "--eras", eras) as client:
         assert client.protocol_version == version
@@ -162,7 +162,7 @@ async def test_the_sdk_s_sse_client_works(company: Stage, through: str):
 
 
 @behaviour("peer.fastmcp")
-@routes(MAIN)
+@routes(CORNERS)
 async def test_fastmcp_s_client_works(company: Stage, route: Route):
     transport: Any
     if route.front == "stdio":
@@ -235,7 +235,7 @@ def inspector() -> Inspector:
 
 @behaviour("peer.inspector")
 @pytest.mark.timeout(300)
-@routes(MAIN)
+@routes(CORNERS)
 def test_the_inspector_lists_and_calls(company: Stage, route: Route, inspector: Inspector):
     if route.front == "stdio":
         command, *arguments = command_of(company, route)

@@ -1,15 +1,19 @@
-import json
+import asyncio
 import os
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.session import Era, Method, Session, Transport
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Refuse
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import EVERY, MAIN, RIGLM, Route, routes
-from tests.interaction.stage import Stage
+from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.servers import catalogue
+from tests.interaction.stage import Stage, raw_post
 
 SECRETS = {
     place: f"canary-{place}-5e1f3c9a77"
@@ -38,22 +42,14 @@ SECRETS = {
 }
 
 
-def told(stage: Stage, *arguments: str) -> Any:
-    """What riglm prints as JSON about what it recorded."""
-    ended = subprocess.run(
-        stage.riglm(*arguments, "--json"),  # type: ignore[misc]
-        env=stage.env,
-        capture_output=True,
-        timeout=30,
-        check=True,
-    )
-    return json.loads(ended.stdout)
+Recorded = tuple[Session, Sequence[ToolInvocation]]
 
 
-def sessions(stage: Stage) -> list[dict[str, Any]]:
-    """Every recorded session with its invocations, oldest first."""
-    found = sorted(told(stage, "sessions"), key=lambda session: session["id"])
-    return [told(stage, "sessions", session["id"]) for session in found]
+def sessions(stage: Stage) -> list[Recorded]:
+    """Every recorded session with its invocations, oldest first; riglm must have ended."""
+    with stage.store() as store:
+        found = [(summary.session, store.list_invocations(summary.session.id)) for summary in store.list_sessions()]
+    return sorted(found, key=lambda recorded: recorded[0].id)
 
 
 def end(stage: Stage, route: Route, *flags: str) -> None:
@@ -83,23 +79,20 @@ async def test_every_call_is_recorded_in_order_with_its_outcome(stage: Stage, ro
         await log.wait_for_event("cancelled")
         await client.call("nonce", {"nonce": "1"})
     end(stage, route)
-    (recorded,) = sessions(stage)
-    assert recorded["session"]["era"] == route.era
-    assert recorded["session"]["transport"] == route.front
-    assert recorded["session"]["client"] == "raw"
-    assert recorded["session"]["tools_available"] == 18
-    found = recorded["invocations"]
-    assert [(entry["tool"], entry["error_kind"]) for entry in found] == [
+    ((session, found),) = sessions(stage)
+    assert (session.era, session.transport, session.client.name) == (route.era, route.front, "raw")
+    assert len(session.tools_available) == len(catalogue.NAMES)
+    assert [(invocation.tool, invocation.error_kind) for invocation in found] == [
         *((tool, kind) for tool, _, kind in calls),
         ("slow", "cancelled"),
         ("nonce", None),
     ]
-    assert [entry["sequence_number"] for entry in found] == list(range(1, len(calls) + 3))
-    assert [entry["success"] for entry in found] == [entry["error_kind"] is None for entry in found]
-    assert [entry["error_code"] for entry in found if entry["tool"] == "fail"] == [-31999]
-    assert all(entry["duration_ms"] > 0 for entry in found)
-    assert found[0]["arguments_hash"] == found[-1]["arguments_hash"] != found[4]["arguments_hash"]
-    assert [entry["arguments"] for entry in found] == [None] * len(found)
+    assert [invocation.sequence_number for invocation in found] == list(range(1, len(calls) + 3))
+    assert [invocation.success for invocation in found] == [invocation.error_kind is None for invocation in found]
+    assert [invocation.error_code for invocation in found if invocation.tool == "fail"] == [-31999]
+    assert all(invocation.duration_ms > 0 for invocation in found)
+    assert found[0].arguments_hash == found[-1].arguments_hash != found[4].arguments_hash
+    assert [invocation.arguments for invocation in found] == [None] * len(found)
 
 
 @behaviour("record.calls")
@@ -111,8 +104,8 @@ async def test_calls_without_an_answer_are_recorded(stage: Stage, route: Route):
         await client.call("hang")
     if route.front != "stdio":
         assert stage.served_by(stage.serve(*stage.back(route.back), env=env)).end() == 0
-    (recorded,) = sessions(stage)
-    assert [(entry["tool"], entry["error_kind"]) for entry in recorded["invocations"]] == [
+    ((_, found),) = sessions(stage)
+    assert [(invocation.tool, invocation.error_kind) for invocation in found] == [
         ("die", "unavailable"),
         ("hang", "timeout"),
     ]
@@ -127,25 +120,21 @@ async def test_each_connection_is_a_session(stage: Stage, route: Route):
                 await client.call("counter")
     end(stage, route)
     recorded = sessions(stage)
-    assert [[entry["sequence_number"] for entry in session["invocations"]] for session in recorded] == [
-        [1],
-        [1, 2],
-        [1, 2, 3],
-    ]
-    assert {(s["session"]["method"], s["session"]["confidence"]) for s in recorded} == {("connection", "connection")}
-    assert all(session["session"]["ended_at"] for session in recorded)
+    assert [[invocation.sequence_number for invocation in found] for _, found in recorded] == [[1], [1, 2], [1, 2, 3]]
+    assert {(session.method, session.confidence) for session, _ in recorded} == {("connection", "connection")}
+    assert all(session.ended_at for session, _ in recorded)
 
 
 @behaviour("record.calls")
-@routes(MAIN, through=RIGLM)
+@routes(CORNERS, through=RIGLM)
 async def test_conversations_named_in_meta_are_sessions(stage: Stage, route: Route):
     async with stage.client(route) as client:
         for thread in ("a", "b", "a"):
             await client.call("nonce", {"nonce": thread}, meta={"threadId": thread})
     end(stage, route)
-    recorded = [session for session in sessions(stage) if session["invocations"]]
-    assert sorted(len(session["invocations"]) for session in recorded) == [1, 2]
-    assert {(s["session"]["method"], s["session"]["confidence"]) for s in recorded} == {("meta_key", "exact")}
+    recorded = [(session, found) for session, found in sessions(stage) if found]
+    assert sorted(len(found) for _, found in recorded) == [1, 2]
+    assert {(session.method, session.confidence) for session, _ in recorded} == {("meta_key", "exact")}
 
 
 @behaviour("record.calls")
@@ -153,8 +142,8 @@ async def test_conversations_named_in_meta_are_sessions(stage: Stage, route: Rou
 async def test_a_conversation_named_in_the_environment_is_a_session(stage: Stage, route: Route):
     async with stage.client(route, env={"CLAUDE_CODE_SESSION_ID": "conversation"}) as client:
         await client.call("counter")
-    (recorded,) = sessions(stage)
-    assert (recorded["session"]["method"], recorded["session"]["confidence"]) == ("environment", "exact")
+    ((session, _),) = sessions(stage)
+    assert (session.method, session.confidence) == ("environment", "exact")
 
 
 @behaviour("record.calls")
@@ -164,22 +153,53 @@ async def test_modern_http_clients_without_a_name_are_told_apart_weakly(stage: S
         for _ in range(3):
             await client.call("counter")
     end(stage, route)
-    (recorded,) = [session for session in sessions(stage) if session["invocations"]]
-    assert len(recorded["invocations"]) == 3
-    assert recorded["session"]["confidence"] in ("inferred", "weak")
+    ((session, found),) = [(session, found) for session, found in sessions(stage) if found]
+    assert len(found) == 3
+    assert session.confidence in ("inferred", "weak")
 
 
 @behaviour("record.calls")
-@routes(MAIN, through=RIGLM)
+@routes(CORNERS, through=RIGLM)
 async def test_calls_at_once_are_all_recorded(stage: Stage, route: Route):
     async with stage.client(route) as client:
         exchanges = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(200)]
         for exchange in exchanges:
             await exchange.answer()
     end(stage, route)
-    recorded = [session for session in sessions(stage) if session["invocations"]]
-    numbers = [entry["sequence_number"] for session in recorded for entry in session["invocations"]]
+    numbers = [invocation.sequence_number for _, found in sessions(stage) for invocation in found]
     assert numbers == list(range(1, 201))
+
+
+@behaviour("record.calls")
+async def test_clients_that_share_a_database_lose_nothing(stage: Stage):
+    async def one(number: int) -> None:
+        route = Route("stdio" if number % 2 else "http", "stdio", RIGLM, HANDSHAKE)
+        for _ in range(2):
+            async with stage.client(route) as client:
+                for _ in range(10):
+                    await client.call("counter")
+
+    await asyncio.gather(*(one(number) for number in range(4)))
+    end(stage, Route("http", "stdio", RIGLM, HANDSHAKE))
+    assert stage.damage() == []
+    assert [[invocation.sequence_number for invocation in found] for _, found in sessions(stage)] == [
+        list(range(1, 11))
+    ] * 8
+
+
+@behaviour("record.calls")
+def test_a_store_that_is_opened_twice_stays_with_the_first(stage: Stage):
+    def session() -> Session:
+        return Session(started_at=1.0, era=Era.MODERN, transport=Transport.STDIO, method=Method.PROCESS)
+
+    with stage.store() as first:
+        first.create_session(session())
+        with stage.store() as second:
+            second.refresh_cooccurrences(1.0)
+        subprocess.run([*stage.riglm("stats"), "--json"], env=stage.env, capture_output=True, timeout=30, check=True)
+        first.create_session(session())
+    assert stage.damage() == []
+    assert len(sessions(stage)) == 2
 
 
 def _places(stage: Stage) -> list[tuple[str, str]]:
@@ -249,8 +269,6 @@ async def _bad_message(link: object) -> None:
     if isinstance(link, StdioLink):
         await link.write(bad + b"\n" + bad[:-5] + b"\n")
         return
-    from tests.interaction.stage import raw_post
-
     assert isinstance(link, StreamableLink)
     await raw_post(link.url, bad, {"mcp-session-id": link.session_id or ""})
 
