@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--calls", type=int, default=5, help="in each session of `answers`")
     options.add_argument("--closed", type=int, default=1_000)
     options.add_argument("--abandoned", type=int, default=10_000)
-    options.add_argument("--idle", type=int, default=30, help="seconds until an abandoned session is closed")
+    options.add_argument("--idle", type=int, default=45, help="seconds until an abandoned session is closed")
     options.add_argument("--riglm", default=shlex.join(RIGLM), help="the command to measure")
     options.add_argument("--json", action="store_true", help="print JSON only")
     return options.parse_args()
@@ -69,7 +69,7 @@ def main() -> int:
                 try:
                     for finding in part:
                         findings.append(finding)
-                        _errors.print(f"{finding.what}: {finding.value:.6g} {finding.unit}", style="dim")
+                        _errors.print(f"{finding.what}: {finding.value:.6g} {finding.unit} {finding.note}", style="dim")
                 except (NoAnswer, StartFailed, OSError) as error:
                     _errors.print(f"{name}: {error}", style="red", markup=False)
                     findings.append(Finding(f"{name} could not be finished", 1, limit=0))
@@ -88,7 +88,7 @@ def show(findings: list[Finding]) -> None:
     for finding in findings:
         measured = f"{finding.value:,.4g} {finding.unit}" if finding.value < 1000 else f"{finding.value:,.0f}"
         limit = "" if finding.limit is None else f"{finding.limit:g} {finding.unit}"
-        table.add_row(finding.what, measured, limit, "" if finding.is_right else "[red]over[/]")
+        table.add_row(finding.what, measured, limit, finding.note if finding.is_right else "[red]over[/]")
     Console(width=120).print(table)
 
 

@@ -80,12 +80,10 @@ def _end(process: Process, ending: str) -> None:
 
 
 def _left(mark: str, what: str) -> Finding:
-    deadline = time.monotonic() + _SECONDS
-    while (left := marked(_MARK, mark)) and time.monotonic() < deadline:
+    began = time.monotonic()
+    while (left := marked(_MARK, mark)) and time.monotonic() < began + _SECONDS:
         time.sleep(0.1)
-    seconds = _SECONDS - max(0.0, deadline - time.monotonic())
+    note = "" if left else f"the last one ended after {time.monotonic() - began:.1f} s"
     for process in left:
         process.kill()
-    return Finding(
-        f"{what}: processes after 5 s (all ended after {seconds:.1f} s)" if not left else what, len(left), limit=0
-    )
+    return Finding(f"{what}: processes after {_SECONDS:g} s", len(left), limit=0, note=note)

@@ -11,6 +11,7 @@ class Finding:
     value: float
     unit: str = ""
     limit: float | None = None
+    note: str = ""
 
     @property
     def is_right(self) -> bool:
