@@ -22,14 +22,6 @@ check: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-bench: $(VENV)/.ready
-	$(BIN)/python -m benchmarks.recording
-	$(BIN)/python -m benchmarks.wire
-	$(BIN)/python -m benchmarks.overhead $(ARGS)
-
-conformance: $(VENV)/.ready
-	$(BIN)/python -m benchmarks.conformance $(ARGS)
-
 demo: $(VENV)/.ready
 	$(BIN)/riglm demo
 
