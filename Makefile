@@ -25,6 +25,17 @@ test: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/riglm demo
 
+# Everything together takes less than five minutes after the first time, which installs the proxy to compare with.
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.recording
+	$(BIN)/python -m benchmarks.wire
+	$(BIN)/python -m benchmarks.overhead
+
+# LEGS=server or client runs one half; the first time installs the suite.
+LEGS ?= all
+conformance: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.conformance --legs $(LEGS)
+
 clean:
 	rm -rf $(VENV) build dist .coverage* htmlcov .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
