@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +68,11 @@ def prepare(engine: Engine, url: str) -> None:
     if file is None:
         return
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(file, os.O_RDONLY | os.O_CREAT, 0o600))
+    # Only a missing file may be opened here: closing any descriptor of a file drops every POSIX lock that this process
+    # holds on it, those of its other SQLite connections too (sqlite.org/howtocorrupt.html, section 2.2).
+    if not file.exists():
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600))
     raw = engine.raw_connection()
     try:
         raw.cursor().execute("PRAGMA journal_mode=WAL")
