@@ -198,12 +198,15 @@ async def test_large_messages_pass_both_ways(connect: Connect):
     await asking
 
 
-async def test_a_client_that_asks_nothing_more_is_gone_at_once(connect: Connect):
+async def test_a_client_that_asks_nothing_more_is_gone_at_once(connect: Connect, caplog: pytest.LogCaptureFixture):
     client = await connect()
     await client.write(request("initialize"))
     await client.read()
     client.close_up()
-    await within(client.gone.wait(), 1)
+    with caplog.at_level(logging.INFO):
+        await within(client.gone.wait(), 1)
+        await client.riglm.close()
+    assert caplog.records == []
 
 
 async def test_a_last_line_needs_no_newline(connect: Connect):
