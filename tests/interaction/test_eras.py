@@ -118,7 +118,7 @@ async def test_every_handshake_revision_is_negotiated(company: Stage, route: Rou
 @behaviour("era.versions")
 @routes([route for route in MAIN if route.front == "http"], MODERN)
 async def test_headers_that_contradict_the_body_are_refused(company: Stage, route: Route):
-    origin = company.link(route).url  # type: ignore[attr-defined]
+    origin = company.link(route).url
     speaker = RawClient(company.link(route), MODERN)
     body = text.request(1, "tools/call", speaker.enveloped(speaker.call_params("echo")))
     right = {"mcp-protocol-version": MODERN_VERSION, "mcp-method": "tools/call", "mcp-name": "echo"}

@@ -173,10 +173,10 @@ async def test_an_unknown_session_is_answered_with_404(company: Stage):
 async def test_a_session_that_was_ended_is_unknown(company: Stage, route: Route):
     async with company.client(route) as client:
         link = client.link
-        ended = link.session_id  # type: ignore[attr-defined]
+        ended = link.session_id
         assert ended
         assert len(ended) >= 22
-    status, _, _ = await raw_post(link.url, text.request(1, "tools/list"), {"mcp-session-id": ended})  # type: ignore[attr-defined]
+    status, _, _ = await raw_post(link.url, text.request(1, "tools/list"), {"mcp-session-id": ended})
     assert status == 404
 
 
@@ -187,7 +187,7 @@ async def test_no_session_is_made_of_an_upstream_s_id(company: Stage):
     async with company.client(route) as client:
         await client.call("echo")
         (call,) = log.received("tools/call")
-        assert call.headers["mcp-session-id"] != client.link.session_id  # type: ignore[attr-defined]
+        assert call.headers["mcp-session-id"] != client.link.session_id
 
 
 @behaviour("guard.session")

@@ -68,7 +68,7 @@ async def sdk_client(
         if route.front == "stdio":
             command, *arguments = command_of(stage, route, *flags, sdk=sdk)
             parameters = StdioServerParameters(command=command, args=arguments, env=stage.env)
-            server: Any = stdio_client(parameters, errlog=errors)  # type: ignore[arg-type]
+            server: Any = stdio_client(parameters, errlog=errors)
         else:
             server = url_of(stage, route, *flags, sdk=sdk)
         async with Client(server, mode=mode, read_timeout_seconds=20, **options) as client:
@@ -174,10 +174,10 @@ async def test_fastmcp_s_client_works(company: Stage, route: Route):
     async with fastmcp.Client(transport, mode=MODES[route.era], timeout=20) as client:
         assert [tool.name for tool in await client.list_tools()] == list(catalogue.NAMES)
         result = await client.call_tool("nonce", {"nonce": "fast"})
-        assert result.content[0].text == "fast"  # type: ignore[union-attr]
+        assert result.content[0].text == "fast"
         assert len(await client.list_prompts()) == 3
         read = await client.read_resource("note://scripted/one")
-        assert read[0].text == "words of note://scripted/one"  # type: ignore[union-attr]
+        assert read[0].text == "words of note://scripted/one"
 
 
 class Inspector:

@@ -272,7 +272,7 @@ class Endpoint:
             connection.respond(404, b"Could not find session")
             return
         channel = _Silent(request)
-        channel.send = session.stream.send  # type: ignore[method-assign]
+        channel.send = session.stream.send
         work = asyncio.get_running_loop().create_task(self.conversation.receive(request.body, session.peer, channel))
         self.tasks.add(work)
         work.add_done_callback(self.tasks.discard)
