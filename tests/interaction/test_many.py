@@ -136,7 +136,11 @@ async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route:
         "sleepy": stage.entry("http", "--hang-at", "tools/list"),
     }
     async with stage.client(route, upstream=stage.config("mixed", servers), env=SLOW_START, greet=False) as client:
-        assert "result" in (await client.greet()).parts
+        greeting = await client.greet()
+        if route.era == HANDSHAKE:
+            assert "result" in greeting.parts
+        else:  # who asks is sent to the handshake, since the server that hangs may be of that era
+            assert greeting.decoded("error")["code"] == -32022
         tools = names(await everything(client, "tools/list", "tools"))
         assert [name for name in tools if name.startswith(("alpha__", "beta__"))] == [
             f"{server}__{name}" for server in ("alpha", "beta") for name in catalogue.NAMES

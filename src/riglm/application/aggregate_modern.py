@@ -90,9 +90,10 @@ class AggregateModern(ModernService):
 
     async def _answer(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
         message = exchange.message
-        if not await self._consensus.reached():
+        discovering = message.method == "server/discover"
+        if not await self._consensus.reached(asked_for=discovering):
             exchange.replied(refusal(message, envelope.version), 400)
-        elif message.method == "server/discover":
+        elif discovering:
             await self._discover(exchange)
         elif message.method in protocol.LIST_MEMBER:
             await self._list(exchange, envelope, caller)

@@ -21,9 +21,10 @@ _log = logging.getLogger("riglm.proxy")
 class Consensus:
     """The modern era takes all servers, the handshake any mix of them.
 
-    A server that only knows the handshake, and one that has not answered yet, send clients to the handshake; one that
-    cannot be reached does not count. What was granted once is not taken back: a server that turns out to lack the
-    modern era later is left out instead.
+    A server that only knows the handshake, and one that is still to answer its first question, send a client that asks
+    for the era to the handshake; one that cannot be reached does not count. What was granted once is not taken back: a
+    server that turns out to lack the modern era later is left out instead. A client that speaks the modern era without
+    asking for it is served by those that answer.
     """
 
     def __init__(self, upstreams: Mapping[str, UpstreamPort], links: Mapping[str, UpstreamLink], grace: float) -> None:
@@ -38,16 +39,18 @@ class Consensus:
         self._granted = False
         self._left_out: set[str] = set()
 
-    async def reached(self) -> bool:
-        """Whether a request of the modern era is served."""
+    async def reached(self, *, asked_for: bool) -> bool:
+        """Whether a request of the modern era is served; `asked_for`: it is a `server/discover`."""
         self._ask()
         if self._silent and not self._granted:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_answered.wait(), self._grace)
-        if not self._granted:
-            verdicts = [upstream.supports(Era.MODERN) for upstream in self._upstreams.values()]
-            self._granted = not self._silent and any(verdicts) and all(verdict is not False for verdict in verdicts)
-        return self._granted
+        if self._granted:
+            return True
+        verdicts = [upstream.supports(Era.MODERN) for upstream in self._upstreams.values()]
+        possible = any(verdicts) and all(verdict is not False for verdict in verdicts)
+        self._granted = possible and not self._silent
+        return self._granted or (possible and not asked_for)
 
     def links(self) -> dict[str, UpstreamLink]:
         """The links to the servers that take part."""
@@ -66,9 +69,10 @@ class Consensus:
             asked_at = self._asked_at.get(name)
             due = asked_at is None or asked_at + RETRY_SECONDS < now
             if upstream.supports(Era.MODERN) is None and name not in self._silent and due:
+                if asked_at is None:
+                    self._silent.add(name)
+                    self._all_answered.clear()
                 self._asked_at[name] = now
-                self._silent.add(name)
-                self._all_answered.clear()
                 self._probes[name].ask(partial(self._answered, name))
 
     def _answered(self, name: str, _: bool | None) -> None:

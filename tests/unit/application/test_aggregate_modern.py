@@ -146,12 +146,25 @@ async def test_a_server_that_cannot_be_reached_does_not_count(monkeypatch):
     await stage.modern.close()
 
 
-async def test_a_server_that_does_not_answer_sends_clients_to_the_handshake_until_it_does():
-    slow = server("b", modern=None, **{"server/discover": held})
-    stage = Stage(server("a"), slow)
-    assert jsonrpc.error_code(await stage.ask("tools/list")) == -32022
+async def test_a_server_that_does_not_answer_sends_who_asks_to_the_handshake_until_it_does():
+    slow = server("b", modern=None, **{"server/discover": held, "tools/list": held})
+    stage = Stage(server("a", "t"), slow)
+    assert jsonrpc.error_code(await stage.ask("server/discover")) == -32022
+    assert await stage.names() == ["a__t"], "who speaks the era without asking is served by those that answer"
+    assert jsonrpc.error_code(await stage.ask("server/discover")) == -32022
     (await stage.link("b").next("server/discover")).result(jsonrpc.encode({"supportedVersions": ["2026-07-28"]}))
-    assert (await stage.ask("tools/list")).result
+    assert (await stage.ask("server/discover")).result
+    await stage.modern.close()
+
+
+async def test_a_server_that_never_answers_counts_no_longer_once_its_time_is_over(monkeypatch):
+    hung = server("b", modern=None, **{"server/discover": held, "tools/list": held})
+    stage = Stage(server("a", "t"), hung)
+    assert jsonrpc.error_code(await stage.ask("server/discover")) == -32022
+    (await stage.link("b").next("server/discover")).dies(ErrorKind.TIMEOUT)
+    monkeypatch.setattr(consensus, "RETRY_SECONDS", -1.0)
+    for _ in range(2):
+        assert (await stage.ask("server/discover")).result
     await stage.modern.close()
 
 
