@@ -161,7 +161,7 @@ async def test_a_server_that_never_answers_counts_no_longer_once_its_time_is_ove
     hung = server("b", modern=None, **{"server/discover": held, "tools/list": held})
     stage = Stage(server("a", "t"), hung)
     assert jsonrpc.error_code(await stage.ask("server/discover")) == -32022
-    (await stage.link("b").next("server/discover")).dies(ErrorKind.TIMEOUT)
+    (await stage.link("b").next("server/discover")).reply.failed(ErrorKind.TIMEOUT, "no answer")
     monkeypatch.setattr(consensus, "RETRY_SECONDS", -1.0)
     for _ in range(2):
         assert (await stage.ask("server/discover")).result
