@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
@@ -54,3 +55,34 @@ def read_catalogue(result: bytes) -> Catalogue:
         if name is not None:
             tools.append(Tool(name, raw))
     return Catalogue(tuple(tools), result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolProfile:
+    """What a tool says of itself, for retrieval. `name` is the name that clients see, `bare_name` the server's own."""
+
+    name: str
+    bare_name: str = ""
+    server: str = ""
+    server_description: str = ""
+    description: str = ""
+    parameters: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all that it says."""
+        said = (self.bare_name, self.server, self.server_description, self.description, *self.parameters)
+        return blake2b("\0".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def profile(tool: Tool, *, server: str = "", bare_name: str = "") -> ToolProfile:
+    """What a listed tool says of itself; what is missing or of the wrong kind stays empty."""
+    fields = jsonrpc.members(tool.raw)
+    schema = jsonrpc.members(fields.get("inputSchema", b"{}"))
+    return ToolProfile(
+        name=tool.name,
+        bare_name=bare_name or tool.name,
+        server=server,
+        description=jsonrpc.text(fields.get("description")) or jsonrpc.text(fields.get("title")) or "",
+        parameters=tuple(jsonrpc.members(schema.get("properties", b"{}"))),
+    )

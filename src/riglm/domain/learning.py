@@ -1,0 +1,33 @@
+"""What use teaches: signals, learned pairs, and how sure a context makes us."""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from riglm.domain.prediction import Vector
+
+LISTED_SIGNAL: Final = 1.0
+SEARCHED_SIGNAL: Final = 1.5
+NAMED_SIGNAL: Final = 0.5
+"""How telling a call is: of a tool that was listed, of one that a search had to find, of one that was neither."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LearnedPair:
+    """A context and a tool that was used in it.
+
+    `id` is made of scope, tool, model and text, so that the same lesson is stored once. `scope` is the principal or
+    tenant that it counts for, empty for all. `confidence` is a moving average of signals, `uses` how often it was
+    confirmed, `updated_at` in seconds since the epoch. `description_hash` is of the tool's definition: what was learned
+    of a tool that has changed its words does not count. The text of the context itself is not kept.
+    """
+
+    id: UUID
+    scope: str
+    tool: str
+    model: str
+    vector: Vector
+    confidence: float
+    uses: int
+    updated_at: float
+    description_hash: str = ""

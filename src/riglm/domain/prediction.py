@@ -1,0 +1,72 @@
+"""What predictors are told, and what they answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector: TypeAlias = NDArray[np.float32]
+"""An embedding of unit length, or a matrix of such rows."""
+
+Scores: TypeAlias = NDArray[np.float64]
+"""One finite number for each candidate, in the order of the candidates; more is likelier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Context:
+    """What a session says that it is about; `vector` is None while it is not embedded.
+
+    `model` names the model of the vector: vectors of different models are never compared.
+    """
+
+    text: str
+    vector: Vector | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Relevance:
+    """How well each candidate fits the context, between 0 and 1 in each of its parts.
+
+    `described` compares with what the tools say of themselves, `learned` with the contexts that they were used in;
+    `combined` weighs both. `confidence` is the context confidence.
+    """
+
+    described: Scores
+    learned: Scores
+    combined: Scores
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Situation:
+    """What is known just before a call.
+
+    `candidates` are the tools that could be called, in the catalogue's order, and `servers` the upstream of each, by
+    name. `calls` are the session's calls so far, oldest first. `relevance` follows the candidates and is None without a
+    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch.
+    """
+
+    candidates: tuple[str, ...]
+    calls: tuple[str, ...] = ()
+    servers: Mapping[str, str] = field(default_factory=dict)
+    context: Context | None = None
+    relevance: Relevance | None = None
+    principal: str = ""
+    client: str = ""
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prediction:
+    """What a predictor expects.
+
+    `contributions` say by signal what made the scores, each in the order of the candidates, and add up to them; empty
+    unless asked for. `confidence` lies between 0 (nothing is known) and 1.
+    """
+
+    scores: Scores
+    contributions: Mapping[str, Scores] = field(default_factory=dict)
+    confidence: float = 0.0

@@ -1,0 +1,73 @@
+"""Turns texts into vectors."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from riglm.domain.errors import RiglmError
+from riglm.domain.prediction import Vector
+
+
+class EmbedderUnavailable(RiglmError):
+    """The embedder cannot answer now: it could not be loaded, ended, or did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedderStatus:
+    """The runtime truth of the embedder, beside what was configured; the fields of the capability signal."""
+
+    provider: str
+    model: str
+    status: Literal["loading", "ready", "unavailable"]
+    actual_provider: str
+    actual_model: str
+    dimensions: int
+    is_fallback_active: bool
+    semantic_quality: Literal["high", "low", "none"]
+
+
+class EmbedderPort(Protocol):
+    """A model that turns text into vectors.
+
+    Methods block; callers keep them off the event loop. Nothing here reaches for a network. Opened before use and
+    closed after it; may be used by one thread at a time.
+    """
+
+    @abstractmethod
+    def __enter__(self) -> Self:
+        """Load the model, or what stands in for it."""
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the model's memory back."""
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """The identity of the vectors that are made now: name and, where it has one, revision of the model."""
+
+    @abstractmethod
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """One row of unit length for each text; equal texts give equal rows, in whatever company they come.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer.
+        """
+
+    @abstractmethod
+    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
+        """For each text a matrix with a row of unit length for each of its tokens, for late interaction.
+
+        Empty matrices where the model has no such vectors.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer.
+        """
+
+    @abstractmethod
+    def status(self) -> EmbedderStatus:
+        """What is at work now."""
