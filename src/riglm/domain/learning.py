@@ -1,14 +1,14 @@
 """What use teaches: signals, learned pairs, and how sure a context makes us."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+if TYPE_CHECKING:  # numpy must wait: recording knows learned pairs from the start
+    from riglm.domain.invocation import Found
 from riglm.domain.prediction import Vector
 
-LISTED_SIGNAL: Final = 1.0
-SEARCHED_SIGNAL: Final = 1.5
-NAMED_SIGNAL: Final = 0.5
+SIGNALS: Final = {Found.LISTED: 1.0, Found.SEARCHED: 1.5, Found.NAMED: 0.5}
 """How telling a call is: of a tool that was listed, of one that a search had to find, of one that was neither."""
 
 
@@ -26,7 +26,7 @@ class LearnedPair:
     scope: str
     tool: str
     model: str
-    vector: Vector
+    vector: "Vector"
     confidence: float
     uses: int
     updated_at: float
