@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Vector: TypeAlias = NDArray[np.float32]
-"""An embedding of unit length, or a matrix of such rows."""
+    Vector: TypeAlias = NDArray[np.float32]
+    """An embedding of unit length, or a matrix of such rows."""
 
-Scores: TypeAlias = NDArray[np.float64]
-"""One finite number for each candidate, in the order of the candidates; more is likelier."""
+    Scores: TypeAlias = NDArray[np.float64]
+    """One finite number for each candidate, in the order of the candidates; more is likelier."""
+else:  # numpy takes a tenth of a second to import, and a start without prediction does not need it
+    Vector = Scores = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
