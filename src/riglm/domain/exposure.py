@@ -1,15 +1,26 @@
-"""An exposure: one list of tools that was shown."""
+"""An exposure: one selection of tools that was shown."""
 
 from dataclasses import dataclass
+from typing import Final, Literal
 from uuid import UUID
+
+SEARCH_SURFACE: Final = "search"
+CONTEXT_SURFACE: Final = "context"
+ANSWER_SURFACES: Final = frozenset({SEARCH_SURFACE, CONTEXT_SURFACE})
+"""Surfaces of what a client is shown in the answer to a search or to a new context, and not in a list."""
+
+Mode = Literal["enforce", "shadow", "off"]
+"""Whether a selection was shown as it is, only noted while the client saw all, or not made at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """What one `tools/list` showed and hid, by whose choice, and why.
+    """What one `tools/list`, or one answer to a search or a context, showed and hid, by whose choice, and why.
 
-    `shown` is in the order shown; `hidden` has no order of its own and is kept sorted. `timestamp` is in seconds since
-    the epoch; `predictor` is empty when nothing was predicted.
+    `shown` is in the order shown; `hidden` has no order of its own and is kept sorted. In the mode `shadow` the client
+    saw all tools, and the two say what it would have seen. `timestamp` is in seconds since the epoch; `predictor` is
+    empty when nothing was predicted. Tokens are estimates: of the definitions shown, of those hidden, and of riglm's
+    own tools among those shown.
     """
 
     id: UUID
@@ -19,11 +30,46 @@ class Exposure:
     hidden: tuple[str, ...] = ()
     predictor: str = ""
     reason: str = ""
+    mode: Mode = "off"
+    surface: str = ""
+    tokens_shown: int = 0
+    tokens_hidden: int = 0
+    tokens_own: int = 0
 
     @property
     def available(self) -> tuple[str, ...]:
         """All tools, shown or hidden: as shown when none is hidden, else sorted."""
         return available_tools(self.shown, self.hidden)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it was shown as a list, which a client keeps in its prompt, and not in an answer."""
+        return self.surface not in ANSWER_SURFACES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExposureTotals:
+    """What the selections of one mode came to, over all sessions.
+
+    `changes` are lists that differ from the session's list before; `tokens_resent` is the sum of what those showed.
+    `searches` are answers to searches. Tokens shown, hidden and own are of lists, each counted once, however often the
+    client sent it to its model.
+    """
+
+    mode: Mode
+    sessions: int
+    lists: int
+    changes: int
+    searches: int
+    tokens_shown: int
+    tokens_hidden: int
+    tokens_own: int
+    tokens_resent: int
+
+    @property
+    def tokens_net(self) -> int:
+        """What filtering saved, less what it cost."""
+        return self.tokens_hidden - self.tokens_own - self.tokens_resent
 
 
 def available_tools(shown: tuple[str, ...], hidden: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,54 @@
+"""An override: a decision about one tool that people made by hand."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+
+class OverrideKind(StrEnum):
+    """What is to be done with the tool: show it, hide it, or show it first and never let it go."""
+
+    INCLUDE = "include"
+    EXCLUDE = "exclude"
+    PIN = "pin"
+
+
+class OverrideScope(StrEnum):
+    """Whom an override concerns."""
+
+    SESSION = "session"
+    PRINCIPAL = "principal"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """What people want of one tool, whatever is predicted.
+
+    `tool` is the name as clients see it. `key` says which session (its id) or which principal (its keyed hash) is
+    concerned; it is empty where the scope is all. Times are in seconds since the epoch; `expires_at` is None when it
+    holds until it is deleted.
+    """
+
+    id: UUID
+    kind: OverrideKind
+    tool: str
+    created_at: float
+    scope: OverrideScope = OverrideScope.ALL
+    key: str = ""
+    expires_at: float | None = None
+    reason: str = ""
+
+    def holds(self, at: float) -> bool:
+        """Whether it has not expired at the given time."""
+        return self.expires_at is None or at < self.expires_at
+
+    def concerns(self, session_id: str, principal: str) -> bool:
+        """Whether it speaks of this session of this principal."""
+        match self.scope:
+            case OverrideScope.ALL:
+                return True
+            case OverrideScope.SESSION:
+                return self.key == session_id
+            case OverrideScope.PRINCIPAL:
+                return self.key == principal
