@@ -1,13 +1,11 @@
 """What use teaches: signals, learned pairs, and how sure a context makes us."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from riglm.domain.invocation import Found
-
-if TYPE_CHECKING:  # numpy must wait: recording knows learned pairs from the start
-    from riglm.domain.prediction import Vector
+from riglm.domain.prediction import Vector
 
 SIGNALS: Final = {Found.LISTED: 1.0, Found.SEARCHED: 1.5, Found.NAMED: 0.5}
 """How telling a call is: of a tool that was listed, of one that a search had to find, of one that was neither."""
