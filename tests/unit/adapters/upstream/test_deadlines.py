@@ -6,7 +6,6 @@ from riglm.adapters.mcp.upstream import deadlines
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
 from riglm.adapters.mcp.upstream.pending import Pending
 from riglm.domain.invocation import ErrorKind
-from riglm.ports.upstream import Reply
 from tests.unit.adapters.upstream.actors import Answer, eventually, request, settle
 
 HASTY = Patience(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
@@ -15,6 +14,10 @@ HASTY = Patience(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
+
+
+def ignore(*_: object) -> None:
+    """Nobody needs to know."""
 
 
 @pytest.mark.parametrize(
@@ -36,18 +39,18 @@ def test_how_long_to_wait_depends_on_what_was_asked(method, quiet, in_all):
 @pytest.mark.parametrize("method", ["initialize", "server/discover", "tools/list", "tools/call"])
 async def test_a_request_that_waited_too_long_fails_once_and_says_how_long(method):
     expired: list[Waiting] = []
-    clock = Deadlines("server", HASTY, expired.append)
+    clock = Deadlines("server", HASTY)
     answer = Answer(request(1, method))
-    waiting = clock.add(answer)
+    waiting = clock.add(answer, expired.append)
     assert await answer.words() == f"upstream 'server' did not answer {method} within 0.05 s"
     assert (answer.failure[0], expired, len(clock)) == (ErrorKind.TIMEOUT, [waiting], 0)
     await eventually(lambda: clock._timer is None)
 
 
 async def test_signs_of_life_are_worth_time_but_not_for_ever():
-    clock = Deadlines("server", HASTY, lambda _: None)
+    clock = Deadlines("server", HASTY)
     answer = Answer(request(1, "tools/call"))
-    waiting = clock.add(answer)
+    waiting = clock.add(answer, ignore)
     while not answer.over.is_set():
         waiting.progressed()
         await asyncio.sleep(0.005)
@@ -55,10 +58,10 @@ async def test_signs_of_life_are_worth_time_but_not_for_ever():
 
 
 async def test_an_answered_request_does_not_expire_and_the_clock_stops():
-    clock = Deadlines("server", HASTY, lambda _: None)
+    clock = Deadlines("server", HASTY)
     answer, other = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
-    clock.remove(clock.add(answer))
-    clock.add(other)
+    clock.remove(clock.add(answer, ignore))
+    clock.add(other, ignore)
     await other.words()
     assert not answer.over.is_set()
     await eventually(lambda: clock._timer is None)
@@ -67,27 +70,23 @@ async def test_an_answered_request_does_not_expire_and_the_clock_stops():
 async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
     failures: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-    clock = Deadlines("server", HASTY, lambda _: None)
+    clock = Deadlines("server", HASTY)
     one, later = Answer(request(1, "tools/call")), Answer(request(2, "subscriptions/listen"))
 
     def fault() -> None:
         raise RuntimeError("a fault of the client")
 
     one.on_end = fault
-    clock.add(one)
-    clock.add(later)
+    clock.add(one, ignore)
+    clock.add(later, ignore)
     await one.words()
     await eventually(lambda: bool(failures))
     second = Answer(request(3, "tools/call"))
-    clock.add(second)
+    clock.add(second, ignore)
     await second.words()
     clock.close()
     await settle()
     assert not later.over.is_set()
-
-
-def ignore(key: bytes, reply: Reply) -> None:
-    """Nobody needs to know."""
 
 
 async def test_pending_requests_are_found_by_key_and_by_reply():

@@ -44,7 +44,7 @@ async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(fin
         assert [message.method for message in answer.heard] == ["notifications/progress"]
         assert answer.marks == [EventMark(b"1", 500), EventMark(b"2")]
         assert answer.status == 200
-        await eventually(lambda: link._deliveries._kept == {})
+        await eventually(lambda: link._deliveries._kept is None)
         if finish:
             await ask(link, 2, "tools/list").result()
             assert server.served.callers == 1, "the connection is used again"
@@ -62,7 +62,7 @@ async def test_a_connection_that_breaks_after_the_answer_is_let_go():
     async with standing(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "tools/call").result()
-        await eventually(lambda: link._deliveries._kept == {})
+        await eventually(lambda: link._deliveries._kept is None)
 
 
 async def test_an_answer_passes_byte_for_byte_whatever_its_status():

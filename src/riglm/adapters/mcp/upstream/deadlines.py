@@ -44,15 +44,18 @@ class Patience:
 class Waiting:
     """One request that waits for its answer."""
 
-    __slots__ = ("key", "last", "patience", "reply", "until")
+    __slots__ = ("key", "last", "on_expiry", "patience", "reply", "until")
 
-    def __init__(self, reply: Reply, patience: float, until: float, last: float) -> None:
+    def __init__(
+        self, reply: Reply, patience: float, until: float, last: float, on_expiry: Callable[["Waiting"], None]
+    ) -> None:
         self.key = b""
         """The id that the server knows it by, where that is its owner's to know."""
         self.reply = reply
         self.patience = patience
         self.until = until
         self.last = last
+        self.on_expiry = on_expiry
 
     def progressed(self) -> None:
         """The upstream gave a sign of life for this request."""
@@ -62,22 +65,21 @@ class Waiting:
 class Deadlines:
     """Ends requests that waited too long; looks a few times a second, and only while something waits."""
 
-    def __init__(self, name: str, patience: Patience, on_expiry: Callable[[Waiting], None]) -> None:
-        """`on_expiry` is told before the request fails, so that the upstream can be told to stop."""
+    def __init__(self, name: str, patience: Patience) -> None:
+        """Deadlines for requests to the upstream called `name`, over any number of links."""
         self._name = name
         self._patience = patience
-        self._on_expiry = on_expiry
         self._waiting: dict[int, Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, reply: Reply) -> Waiting:
-        """Start the clock for a request."""
+    def add(self, reply: Reply, on_expiry: Callable[[Waiting], None]) -> Waiting:
+        """Start the clock for a request; `on_expiry` is told before it fails, so that the upstream can be too."""
         now = time.monotonic()
         patience, most = self._patience.of(reply.message.method)
-        waiting = Waiting(reply, patience, now + most, now)
+        waiting = Waiting(reply, patience, now + most, now, on_expiry)
         self._waiting[id(waiting)] = waiting
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
@@ -97,13 +99,17 @@ class Deadlines:
     def _sweep(self) -> None:
         now = time.monotonic()
         late = [one for one in self._waiting.values() if now > one.until or now - one.last > one.patience]
-        for waiting in late:
-            self.remove(waiting)
-        self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
-        for waiting in late:
-            self._on_expiry(waiting)
-            seconds = waiting.patience if now - waiting.last > waiting.patience else self._patience.call_max
-            waiting.reply.failed(
-                ErrorKind.TIMEOUT,
-                f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",
-            )
+        loop = asyncio.get_running_loop()
+        for waiting in late:  # each in a step of its own: a client that raises must not keep the others waiting
+            loop.call_soon(self._expire, waiting, now - waiting.last > waiting.patience)
+        self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
+
+    def _expire(self, waiting: Waiting, was_quiet: bool) -> None:
+        if self._waiting.pop(id(waiting), None) is None:
+            return  # it was answered in the last moment
+        waiting.on_expiry(waiting)
+        seconds = waiting.patience if was_quiet else self._patience.call_max
+        waiting.reply.failed(
+            ErrorKind.TIMEOUT,
+            f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",
+        )

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
+from riglm.adapters.mcp.upstream.deadlines import Deadlines
 from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
-from riglm.adapters.mcp.upstream.http_link import HttpPlace
+from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace
 from riglm.adapters.mcp.upstream.http_modern import ModernHttpLink
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Era
@@ -17,22 +18,24 @@ class HttpUpstream(UpstreamPort):
     def __init__(self, place: HttpPlace, input_schema: Callable[[str, str], Raw | None]) -> None:
         """An upstream at `place`; `input_schema` as in `ModernHttpLink`."""
         self.spec = place.spec
-        self._place = place
+        self.place = place
+        self.headers = place.headers
+        self.deadlines = Deadlines(place.spec.name, place.patience)
         self._input_schema = input_schema
         self._eras: dict[Era, bool] = {}
-        self._links: set[HandshakeHttpLink] = set()
+        self._links: set[HttpLink] = set()
         self._stateless: ModernHttpLink | None = None
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
         """A link with a session of its own."""
-        link = HandshakeHttpLink(self._place, outlet, self._links.discard, self._eras.clear)
+        link = HandshakeHttpLink(self, outlet)
         self._links.add(link)
         return link
 
     def stateless(self, outlet: Outlet) -> UpstreamLink:
         """The link that all requests of the modern era share."""
         if self._stateless is None:
-            self._stateless = ModernHttpLink(self._place, outlet, self._input_schema, self._eras.clear)
+            self._stateless = ModernHttpLink(self, outlet, self._input_schema)
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:
@@ -43,7 +46,16 @@ class HttpUpstream(UpstreamPort):
         """Remember an era."""
         self._eras[era] = supported
 
+    def unreachable(self) -> None:
+        """Forget the eras: the server may come back as another one."""
+        self._eras.clear()
+
+    def closed(self, link: HttpLink) -> None:
+        """Forget a link."""
+        self._links.discard(link)
+
     async def close(self) -> None:
         """End all sessions."""
         links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]
         await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
+        self.deadlines.close()

@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp.upstream.deadlines import Waiting
-from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace, log
+from riglm.adapters.mcp.upstream.http_link import HttpLink, Surroundings, log
 from riglm.adapters.mcp.upstream.http_listening import Listening, resume_stream
 from riglm.adapters.mcp.upstream.http_post import Post, Told
-from riglm.adapters.mcp.upstream.http_reopening import as_header, greet, session_headers
+from riglm.adapters.mcp.upstream.http_reopening import SESSION_HEADER, as_header, greet, session_headers
 from riglm.adapters.mcp.wire.http_client import Exchange, Headers, ResponseSink
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
@@ -22,30 +23,30 @@ _PERHAPS_GONE: Final = frozenset({400, 503})
 _CLOSE_SECONDS: Final = 2.0
 _HOLD_SECONDS: Final = 5.0
 _LINGER_SECONDS: Final = 1.0
+_USUAL: Final = 2048
+"""A longer handshake is rare, and not worth to be shared."""
+
 _REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
 
 
 class HandshakeHttpLink(HttpLink):
     """Holds the upstream's session, and opens a new one when the upstream forgot it."""
 
-    def __init__(
-        self,
-        place: HttpPlace,
-        outlet: Outlet,
-        on_close: Callable[["HandshakeHttpLink"], None],
-        on_unreachable: Callable[[], None],
-    ) -> None:
-        """A link without a session; `on_close` is told when it is closed for good."""
-        super().__init__(place, outlet, on_unreachable)
-        self._on_close = on_close
-        self._session_id = b""
-        self._version = b""
-        self._handshake: Message | None = None
-        self._repeated: dict[bytes, Message] = {}
+    __slots__ = ("_handshake", "_held", "_listening", "_lost", "_offered", "_reopening", "_repeated", "_session")
+
+    def __init__(self, around: Surroundings, outlet: Outlet) -> None:
+        """A link without a session."""
+        super().__init__(around, outlet)
+        self._offered = b""
+        """The id of a session whose handshake is not answered yet."""
+        self._session = b""
+        """The headers that name the session."""
+        self._handshake = b""
+        self._repeated: dict[bytes, Message] | None = None
         self._held: list[Callable[[], None]] | None = None
         self._reopening: asyncio.Task[None] | None = None
-        self._lost: list[Post] = []
-        self._listening = Listening(self._get, place.limit, self._heard)
+        self._lost: list[Post] | None = None
+        self._listening: Listening | None = None
 
     @property
     def resumable(self) -> bool:
@@ -54,13 +55,13 @@ class HandshakeHttpLink(HttpLink):
 
     def block(self, post: Post) -> bytes:
         """The header block for a request."""
-        return self._headers
+        return self._around.headers + self._session
 
     def request(self, message: Message, reply: Reply) -> None:
         """Forward a request."""
         if message.method == "initialize":
-            self._handshake = message
-            self._enter(b"", b"")
+            self._handshake = _shared(message.line) if len(message.line) <= _USUAL else message.line
+            self._session = b""
         super().request(message, reply)
 
     def dispatch(self, post: Post) -> None:
@@ -76,13 +77,14 @@ class HandshakeHttpLink(HttpLink):
             self._held.append(lambda: self.send(message))
         elif message.method == "notifications/initialized":
             self._held = []
-            self.tell(self._headers, message, _HOLD_SECONDS, self._release)
+            self.tell(self._around.headers + self._session, message, _HOLD_SECONDS, self._release)
         else:
-            self.tell(self._headers, message, self._place.patience.initialize)
+            seconds = self._around.place.patience.initialize
+            self.tell(self._around.headers + self._session, message, seconds)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
         """Forward the client's notice, and let the request's connection go a little later."""
-        post = self._posts.get(id(reply))
+        post = self._under_way(reply)
         if post is not None:
             self.ended(post)
             post.abandon(_LINGER_SECONDS)
@@ -90,12 +92,17 @@ class HandshakeHttpLink(HttpLink):
 
     def listen(self, *, listening: bool) -> None:
         """Keep a stream open, or not."""
-        if not listening:
+        if listening:
+            if self._listening is None:
+                self._listening = Listening(self._get, self.limit, self._heard)
+            if self._held is not None:
+                self._held.append(self._listening.start)
+            else:
+                self._listening.start()
+        elif self._listening is not None:
             self._listening.stop()
-        elif self._held is not None:
-            self._held.append(self._listening.start)
-        else:
-            self._listening.start()
+            if not self._listening.has_place:
+                self._listening = None
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
         """Ask for the rest of a stream."""
@@ -106,19 +113,21 @@ class HandshakeHttpLink(HttpLink):
             stream.ended()
 
         exchange = resume_stream(self._get, self.limit, last_event_id, stream, ended)
-        self._deliveries.keep(exchange, self._place.patience.call_max, stream.ended)
+        self._deliveries.keep(exchange, self._around.place.patience.call_max, stream.ended)
 
     async def close(self) -> None:
         """End the session."""
-        self._on_close(self)
-        self._listening.stop()
+        self._around.closed(self)
+        if self._listening is not None:
+            self._listening.stop()
         if self._reopening is not None:
             self._reopening.cancel()
             await asyncio.gather(self._reopening, return_exceptions=True)
         await super().close()
-        if self._session_id:
+        if self._has_session:
             done = asyncio.Event()
-            farewell = self._send(b"DELETE", self._headers, b"", Told(lambda _: done.set()))
+            block = self._around.headers + self._session
+            farewell = self._send(b"DELETE", block, b"", Told(lambda _: done.set()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), _CLOSE_SECONDS)
             farewell.abort()
@@ -126,28 +135,31 @@ class HandshakeHttpLink(HttpLink):
     def headed(self, post: Post, headers: Headers) -> None:
         """The answer to the handshake brings the session's id."""
         if post.message.method == "initialize":
-            self._session_id = headers.get(b"mcp-session-id") or b""
+            self._offered = headers.get(b"mcp-session-id") or b""
 
     def answered(self, post: Post, message: Message) -> None:
         """Note what a new session of the upstream must be told again."""
         method = post.message.method
         if method == "initialize" and message.result:
             version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
-            self._enter(self._session_id, as_header(version))
+            self._session = session_headers(self._offered, as_header(version))
+            self._offered = b""
         elif method in _REPEATED and message.result:
+            self._repeated = self._repeated or {}
             self._repeated[_subject(post.message)] = post.message
-        elif method == "resources/unsubscribe":
+        elif method == "resources/unsubscribe" and self._repeated is not None:
             self._repeated.pop(_subject(post.message), None)
 
     def refused(self, post: Post, message: Message | None) -> bool:
         """An upstream that forgot the session is greeted again, once for each request."""
-        if self._handshake is None or post.message.method == "initialize" or post.repeated:
+        if not self._handshake or post.message.method == "initialize" or post.repeated:
             return False
         about_request = message is not None and message.id == post.message.id
-        gone = post.status in _SURELY_GONE or (post.status in _PERHAPS_GONE and self._session_id)
+        gone = post.status in _SURELY_GONE or (post.status in _PERHAPS_GONE and self._has_session)
         if about_request or not gone:
             return False
         post.repeated = True
+        self._lost = self._lost or []
         self._lost.append(post)
         if self._reopening is None:
             self._reopening = asyncio.get_running_loop().create_task(self._reopen())
@@ -161,36 +173,32 @@ class HandshakeHttpLink(HttpLink):
         """Greet the upstream again, and send anew what it refused."""
         words = ""
         try:
-            if self._handshake is not None:
-                entered = await asyncio.wait_for(
-                    greet(self._place, self._handshake, tuple(self._repeated.values())), self._place.patience.initialize
-                )
-                self._enter(*entered)
-                log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
+            place, repeated = self._around.place, tuple((self._repeated or {}).values())
+            greeting = greet(place, jsonrpc.decode(self._handshake), repeated)
+            self._session = session_headers(*await asyncio.wait_for(greeting, place.patience.initialize))
+            log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailable, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
         except Exception:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
             log.exception("greeting again failed", extra={"upstream": self.spec.name})
             words = "riglm's log says why"
         self._reopening = None
-        lost, self._lost = self._lost, []
-        for post in lost:
+        lost, self._lost = self._lost, None
+        for post in lost or ():
             if words:
                 post.fail(ErrorKind.UNAVAILABLE, f"forgot the session and could not be greeted again: {words}")
             else:
                 post.again()
                 self.dispatch(post)
-        if not words:
+        if not words and self._listening is not None:
             self._listening.restart()
 
-    def _enter(self, session_id: bytes, version: bytes) -> None:
-        self._session_id = session_id
-        self._version = version
-        self._headers = self._place.headers + session_headers(session_id, version)
+    @property
+    def _has_session(self) -> bool:
+        return self._session.startswith(SESSION_HEADER)
 
     def _get(self, last_event_id: bytes | None, sink: ResponseSink) -> Exchange:
-        block = b"accept: text/event-stream\r\n" + self._place.configured
-        block += session_headers(self._session_id, self._version)
+        block = b"accept: text/event-stream\r\n" + self._around.place.configured + self._session
         if last_event_id:
             block += b"last-event-id: %b\r\n" % last_event_id
         return self._send(b"GET", block, b"", sink)
@@ -208,6 +216,12 @@ class HandshakeHttpLink(HttpLink):
         super()._expired(waiting)
         if message.method != "initialize":
             self.send(_cancellation(message, "riglm's deadline"))
+
+
+@functools.lru_cache(maxsize=64)
+def _shared(line: bytes) -> bytes:
+    """One object for equal handshakes: clients of one kind say the same, and each link keeps its client's."""
+    return line
 
 
 def _subject(message: Message) -> bytes:

@@ -4,7 +4,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
 from riglm.adapters.mcp.upstream.deliveries import Deliveries
@@ -44,20 +44,38 @@ class HttpPlace:
         return b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in self.spec.headers.items())
 
 
-class HttpLink(UpstreamLink, PostOwner):
-    """Sends every message as a POST of its own."""
+class Surroundings(Protocol):
+    """What the links to one upstream share; `headers` is the header block that every POST starts with."""
 
-    def __init__(self, place: HttpPlace, outlet: Outlet, on_unreachable: Callable[[], None]) -> None:
-        """A link that has said nothing yet; `on_unreachable` is called when the server cannot be reached."""
-        self.spec = place.spec
-        self.limit = place.limit
-        self._place = place
+    place: HttpPlace
+    headers: bytes
+    deadlines: Deadlines
+
+    def unreachable(self) -> None:
+        """The server could not be reached."""
+
+    def closed(self, link: "HttpLink") -> None:
+        """A link is closed for good."""
+
+
+class HttpLink(UpstreamLink, PostOwner):
+    """Sends every message as a POST of its own.
+
+    There may be a link for each of very many idle clients: what they can share is in their surroundings, and what a
+    link rarely needs is made on demand.
+    """
+
+    __slots__ = ("_around", "_closed", "_deliveries", "_outlet", "_posts", "limit", "spec")
+
+    def __init__(self, around: Surroundings, outlet: Outlet) -> None:
+        """A link that has said nothing yet."""
+        self.spec = around.place.spec
+        self.limit = around.place.limit
+        self._around = around
         self._outlet = outlet
-        self._headers = place.headers
-        self._deadlines = Deadlines(place.spec.name, place.patience, self._expired)
-        self._posts: dict[int, Post] = {}
+        self._posts: dict[int, Post] | None = None
+        """The requests on their way; None when there are none."""
         self._deliveries = Deliveries()
-        self._on_unreachable = on_unreachable
         self._closed = False
 
     @abstractmethod
@@ -69,7 +87,9 @@ class HttpLink(UpstreamLink, PostOwner):
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more: {_CLOSED}")
             return
-        post = Post(self, message, reply, self._deadlines.add(reply))
+        post = Post(self, message, reply, self._around.deadlines.add(reply, self._expired))
+        if self._posts is None:
+            self._posts = {}
         self._posts[id(reply)] = post
         self.dispatch(post)
 
@@ -94,7 +114,7 @@ class HttpLink(UpstreamLink, PostOwner):
             post.again()
             self.dispatch(post)
             return
-        self._on_unreachable()
+        self._around.unreachable()
         log.warning("no answer", extra={"upstream": self.spec.name, "reason": str(failure)})
         post.fail(ErrorKind.UNAVAILABLE, f"cannot be reached: {failure}")
 
@@ -104,8 +124,8 @@ class HttpLink(UpstreamLink, PostOwner):
 
     def ended(self, post: Post) -> None:
         """Forget a request."""
-        self._deadlines.remove(post.waiting)
-        self._posts.pop(id(post.reply), None)
+        self._around.deadlines.remove(post.waiting)
+        self._take(post.reply)
 
     def linger(self, exchange: Exchange, seconds: float) -> None:
         """Leave a connection open for a while."""
@@ -128,16 +148,27 @@ class HttpLink(UpstreamLink, PostOwner):
     async def close(self) -> None:
         """Let all connections go."""
         self._closed = True
-        for post in list(self._posts.values()):
+        for post in list((self._posts or {}).values()):
             post.fail(ErrorKind.UNKNOWN, f"did not answer before {_CLOSED}")
             post.abandon()
-        self._deadlines.close()
         self._deliveries.close()
 
     def _send(self, method: bytes, block: bytes, body: bytes, sink: ResponseSink) -> Exchange:
-        return self._place.client.send(self._place.target, method, block, body, sink)
+        place = self._around.place
+        return place.client.send(place.target, method, block, body, sink)
+
+    def _under_way(self, reply: Reply) -> Post | None:
+        return self._posts.get(id(reply)) if self._posts is not None else None
+
+    def _take(self, reply: Reply) -> Post | None:
+        if self._posts is None:
+            return None
+        post = self._posts.pop(id(reply), None)
+        if not self._posts:
+            self._posts = None
+        return post
 
     def _expired(self, waiting: Waiting) -> None:
-        post = self._posts.pop(id(waiting.reply), None)
+        post = self._take(waiting.reply)
         if post is not None:
             post.abandon()

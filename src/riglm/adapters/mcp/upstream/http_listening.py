@@ -69,6 +69,18 @@ class _Events(ResponseSink):
 class Listening:
     """Keeps one stream open for as long as somebody listens, and takes it up where it broke off."""
 
+    __slots__ = (
+        "_exchange",
+        "_failures",
+        "_get",
+        "_last_event_id",
+        "_limit",
+        "_on_message",
+        "_retry_ms",
+        "_timer",
+        "_wanted",
+    )
+
     def __init__(self, get: Getter, limit: int, on_message: Callable[[Message, EventMark | None], None]) -> None:
         """A stream that is not asked for yet."""
         self._get = get
@@ -80,6 +92,11 @@ class Listening:
         self._retry_ms = RETRY_MS
         self._failures = 0
         self._wanted = False
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the server named a place where the stream can be taken up."""
+        return self._last_event_id is not None
 
     def start(self) -> None:
         """Open the stream unless it is open."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp import headers
-from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace
+from riglm.adapters.mcp.upstream.http_link import HttpLink, Surroundings
 from riglm.adapters.mcp.upstream.http_post import Post
 from riglm.adapters.mcp.upstream.http_reopening import as_header
 from riglm.domain import jsonrpc, parameters, protocol
@@ -17,34 +17,28 @@ _LATEST: Final = protocol.MODERN_VERSIONS[-1].encode()
 class ModernHttpLink(HttpLink):
     """Adds the headers that repeat the body; to give a request up is to close its connection."""
 
-    def __init__(
-        self,
-        place: HttpPlace,
-        outlet: Outlet,
-        input_schema: Callable[[str, str], Raw | None],
-        on_unreachable: Callable[[], None],
-    ) -> None:
+    def __init__(self, around: Surroundings, outlet: Outlet, input_schema: Callable[[str, str], Raw | None]) -> None:
         """`input_schema` gives the schema of an upstream's tool as last listed, by upstream and tool."""
-        super().__init__(place, outlet, on_unreachable)
+        super().__init__(around, outlet)
         self._input_schema = input_schema
 
     def block(self, post: Post) -> bytes:
         """The header block for a request: the client's own headers where it sent some, computed ones otherwise."""
         given = post.reply.headers
         if given:
-            return self._headers + b"".join(b"%b: %b\r\n" % pair for pair in given.items())
+            return self._around.headers + b"".join(b"%b: %b\r\n" % pair for pair in given.items())
         envelope = parameters.envelope(post.message)
         version = as_header(envelope.version if envelope else None) or _LATEST
-        return self._headers + headers.for_request(post.message, version, self._parameters(post.message))
+        return self._around.headers + headers.for_request(post.message, version, self._parameters(post.message))
 
     def send(self, message: Message) -> None:
         """Forward a notification."""
-        block = self._headers + headers.for_request(message, _LATEST, ())
-        self.tell(block, message, self._place.patience.initialize)
+        block = self._around.headers + headers.for_request(message, _LATEST, ())
+        self.tell(block, message, self._around.place.patience.initialize)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
         """Close the request's connection."""
-        post = self._posts.get(id(reply))
+        post = self._under_way(reply)
         if post is not None:
             self.ended(post)
             post.abandon()

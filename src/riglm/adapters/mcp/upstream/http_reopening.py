@@ -13,6 +13,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.jsonrpc import Malformed, Message
 
+SESSION_HEADER: Final = b"mcp-session-id"
 _AGAIN: Final = b'"riglm-again"'
 
 
@@ -95,7 +96,7 @@ def as_header(version: str | None) -> bytes:
 
 def session_headers(session_id: bytes, version: bytes) -> bytes:
     """The headers that name a session and the revision spoken in it."""
-    block = b"mcp-session-id: %b\r\n" % session_id if session_id else b""
+    block = b"%b: %b\r\n" % (SESSION_HEADER, session_id) if session_id else b""
     return block + (b"mcp-protocol-version: %b\r\n" % version if version else b"")
 
 

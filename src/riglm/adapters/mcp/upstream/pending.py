@@ -14,7 +14,7 @@ class Pending:
         """`on_expiry` is told the key of a request that waited too long, before it fails."""
         self._name = name
         self._on_expiry = on_expiry
-        self._deadlines = Deadlines(name, patience, self._expired)
+        self._deadlines = Deadlines(name, patience)
         self._by_key: dict[bytes, Waiting] = {}
         self._key_of: dict[int, bytes] = {}
 
@@ -34,7 +34,7 @@ class Pending:
 
     def add(self, key: bytes, reply: Reply) -> None:
         """A request was sent."""
-        waiting = self._by_key[key] = self._deadlines.add(reply)
+        waiting = self._by_key[key] = self._deadlines.add(reply, self._expired)
         waiting.key = key
         self._key_of[id(reply)] = key
 
