@@ -1,0 +1,30 @@
+"""Whose a tool is, by the name that clients use."""
+
+from collections.abc import Mapping
+from typing import Final
+
+MOST_NAMES: Final = 50_000
+"""Names beyond so many are not remembered, and count as nobody's."""
+
+
+class ToolOwners:
+    """Remembers the server of every listed tool, and the server's own name for it."""
+
+    def __init__(self, only: str = "") -> None:
+        """`only` is the one server that there is, if there is one."""
+        self.only = only
+        self._owners: dict[str, tuple[str, str]] = {}
+        self._noted: Mapping[str, tuple[str, str]] | None = None
+
+    def note(self, owners: Mapping[str, tuple[str, str]]) -> None:
+        """Server and own name by the name that clients use, of several servers shown as one."""
+        if owners is self._noted:
+            return
+        self._noted = owners
+        if len(self._owners) + len(owners) > MOST_NAMES:
+            self._owners.clear()
+        self._owners.update(owners)
+
+    def of(self, name: str) -> tuple[str, str]:
+        """The server, empty when nobody is known to own the tool, and the server's own name for it."""
+        return self._owners.get(name) or (self.only, name)

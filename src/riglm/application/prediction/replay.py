@@ -1,0 +1,35 @@
+"""Recorded sessions, once more past a predictor that starts."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from riglm.domain.learning import SIGNALS
+from riglm.domain.past_session import PastSession
+from riglm.domain.prediction import Situation
+from riglm.domain.session_state import MOST_CALLS
+from riglm.ports.predictor import PredictorPort
+
+
+def replayed(history: Sequence[PastSession], predictor: PredictorPort) -> int:
+    """Teach `predictor` the calls of recorded sessions, in order; how many there were.
+
+    The candidates are the tools that were called in any of them: what else there was matters little by now.
+    """
+    servers = {call.tool: call.upstream for session in history for call in session.calls}
+    candidates = tuple(servers)
+    count = 0
+    for session in history:
+        before: deque[str] = deque(maxlen=MOST_CALLS)
+        for call in session.calls:
+            situation = Situation(
+                candidates=candidates,
+                calls=tuple(before),
+                servers=servers,
+                principal=session.principal,
+                client=session.client,
+                time=call.timestamp,
+            )
+            predictor.learn(situation, call.tool, SIGNALS[call.found])
+            before.append(call.tool)
+            count += 1
+    return count

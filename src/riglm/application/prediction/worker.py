@@ -1,0 +1,84 @@
+"""A thread for what would hold the event loop: loading, embedding, indexing."""
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class Urgency(IntEnum):
+    """Which job is done first; the embedding of what a client waits for goes before that of a catalogue."""
+
+    AWAITED = 0
+    SOON = 1
+    BACKGROUND = 2
+
+
+class Worker:
+    """Does jobs one at a time, the most urgent first, in the order given among equals."""
+
+    def __init__(self, name: str = "riglm-prediction") -> None:
+        """Nothing runs before `start`."""
+        self._jobs: list[tuple[Urgency, int, Future[Any], Callable[[], Any]]] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def submit(self, job: Callable[[], _Result], urgency: Urgency = Urgency.SOON) -> Future[_Result]:
+        """Have a job done; after `close` the future is cancelled."""
+        future: Future[_Result] = Future()
+        with self._changed:
+            if self._closed:
+                future.cancel()
+                return future
+            heapq.heappush(self._jobs, (urgency, next(self._numbers), future, job))
+            self._changed.notify()
+        return future
+
+    def start(self) -> None:
+        """Begin with the jobs."""
+        self._thread.start()
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Drop what was not begun; wait at most `timeout` seconds for what was."""
+        with self._changed:
+            self._closed = True
+            dropped, self._jobs = self._jobs, []
+            self._changed.notify()
+        for _, _, future, _ in dropped:
+            future.cancel()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs and not self._closed:
+                    self._changed.wait()
+                if not self._jobs:
+                    return
+                _, _, future, job = heapq.heappop(self._jobs)
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = job()
+            except Exception as error:  # noqa: BLE001  # whoever waits for the future is told
+                future.set_exception(error)
+            else:
+                future.set_result(result)
