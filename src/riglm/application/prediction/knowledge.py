@@ -54,6 +54,7 @@ def load_knowledge(
     coverage: CoverageCalibrator,
     open_store: Callable[[], AnalyticsPort],
     put: Callable[[LearnedPair | PairsForgotten, int], None],
+    on_loop: Callable[[Callable[[], None]], object],
     now: float,
     most_pairs: int,
 ) -> Knowledge:
@@ -72,7 +73,11 @@ def load_knowledge(
     except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
         _log.warning("what was learned could not be loaded: prediction starts cold", exc_info=True)
     learner = Learner(predictor, pairs, put, most_pairs=most_pairs)
-    index = ToolIndex(worker, embedder, pairs, owners, learner.described_anew)
+
+    def described_anew(tool: str, fingerprint: str) -> None:
+        on_loop(lambda: learner.described_anew(tool, fingerprint))
+
+    index = ToolIndex(worker, embedder, pairs, owners, described_anew)
     return Knowledge(
         predictor=predictor,
         pairs=pairs,

@@ -47,6 +47,10 @@ _LOADING_SECONDS: Final = 5.0
 _log: Final = logging.getLogger("riglm.prediction")
 
 
+OnLoop = Callable[[Callable[[], None]], object]
+"""Has something done on the event loop, asked from any thread."""
+
+
 class Lesson(NamedTuple):
     """A call that is still to be learned."""
 
@@ -59,15 +63,15 @@ class Lesson(NamedTuple):
 class PredictionService:
     """Answers on the event loop from what is known there; what takes time is done on the worker.
 
-    Until the worker has loaded what prediction needs, nothing is known, and everything is shown. Calls are learned after
-    they were answered, one at a time; what comes faster than that is learned from the store at the next start. Nothing
-    here raises because of a model, a predictor or a store.
+    Until the worker has loaded what prediction needs, nothing is known, and everything is shown. Calls are learned
+    after they were answered, one at a time; what comes faster than that is learned from the store at the next start.
+    Nothing here raises because of a model, a predictor or a store.
     """
 
     def __init__(
         self,
         worker: Worker,
-        load: Callable[[], Knowledge],
+        load: Callable[[OnLoop], Knowledge],
         owners: ToolOwners,
         warm_sets: WarmSets,
         configured: EmbedderStatus,
@@ -230,7 +234,7 @@ class PredictionService:
 
     def _start_loading(self) -> None:
         loop = asyncio.get_running_loop()
-        future = self._worker.submit(self._load)
+        future = self._worker.submit(lambda: self._load(loop.call_soon_threadsafe))
         future.add_done_callback(lambda done: None if done.cancelled() else loop.call_soon_threadsafe(self._take, done))
 
     def _take(self, loading: Future[Knowledge]) -> None:

@@ -38,7 +38,7 @@ class ToolIndex:
         owners: ToolOwners,
         on_changed: Callable[[str, str], None],
     ) -> None:
-        """`on_changed` is told, on the worker, the name and the new fingerprint of a tool that describes itself anew."""
+        """`on_changed` is told, on the worker, the name and new fingerprint of a tool that describes itself anew."""
         self.retriever: Retriever | None = None
         self._worker = worker
         self._embedder = embedder

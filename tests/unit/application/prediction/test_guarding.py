@@ -1,0 +1,105 @@
+"""A predictor of somebody else's cannot harm the list."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from riglm.application.prediction.guarding import GuardedPredictor
+from riglm.domain.prediction import Prediction, Situation
+from riglm.ports.predictor import PredictorPort
+
+SITUATION = Situation(candidates=("a", "b"))
+
+
+class Scripted(PredictorPort):
+    def __init__(self, answer):
+        self.answer = answer
+        self.learned = []
+
+    def learn(self, situation, tool, weight=1.0):
+        self.learned.append((tool, weight))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+
+    def predict(self, situation, *, explain=False):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer() if callable(self.answer) else self.answer
+
+
+def scores(*numbers):
+    return Prediction(scores=np.array(numbers, float))
+
+
+@pytest.fixture
+def instead():
+    return Scripted(scores(0.1, 0.2))
+
+
+@pytest.fixture
+def guard(instead):
+    made = []
+
+    def make(answer, patience=5.0):
+        made.append(GuardedPredictor(Scripted(answer), instead, patience=patience))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_sound_answer_is_taken(guard):
+    assert guard(scores(1, 2)).predict(SITUATION).scores.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        scores(float("nan"), 1),
+        scores(float("inf"), 1),
+        scores(1),
+        scores(1, 2, 3),
+        Prediction(scores=np.array(["a", "b"])),
+        Prediction(scores=[None, None]),
+        "nonsense",
+        ValueError("broken"),
+    ],
+    ids=repr,
+)
+def test_any_other_answer_is_replaced_and_said_once(guard, answer, caplog):
+    predictor = guard(answer)
+    for _ in range(3):
+        assert predictor.predict(SITUATION).scores.tolist() == [0.1, 0.2]
+    assert len(caplog.records) == 1
+    assert "Scripted" in caplog.text
+
+
+def test_one_that_is_late_is_not_asked_again_before_it_has_come_back(guard, caplog):
+    go, asked = threading.Event(), []
+
+    def slow():
+        asked.append(1)
+        go.wait(10)
+        return scores(5, 6)
+
+    predictor = guard(slow, patience=0.01)
+    for _ in range(3):
+        assert predictor.predict(SITUATION).scores.tolist() == [0.1, 0.2]
+    assert len(asked) == 1
+    late = predictor._late
+    go.set()
+    late.result(5)
+    predictor._patience = 5.0
+    assert predictor.predict(SITUATION).scores.tolist() == [5, 6]
+    assert "did not answer within 10 ms" in caplog.text
+
+
+def test_both_learn_and_a_failure_to_learn_is_said_once(guard, instead, caplog):
+    predictor = guard(ValueError("broken"))
+    for _ in range(3):
+        predictor.learn(SITUATION, "a", 0.5)
+    predictor._worker.submit(lambda: None).result(5)
+    assert instead.learned == [("a", 0.5)] * 3
+    assert [record.getMessage().count("while learning") for record in caplog.records] == [1]
