@@ -54,19 +54,27 @@ class Catalogues:
 class SeenTools:
     """The names that one client was shown, page by page: what others were shown does not count."""
 
+    __slots__ = ("_first", "_further")
+
     def __init__(self) -> None:
-        self._pages: dict[bytes, frozenset[str]] = {}
+        self._first: frozenset[str] | None = None
+        self._further: dict[bytes, frozenset[str]] | None = None
+        """The pages after the first one, by cursor; None when there are none, as with most servers."""
 
     def note(self, asked: Message, page: Catalogue) -> None:
         """The client got a page as the answer to `asked`; the first page begins a new list."""
         cursor = cursor_of(asked)
         if not cursor:
-            self._pages.clear()
-        if len(self._pages) < MOST_PAGES:
-            self._pages[cursor] = page.name_set
+            self._first, self._further = page.name_set, None
+            return
+        further = self._further = self._further or {}
+        if len(further) + (self._first is not None) < MOST_PAGES:
+            further[cursor] = page.name_set
 
     def __contains__(self, tool: str | None) -> bool:
-        return any(tool in names for names in self._pages.values())
+        if self._first is not None and tool in self._first:
+            return True
+        return self._further is not None and any(tool in names for names in self._further.values())
 
 
 def _joined(pages: list[Catalogue]) -> Catalogue:

@@ -1,7 +1,8 @@
 """A client connection of the handshake era in front of one upstream."""
 
 import asyncio
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from riglm.application.bridge import BridgeLink, find_bridge, link_for
@@ -23,13 +24,13 @@ _NO_WORD: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 class Resumption(Stream):
     """Passes the rest of a stream on, and ends the requests whose answers it carries."""
 
-    def __init__(self, stream: Stream, underway: Mapping[bytes, Exchange]) -> None:
+    def __init__(self, stream: Stream, underway: Callable[[bytes], Exchange | None]) -> None:
         self._stream = stream
         self._underway = underway
 
     def continued(self, message: Message, event: EventMark | None = None) -> None:
         """Pass a message on."""
-        exchange = self._underway.get(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
+        exchange = self._underway(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
         if exchange is not None:
             exchange.replied(message)
         self._stream.continued(message, event)
@@ -45,6 +46,19 @@ class Resumption(Stream):
 
 class DirectConversation(Conversation):
     """Passes everything between one client and its own link to the one upstream."""
+
+    __slots__ = (
+        "_caller",
+        "_client",
+        "_closing",
+        "_held",
+        "_link",
+        "_open",
+        "_seen",
+        "_services",
+        "_session",
+        "_upstream",
+    )
 
     def __init__(self, services: Services, upstream: UpstreamPort, caller: Caller, channel: ClientChannel) -> None:
         self._services = services
@@ -87,7 +101,8 @@ class DirectConversation(Conversation):
         elif message.method == "tools/list":
             exchange.on_reply = self._note_list
         elif message.method == "initialize":
-            self._client, _ = parameters.client_of(message)
+            client, _ = parameters.client_of(message)
+            self._client = Client(name=sys.intern(client.name), version=sys.intern(client.version))
             exchange.on_reply = self._opened
         self._open[key] = exchange
         self._link.request(message, exchange)
@@ -101,7 +116,7 @@ class DirectConversation(Conversation):
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
         """Ask the upstream for the rest of a stream, and see what it answers."""
-        self._link.resume(last_event_id, Resumption(stream, self._open))
+        self._link.resume(last_event_id, Resumption(stream, self._find))
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
         """Find a way to the client for a message that belongs to no request."""
@@ -122,6 +137,9 @@ class DirectConversation(Conversation):
         await self._link.close()
         if self._closing is not None:
             await self._closing
+
+    def _find(self, key: bytes) -> Exchange | None:
+        return self._open.get(key)
 
     def _is_free(self, key: bytes) -> bool:
         """Whether an id can be used; one whose stream broke off is given up, for its client may never come back."""
@@ -153,7 +171,8 @@ class DirectConversation(Conversation):
 
     def _opened(self, exchange: Exchange, message: Message) -> Message | None:
         if message.result:
-            self.session.protocol_version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion")) or ""
+            version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion")) or ""
+            self.session.protocol_version = sys.intern(version)
             self._services.tracking.session_changed(self.session)
         elif exchange.failure not in _NO_WORD:
             if not isinstance(self._link, BridgeLink):
@@ -176,3 +195,5 @@ class DirectConversation(Conversation):
 
     def _finished(self, exchange: Exchange) -> None:
         del self._open[jsonrpc.id_key(exchange.message.id or b"null")]
+        if not self._open:
+            self._open = {}  # one that was used stays large, and there may be very many idle clients

@@ -20,14 +20,17 @@ _log: Final = logging.getLogger("riglm.proxy")
 class HeldBack:
     """Messages for a client that has no open stream at the moment."""
 
+    __slots__ = ("_bytes", "_channel", "_has_dropped", "_waiting")
+
     def __init__(self, channel: ClientChannel) -> None:
         self._channel = channel
-        self._waiting: deque[tuple[Message, EventMark | None]] = deque()
+        self._waiting: deque[tuple[Message, EventMark | None]] | None = None
+        """None when nothing waits: an empty deque is large, and there may be very many idle clients."""
         self._bytes = 0
         self._has_dropped = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting or ())
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
         """Hand a message over now if a stream is open."""
@@ -35,10 +38,11 @@ class HeldBack:
 
     def keep(self, message: Message, event: EventMark | None = None) -> None:
         """Keep a message until a stream opens."""
-        self._waiting.append((message, event))
+        waiting = self._waiting = self._waiting or deque()
+        waiting.append((message, event))
         self._bytes += len(message.line)
-        while len(self._waiting) > MOST_HELD_BACK or (self._bytes > MOST_BYTES and len(self._waiting) > 1):
-            self._take()
+        while len(waiting) > MOST_HELD_BACK or (self._bytes > MOST_BYTES and len(waiting) > 1):
+            self._take(waiting)
             if not self._has_dropped:
                 self._has_dropped = True
                 _log.warning("dropped what a client did not listen to; this is said once for each client")
@@ -46,8 +50,9 @@ class HeldBack:
     def flush(self) -> None:
         """Hand over what was kept."""
         while self._waiting and self._channel.push(*self._waiting[0]):
-            self._take()
+            self._take(self._waiting)
+        self._waiting = self._waiting or None
 
-    def _take(self) -> None:
-        message, _ = self._waiting.popleft()
+    def _take(self, waiting: deque[tuple[Message, EventMark | None]]) -> None:
+        message, _ = waiting.popleft()
         self._bytes -= len(message.line)

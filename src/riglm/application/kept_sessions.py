@@ -22,7 +22,7 @@ class _Kept:
         self.session = session
         self.last_seen = now
         self.holders = 0
-        self.places: list[Place] = []
+        self.places: tuple[Place, ...] = ()
 
 
 class KeptSessions:
@@ -50,7 +50,7 @@ class KeptSessions:
         """Let a session be found at one more place."""
         kept = self._find(session)
         if kept is not None:
-            kept.places.append(place)
+            kept.places += (place,)
             self._by_place[place] = kept
 
     def at(self, place: Place) -> Session | None:

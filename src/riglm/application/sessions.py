@@ -5,6 +5,7 @@ riglm keeps its own, and climbs a ladder of evidence: a handle that the client w
 sends with a call, a key in riglm's own environment, the connection, and last a guess from who calls and when.
 """
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -201,7 +202,7 @@ class SessionRegistry:
             transport=caller.transport,
             method=method,
             client=client,
-            client_id=self._hasher.client_id(client.name, caller.principal, caller.address),
+            client_id=sys.intern(self._hasher.client_id(client.name, caller.principal, caller.address)),
             principal=self._hasher.principal(caller.principal) if caller.principal else "",
             protocol_version=version,
             keys={name: self._hasher.session_key(value) for name, value in keys or [] if value},

@@ -189,14 +189,14 @@ class HandshakeRequests:
     async def _stream(self, session: HttpSession, events: Events, request: Request, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""
         self.answers.add(events)
-        session.streams.append(events)
+        session.streams += (events,)
         try:
             with Watch(request, events.ended) as watch:
                 await events.run(send, ((b"mcp-session-id", session.id),))
                 return watch.gone
         finally:
             self.answers.discard(events)
-            session.streams.remove(events)
+            session.streams = tuple(one for one in session.streams if one is not events)
             session.last_used = time.monotonic()
 
     async def _session(self, request: Request, send: Send) -> HttpSession | None:

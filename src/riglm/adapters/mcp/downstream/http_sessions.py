@@ -4,7 +4,9 @@ import asyncio
 import gc
 import logging
 import secrets
+import sys
 import time
+from dataclasses import replace
 from typing import Final
 
 from riglm.adapters.mcp.downstream.answer import HttpAnswer
@@ -27,7 +29,7 @@ class HttpSession(ClientChannel):
     beside those of its requests. `asked` holds the answers that are owed, each with the key of its request's id.
     """
 
-    __slots__ = ("asked", "conversation", "events", "id", "is_open", "last_used", "log", "principal", "streams")
+    __slots__ = ("_log", "asked", "conversation", "events", "id", "is_open", "last_used", "principal", "streams")
 
     def __init__(self, proxy: DownstreamPort, caller: Caller) -> None:
         """A session with an id that cannot be guessed."""
@@ -35,11 +37,18 @@ class HttpSession(ClientChannel):
         self.principal = caller.principal
         self.is_open = True
         self.events: Events | None = None
-        self.streams: list[Events] = []
+        self.streams: tuple[Events, ...] = ()
         self.asked: list[tuple[HttpAnswer, bytes]] = []
-        self.log = EventLog()
+        self._log: EventLog | None = None
         self.last_used = time.monotonic()
-        self.conversation: Conversation = proxy.converse(caller, self)
+        self.conversation: Conversation = proxy.converse(replace(caller, address=sys.intern(caller.address)), self)
+
+    @property
+    def log(self) -> EventLog:
+        """What its streams said, as far as riglm keeps that itself."""
+        if self._log is None:
+            self._log = EventLog()
+        return self._log
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
         """Send a message over the open stream."""
