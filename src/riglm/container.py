@@ -17,7 +17,6 @@ from pathlib import Path
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.catalogues import Catalogues
-from riglm.application.filtering import FilteringService
 from riglm.application.maintenance import Maintenance
 from riglm.application.proxy import ProxyService
 from riglm.application.recorder import Recorder
@@ -95,7 +94,6 @@ class Container(containers.DeclarativeContainer):
         tracking=tracking,
         sessions=sessions,
         catalogues=providers.Singleton(Catalogues),
-        filtering=providers.Singleton(FilteringService),
         grace=settings.provided.timeouts.grace,
     )
 

@@ -20,7 +20,18 @@ _FAILURE_CODE: Final = {ErrorKind.TIMEOUT: jsonrpc.REQUEST_TIMEOUT}
 class Call:
     """What is known of an invocation when it starts."""
 
-    __slots__ = ("arguments", "clock", "found", "sequence_number", "session", "started", "tool", "tracking", "upstream")
+    __slots__ = (
+        "arguments",
+        "clock",
+        "found",
+        "on_end",
+        "sequence_number",
+        "session",
+        "started",
+        "tool",
+        "tracking",
+        "upstream",
+    )
 
     def __init__(
         self,
@@ -31,13 +42,16 @@ class Call:
         upstream: str,
         arguments: bytes | None,
         found: Found,
+        on_end: Callable[[ErrorKind | None], None] | None = None,
     ) -> None:
+        """`on_end` is told how it ended, by None when it succeeded."""
         self.tracking = tracking
         self.session = session
         self.tool = tool
         self.upstream = upstream
         self.arguments = arguments
         self.found = found
+        self.on_end = on_end
         self.sequence_number = session.next_sequence_number()
         self.started = time.time()
         self.clock = time.perf_counter()
@@ -56,6 +70,8 @@ class Call:
             error_code=code,
             found=self.found,
         )
+        if self.on_end is not None:
+            self.on_end(kind)
 
     def answered(self, message: Message) -> None:
         """Record the invocation by the answer that it got."""

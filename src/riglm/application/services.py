@@ -1,23 +1,40 @@
 """What every conversation works with."""
 
 import logging
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from riglm.application.catalogues import Catalogues, SeenTools
 from riglm.application.exchange import Call, Exchange
 from riglm.application.failing_open import FailingOpen
-from riglm.application.filtering import FilteringService
 from riglm.application.sessions import SessionRegistry
 from riglm.application.tracking import TrackingService
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Session
 from riglm.domain.tool import Catalogue
 
 _log: Final = logging.getLogger("riglm.proxy")
+
+WHOLE: Final = "everything is shown"
+"""Why a list was shown that nobody chose from."""
+
+
+class Observer(Protocol):
+    """Sees the invocations of clients beside the recorder, and notes what lists show in the place of `Services`."""
+
+    @abstractmethod
+    def calling(
+        self, session: Session, tool: str, given: Parameters, *, known: bool
+    ) -> tuple[Found, Callable[[ErrorKind | None], None]]:
+        """An invocation starts: how the client came to know the tool, and what to call at the end.
+
+        `known` says whether the upstream has listed the tool to this client.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,30 +44,33 @@ class Services:
     tracking: TrackingService
     sessions: SessionRegistry
     catalogues: Catalogues
-    filtering: FilteringService
     grace: float = 0.8
     """Seconds that a client waits for the slowest of several servers before it gets what the others have."""
-    guarded: FailingOpen = field(default_factory=lambda: FailingOpen(_log, "filtering failed; all is shown, and"))
-    """Around whatever riglm does with a list."""
+    guarded: FailingOpen = field(
+        default_factory=lambda: FailingOpen(_log, "a list could not be noted; it goes out as it came, and")
+    )
+    """Around whatever riglm notes of a list."""
+    observer: Observer | None = None
 
     def call(self, session: Session, upstream: str, tool: str | None, given: Parameters, known: bool) -> Call:
         """Note that an invocation starts; `known` says whether the client was shown the tool."""
+        found, on_end = Found.LISTED if known else Found.NAMED, None
+        if self.observer is not None:
+            found, on_end = self.observer.calling(session, tool or "", given, known=known)
         return Call(
             self.tracking,
             session,
             tool=tool or "",
             upstream=upstream,
             arguments=bytes(given.arguments) if given.arguments else None,
-            found=Found.LISTED if known else Found.NAMED,
+            found=found,
+            on_end=on_end,
         )
 
     def listed(
         self, session: Session, upstream: str, exchange: Exchange, message: Message, seen: SeenTools | None = None
     ) -> Message:
-        """An upstream's answer to `tools/list`, as the client is to see it; the whole of it when filtering fails.
-
-        What it shows is noted in `seen`.
-        """
+        """An upstream's answer to `tools/list`; what it shows is noted, in `seen` as well."""
         if message.result:
             with self.guarded:
                 page = self.catalogues.read(upstream, exchange.message, bytes(message.result))
@@ -60,12 +80,10 @@ class Services:
         return message
 
     def expose(self, session: Session, catalogue: Catalogue) -> None:
-        """Note what of a catalogue a session is shown; a filter that fails hides nothing."""
-        with self.guarded:
-            chosen = self.filtering.select(session, catalogue)
-            self.tracking.exposed(
-                session, chosen.shown, chosen.hidden, predictor=chosen.predictor, reason=chosen.reason
-            )
+        """Note that a session is shown a whole catalogue, unless an observer knows better."""
+        if self.observer is None:
+            with self.guarded:
+                self.tracking.exposed(session, catalogue.names, reason=WHOLE)
 
 
 def tool_name(given: Parameters) -> str | None:

@@ -9,7 +9,7 @@ from riglm.domain.tool import Catalogue
 
 
 class ShownTools:
-    """Passes the joined list through the filter, and remembers what was shown."""
+    """Remembers the joined list that was shown."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

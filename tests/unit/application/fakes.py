@@ -4,7 +4,6 @@ import asyncio
 from types import SimpleNamespace
 
 from riglm.application.catalogues import Catalogues
-from riglm.application.filtering import FilteringService
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
 from riglm.application.tracking import CalledNote, TrackingService
@@ -63,7 +62,7 @@ class Records:
 class World:
     """The services of one process, with everything recorded in a list."""
 
-    def __init__(self, *, filtering=None, grace=0.05, **evidence):
+    def __init__(self, *, grace=0.05, **evidence):
         self.clock = Clock()
         self.records = Records()
         self.hasher = KeyedHasher(bytes(32))
@@ -75,7 +74,6 @@ class World:
             tracking=self.tracking,
             sessions=self.sessions,
             catalogues=Catalogues(),
-            filtering=filtering or FilteringService(),
             grace=grace,
         )
 

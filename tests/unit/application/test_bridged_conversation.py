@@ -7,7 +7,6 @@ import pytest
 
 from riglm.application.catalogues import Catalogues
 from riglm.application.conversation import DirectConversation
-from riglm.application.filtering import FilteringService
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
 from riglm.application.tracking import TrackingService
@@ -53,7 +52,6 @@ class Stage:
             tracking=tracking,
             sessions=SessionRegistry(tracking, hasher, Evidence()),
             catalogues=Catalogues(),
-            filtering=FilteringService(),
         )
         self.channel = Channel()
         self.conversation = self.converse()

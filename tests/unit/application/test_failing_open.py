@@ -1,12 +1,13 @@
 """What riglm does on the side never reaches a client when it fails."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
+from riglm.application.catalogues import Catalogues
 from riglm.application.exchange import NOWHERE, Exchange
 from riglm.application.failing_open import FailingOpen
-from riglm.application.filtering import FilteringService
 from riglm.domain import jsonrpc
 from riglm.domain.session import Client, Transport
 from riglm.ports.downstream import Caller
@@ -16,10 +17,10 @@ LIST = jsonrpc.request(b"1", "tools/list", b"{}")
 ANSWER = jsonrpc.result(b"1", b'{"tools":[{"name":"a"}]}')
 
 
-class Failing(FilteringService):
-    error = ZeroDivisionError("the filter")
+class Failing(Catalogues):
+    error = ZeroDivisionError("the reader")
 
-    def select(self, session, catalogue):
+    def read(self, upstream, asked, result):
         raise self.error
 
 
@@ -27,16 +28,16 @@ def a_session(world):
     return world.sessions.of_connection(Caller(transport=Transport.HTTP), Client(), "")
 
 
-def test_a_filter_that_fails_shows_everything_and_is_logged_once(caplog):
-    world = World(filtering=Failing())
+def test_a_list_that_cannot_be_noted_is_shown_and_the_failure_is_logged_once(caplog):
+    world = World()
     session = a_session(world)
+    services = replace(world.services, catalogues=Failing())
     for _ in range(3):
-        assert world.services.listed(session, "up", Exchange(LIST, NOWHERE), ANSWER) is ANSWER
+        assert services.listed(session, "up", Exchange(LIST, NOWHERE), ANSWER) is ANSWER
     assert [record.getMessage() for record in caplog.records] == [
-        "filtering failed; all is shown, and this is said once"
+        "a list could not be noted; it goes out as it came, and this is said once"
     ]
     assert caplog.records[0].exc_info[1] is Failing.error
-    assert world.services.catalogues.of("up").names == ("a",)
 
 
 def test_a_list_that_is_an_error_shows_nothing():
