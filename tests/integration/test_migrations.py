@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 
+import alembic.command
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -11,9 +12,12 @@ from alembic.script import ScriptDirectory
 
 import riglm
 from riglm.adapters.analytics import schema
-from riglm.adapters.analytics.engine import make_engine
+from riglm.adapters.analytics.engine import make_engine, writing
+from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
+from riglm.domain.identifier import uuid7
+from riglm.testing.analytics import a_learned_pair
 
 UPGRADER = """
 import sys
@@ -23,6 +27,9 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(schema.upgrade(sys.argv[1]).current)
 """
+
+ALL = ("0001", "0002")
+"""Every migration, oldest first."""
 
 
 @pytest.fixture
@@ -69,6 +76,54 @@ def test_an_upgrade_makes_a_missing_file_and_a_second_one_changes_nothing(file, 
     assert shape(file) == once
 
 
+def test_a_store_of_the_first_schema_keeps_its_rows_and_is_used_as_any_other(file, url):
+    engine = make_engine(url)
+    with writing(engine) as connection:
+        config = schema.alembic_config()
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, "0001")
+    engine.dispose()
+    session, tools = uuid7(), uuid7()
+    rows = sqlite3.connect(file)
+    rows.execute('INSERT INTO toolset VALUES (?, \'["read","write"]\')', (tools.bytes,))
+    rows.execute(
+        "INSERT INTO session VALUES (?, 1.0, NULL, 'handshake', 'stdio', 'process', 'connection', 'old', '1', '', 'p',"
+        " '', '{}', '{}', ?)",
+        (session.bytes, tools.bytes),
+    )
+    rows.execute(
+        "INSERT INTO invocation VALUES (?, ?, 'read', 'files', 2.0, 1.5, 1, 1, '', NULL, NULL, NULL, 'listed', NULL)",
+        (uuid7().bytes, session.bytes),
+    )
+    rows.execute(
+        "INSERT INTO exposure VALUES (?, ?, 1.5, ?, ?, '', 'no filtering')",
+        (uuid7().bytes, session.bytes, tools.bytes, tools.bytes),
+    )
+    rows.commit()
+    rows.close()
+    assert schema.status(url).pending == ("0002",)
+    with SqlAnalytics(url) as store:
+        [shown] = store.list_exposures(session)
+        assert (shown.shown, shown.mode, shown.surface, shown.tokens_shown) == (("read", "write"), "off", "", 0)
+        [recorded] = store.recent_calls()
+        assert [call.tool for call in recorded.calls] == ["read"]
+        store.record_many([a_learned_pair(tool="read")])
+        assert len(store.list_learned_pairs("minilm")) == 1
+    assert schema.status(url).pending == ()
+
+
+def test_an_older_riglm_that_is_still_open_can_go_on_storing(file, url):
+    schema.upgrade(url)
+    rows = sqlite3.connect(file)
+    rows.execute(
+        "INSERT INTO exposure (id, session_id, timestamp, shown, available, predictor, reason)"
+        " VALUES (?, ?, 1.0, ?, ?, '', '')",
+        [uuid7().bytes] * 4,
+    )
+    assert rows.execute("SELECT mode, tokens_shown FROM exposure").fetchall() == [("off", 0)]
+    rows.close()
+
+
 def test_an_empty_file_is_upgraded(file, url):
     file.touch()
     assert schema.upgrade(url).pending == ()
@@ -93,7 +148,7 @@ def test_processes_that_upgrade_at_once_all_find_the_newest_schema(file, url):
 
 def test_the_status_of_a_missing_file_is_told_without_making_it(file, url):
     found = schema.status(url)
-    assert (found.current, found.head, found.pending) == (None, SCHEMA_REVISION, (SCHEMA_REVISION,))
+    assert (found.current, found.head, found.pending) == (None, SCHEMA_REVISION, ALL)
     assert not file.exists()
 
 
@@ -119,7 +174,7 @@ def test_a_store_that_cannot_be_read_is_unavailable(file, url):
 
 
 def test_a_store_in_memory_can_be_upgraded():
-    assert schema.status("sqlite://").pending == (SCHEMA_REVISION,)
+    assert schema.status("sqlite://").pending == ALL
     schema.upgrade("sqlite://")
 
 

@@ -4,14 +4,17 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.errors import RiglmError
-from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import ToolInvocation
+from riglm.domain.exposure import Exposure, ExposureTotals
+from riglm.domain.invocation import Found, ToolInvocation
+from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
+from riglm.ports.overrides import OverridesPort
+from riglm.ports.warm_sets import WarmSetsPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +25,14 @@ class SessionClosed:
     ended_at: float
 
 
-Record = Session | SessionClosed | ToolInvocation | Exposure
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairsForgotten:
+    """Learned pairs that no longer count."""
+
+    ids: tuple[UUID, ...]
+
+
+Record = Session | SessionClosed | ToolInvocation | Exposure | LearnedPair | PairsForgotten
 """What recording hands over, in the order in which it happened."""
 
 
@@ -34,20 +44,24 @@ class RecordRefused(RiglmError):
 class SessionSummary:
     """A session as people list it, with how many calls it made and how many of them failed.
 
-    The session's `sequence` is the highest sequence number that is stored.
+    The session's `sequence` is the highest sequence number that is stored. `exposures` counts all of them,
+    `list_changes` the lists that differ from the one before, `searches` the answers to searches.
     """
 
     session: Session
     invocations: int
     failures: int
     exposures: int
+    list_changes: int = 0
+    searches: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStatistics:
     """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
 
-    Percentiles are durations that occurred (nearest rank). For a tool that was shown and never used, all numbers are
+    `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
+    (nearest rank). For a tool that was shown and never used, all numbers are
     zero and `upstream` is empty.
     """
 
@@ -59,15 +73,45 @@ class ToolStatistics:
     median_ms: float
     p95_ms: float
     last_used: float
+    listed: int = 0
+    searched: int = 0
 
 
-class AnalyticsPort(Protocol):
+class RecordedCall(NamedTuple):
+    """One call of a recorded session, as far as prediction learns from it again; `timestamp` is its start."""
+
+    tool: str
+    upstream: str
+    found: Found
+    success: bool
+    timestamp: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSession:
+    """A recorded session with its calls in order, for prediction to learn from again.
+
+    `client` is the name that the client gave itself; `client_id` and `principal` are keyed hashes. `tools_available`
+    are the tools that it was last told of, or that were hidden from it. Times are in seconds since the epoch.
+    """
+
+    id: UUID
+    started_at: float
+    client: str
+    client_id: str
+    principal: str
+    tools_available: tuple[str, ...]
+    calls: tuple[RecordedCall, ...]
+
+
+class AnalyticsPort(OverridesPort, WarmSetsPort, Protocol):
     """Persists usage data and answers questions about it.
 
     Methods block; callers keep them off the event loop. Every failure of the store arrives as `AnalyticsUnavailable`
     with its cause kept; a record that the store cannot hold, as `RecordRefused`. Records are delivered at least once:
     storing an invocation or exposure whose id is already stored changes nothing, and both may arrive before their
-    session. What is stored and what is returned share nothing that can change.
+    session; of a learned pair the one that was updated last is kept. What is stored and what is returned share nothing
+    that can change.
     """
 
     @abstractmethod
@@ -126,3 +170,19 @@ class AnalyticsPort(Protocol):
     @abstractmethod
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros."""
+
+    @abstractmethod
+    def exposure_totals(self, since: float = 0.0) -> Sequence[ExposureTotals]:
+        """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
+
+    @abstractmethod
+    def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
+        """The latest sessions with calls that started since the given time, oldest first, with all their calls."""
+
+    @abstractmethod
+    def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
+        """The learned pairs of one model, newest first, then the most confident."""
+
+    @abstractmethod
+    def prune_learned_pairs(self, most: int) -> int:
+        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""

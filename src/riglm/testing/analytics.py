@@ -5,12 +5,14 @@ from dataclasses import fields
 from typing import Any, cast
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION
 from riglm.domain.exposure import Exposure
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed, SessionSummary
 
@@ -50,6 +52,23 @@ def an_exposure(session: Session, *shown: str, **known: Any) -> Exposure:
     """An exposure of the session; `known` says what else matters to the test."""
     return Exposure(
         **{"id": uuid7(), "session_id": session.id, "timestamp": session.started_at, "shown": shown, **known}
+    )
+
+
+def a_learned_pair(**known: Any) -> LearnedPair:
+    """A learned pair of the model `minilm`; `known` says what matters to the test."""
+    return LearnedPair(
+        **{
+            "id": uuid7(),
+            "scope": "",
+            "tool": "read",
+            "model": "minilm",
+            "vector": np.array([0.6, 0.8], dtype=np.float32),
+            "confidence": 0.5,
+            "uses": 1,
+            "updated_at": 1000.0,
+            **known,
+        }
     )
 
 

@@ -1,6 +1,5 @@
 """Usage kept in the memory of this process, and forgotten with it."""
 
-import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +8,19 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import UUID
 
+from riglm.adapters.analytics import memory_counting as counting
+from riglm.adapters.analytics.memory_choices import InMemoryChoices
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
-from riglm.domain.exposure import Exposure
+from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import ToolInvocation
+from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.ports.analytics import (
     AnalyticsPort,
+    PairsForgotten,
     Record,
+    RecordedCall,
+    RecordedSession,
     RecordRefused,
     SessionClosed,
     SessionSummary,
@@ -23,20 +28,23 @@ from riglm.ports.analytics import (
 )
 
 CAPACITY: Final = 100_000
-"""So many sessions, invocations and exposures are kept; then the oldest make room."""
+"""So many sessions, invocations, exposures and learned pairs are kept; then the oldest make room."""
 
-_Kept = TypeVar("_Kept", Session, ToolInvocation, Exposure)
+_Happened = TypeVar("_Happened", ToolInvocation, Exposure)
+_Kept = TypeVar("_Kept", Session, ToolInvocation, Exposure, LearnedPair)
 
 
-class InMemoryAnalytics(AnalyticsPort):
+class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
     """Keeps the latest usage in plain dictionaries; opening and closing it keeps what it holds."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
+        super().__init__()
         self._capacity = capacity
         self._lock = threading.Lock()
         self._sessions: dict[UUID, Session] = {}
         self._invocations: dict[UUID, ToolInvocation] = {}
         self._exposures: dict[UUID, Exposure] = {}
+        self._pairs: dict[UUID, LearnedPair] = {}
         self._cooccurrences: tuple[ToolCooccurrence, ...] = ()
 
     def __enter__(self) -> Self:
@@ -62,6 +70,11 @@ class InMemoryAnalytics(AnalyticsPort):
                         self._keep(self._invocations, self._invocations.get(record.id, record))
                     case Exposure():
                         self._keep(self._exposures, self._exposures.get(record.id) or _with_sorted_hidden(record))
+                    case LearnedPair():
+                        self._learn(record)
+                    case PairsForgotten():
+                        for id_ in record.ids:
+                            self._pairs.pop(id_, None)
             for record in records:
                 if isinstance(record, SessionClosed) and record.session_id in self._sessions:
                     self._sessions[record.session_id].ended_at = record.ended_at
@@ -90,11 +103,8 @@ class InMemoryAnalytics(AnalyticsPort):
 
     def refresh_cooccurrences(self, now: float) -> int:
         """Compute co-occurrence anew from the invocations, and give the number of pairs."""
-        by_session: defaultdict[UUID, list[ToolInvocation]] = defaultdict(list)
-        for call in self._calls():
-            by_session[call.session_id].append(call)
         counter = CooccurrenceCounter()
-        for calls in by_session.values():
+        for calls in _by_session(self._calls()).values():
             counter.add_session((call.tool, call.sequence_number) for call in _in_order(calls))
         self._cooccurrences = tuple(counter.pairs(now))
         return len(counter)
@@ -105,12 +115,8 @@ class InMemoryAnalytics(AnalyticsPort):
             sessions = [session for session in self._sessions.values() if session.ended_at is None or not active_only]
             sessions.sort(key=lambda session: (session.started_at, session.id), reverse=True)
             latest = [_copy(session) for session in sessions[:limit]]
-            exposures = Counter(exposure.session_id for exposure in self._exposures.values())
-        by_session: dict[UUID, list[ToolInvocation]] = {session.id: [] for session in latest}
-        for call in self._calls():
-            if call.session_id in by_session:
-                by_session[call.session_id].append(call)
-        return [_summary(session, by_session[session.id], exposures[session.id]) for session in latest]
+        calls, shown = _by_session(self._calls()), _by_session(self._shown())
+        return [counting.summary(session, calls[session.id], shown[session.id]) for session in latest]
 
     def list_invocations(self, session_id: UUID) -> Sequence[ToolInvocation]:
         """One session's invocations in order."""
@@ -130,8 +136,34 @@ class InMemoryAnalytics(AnalyticsPort):
         used = {tool for tool, _ in by_tool}
         shown = {tool for exposure in self._shown() if exposure.timestamp >= since for tool in exposure.shown}
         by_tool.update({(tool, ""): [] for tool in shown - used})
-        found = [_statistics(tool, upstream, calls) for (tool, upstream), calls in by_tool.items()]
+        found = [counting.statistics(tool, upstream, calls) for (tool, upstream), calls in by_tool.items()]
         return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
+
+    def exposure_totals(self, since: float = 0.0) -> Sequence[ExposureTotals]:
+        """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
+        return counting.totals([each for each in self._shown() if each.timestamp >= since])
+
+    def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
+        """The latest sessions with calls that started since the given time, oldest first, with all their calls."""
+        with self._lock:
+            sessions = [_copy(session) for session in self._sessions.values() if session.started_at >= since]
+        calls = _by_session(self._calls())
+        used = sorted((each for each in sessions if each.id in calls), key=lambda each: (each.started_at, each.id))
+        return [_recorded(session, calls[session.id]) for session in used[max(0, len(used) - limit_sessions) :]]
+
+    def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
+        """The learned pairs of one model, newest first, then the most confident."""
+        with self._lock:
+            found = [pair for pair in self._pairs.values() if pair.model == model]
+        return sorted(found, key=lambda pair: (-pair.updated_at, -pair.confidence, pair.id))[:limit]
+
+    def prune_learned_pairs(self, most: int) -> int:
+        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
+        with self._lock:
+            excess = max(0, len(self._pairs) - most)
+            for pair in sorted(self._pairs.values(), key=lambda pair: (pair.updated_at, pair.id))[:excess]:
+                del self._pairs[pair.id]
+        return excess
 
     def _calls(self) -> list[ToolInvocation]:
         with self._lock:
@@ -145,6 +177,14 @@ class InMemoryAnalytics(AnalyticsPort):
         kept[record.id] = record
         if len(kept) > self._capacity:
             del kept[next(iter(kept))]
+
+    def _learn(self, pair: LearnedPair) -> None:
+        stored = self._pairs.get(pair.id)
+        if stored is None or stored.updated_at <= pair.updated_at:
+            vector = pair.vector.copy()
+            vector.setflags(write=False)
+            self._pairs.pop(pair.id, None)
+            self._keep(self._pairs, replace(pair, vector=vector))
 
     def _merged(self, session: Session) -> Session:
         merged = _copy(session)
@@ -167,25 +207,23 @@ def _in_order(calls: Iterable[ToolInvocation]) -> list[ToolInvocation]:
     return sorted(calls, key=lambda call: (call.sequence_number, call.id))
 
 
-def _summary(session: Session, calls: Sequence[ToolInvocation], exposures: int) -> SessionSummary:
-    session.sequence = max((call.sequence_number for call in calls), default=0)
-    failures = sum(not call.success for call in calls)
-    return SessionSummary(session=session, invocations=len(calls), failures=failures, exposures=exposures)
+def _by_session(records: Iterable[_Happened]) -> defaultdict[UUID, list[_Happened]]:
+    found: defaultdict[UUID, list[_Happened]] = defaultdict(list)
+    for record in records:
+        found[record.session_id].append(record)
+    return found
 
 
-def _statistics(tool: str, upstream: str, calls: Sequence[ToolInvocation]) -> ToolStatistics:
-    durations = sorted(call.duration_ms for call in calls)
-    return ToolStatistics(
-        tool=tool,
-        upstream=upstream,
-        invocations=len(calls),
-        failures=sum(not call.success for call in calls),
-        sessions=len({call.session_id for call in calls}),
-        median_ms=_nearest_rank(durations, 50),
-        p95_ms=_nearest_rank(durations, 95),
-        last_used=max((call.timestamp for call in calls), default=0.0),
+def _recorded(session: Session, calls: Iterable[ToolInvocation]) -> RecordedSession:
+    told = (
+        RecordedCall(call.tool, call.upstream, call.found, call.success, call.timestamp) for call in _in_order(calls)
     )
-
-
-def _nearest_rank(ascending: Sequence[float], percent: int) -> float:
-    return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else 0.0
+    return RecordedSession(
+        id=session.id,
+        started_at=session.started_at,
+        client=session.client.name,
+        client_id=session.client_id,
+        principal=session.principal,
+        tools_available=session.tools_available,
+        calls=tuple(told),
+    )

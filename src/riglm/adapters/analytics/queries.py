@@ -1,6 +1,6 @@
 """The questions that the store answers, in SQL that SQLite and PostgreSQL both understand."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -9,14 +9,14 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, RowMapping, case, func, not_, or_, select
 
 from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.exposures import NOTHING_SHOWN, SessionShown, shown_by_session
+from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.rows import Names
-from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session, toolset
+from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import ToolCooccurrence
-from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import ToolInvocation
+from riglm.domain.invocation import Found, ToolInvocation
 from riglm.ports.analytics import SessionSummary, ToolStatistics
 
-_AT_ONCE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
 _SESSIONS_AT_ONCE: Final = 500
 
 _failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
@@ -29,10 +29,12 @@ def sessions(connection: Connection, limit: int, *, active_only: bool) -> Sequen
         query = query.where(session.c.ended_at.is_(None))
     latest = connection.execute(query).mappings().all()
     ids = [row["id"] for row in latest]
-    names = _toolsets(connection, (row["tools_available"] for row in latest))
+    names = toolsets(connection, (row["tools_available"] for row in latest))
     calls = _calls_by_session(connection, ids)
-    exposures = _exposures_by_session(connection, ids)
-    return [_summary(row, names, calls.get(row["id"], (0, 0, 0)), exposures.get(row["id"], 0)) for row in latest]
+    shown = shown_by_session(connection, ids)
+    return [
+        _summary(row, names, calls.get(row["id"], (0, 0, 0)), shown.get(row["id"], NOTHING_SHOWN)) for row in latest
+    ]
 
 
 def invocations(connection: Connection, session_id: UUID) -> Sequence[ToolInvocation]:
@@ -40,14 +42,6 @@ def invocations(connection: Connection, session_id: UUID) -> Sequence[ToolInvoca
     query = select(invocation).where(invocation.c.session_id == session_id)
     found = connection.execute(query.order_by(invocation.c.sequence_number, invocation.c.id)).mappings()
     return [rows.invocation_from(row) for row in found]
-
-
-def exposures(connection: Connection, session_id: UUID) -> Sequence[Exposure]:
-    """One session's exposures in the order of their time."""
-    query = select(exposure).where(exposure.c.session_id == session_id)
-    found = connection.execute(query.order_by(exposure.c.timestamp, exposure.c.id)).mappings().all()
-    names = _toolsets(connection, (row[column] for row in found for column in ("shown", "available")))
-    return [rows.exposure_from(row, names) for row in found]
 
 
 def tool_frequencies(connection: Connection, since: float) -> Mapping[str, int]:
@@ -61,7 +55,7 @@ def tool_statistics(connection: Connection, since: float) -> Sequence[ToolStatis
     found = [_statistics(row) for row in connection.execute(_statistics_query(since)).mappings()]
     used = {each.tool for each in found}
     shown = select(exposure.c.shown).where(exposure.c.timestamp >= since).distinct()
-    lists = _toolsets(connection, connection.execute(shown).scalars()).values()
+    lists = toolsets(connection, connection.execute(shown).scalars()).values()
     found += [_never_used(tool) for tool in {tool for names in lists for tool in names} - used]
     return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
 
@@ -69,7 +63,7 @@ def tool_statistics(connection: Connection, since: float) -> Sequence[ToolStatis
 def cooccurrences(connection: Connection, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
     """The pairs that hold any of the tools, most frequent first, then by name."""
     found: dict[tuple[str, str], ToolCooccurrence] = {}
-    for some in _slices(tools):
+    for some in slices(tools):
         query = select(cooccurrence).where(or_(cooccurrence.c.tool_a.in_(some), cooccurrence.c.tool_b.in_(some)))
         for row in connection.execute(query).mappings():
             found[row["tool_a"], row["tool_b"]] = ToolCooccurrence(**row)
@@ -95,21 +89,9 @@ def calls_of_sessions(connection: Connection, first: UUID, last: UUID) -> Iterat
         yield ((tool, number) for _, tool, number in calls)
 
 
-def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
-
-
-def _toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Names]:
-    found: dict[UUID, Names] = {}
-    for some in _slices(list(set(ids))):
-        for id_, names in connection.execute(select(toolset.c.id, toolset.c.names).where(toolset.c.id.in_(some))):
-            found[id_] = tuple(names)
-    return found
-
-
 def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int, int]]:
     found: dict[UUID, tuple[int, int, int]] = {}
-    for some in _slices(ids):
+    for some in slices(ids):
         query = (
             select(invocation.c.session_id, func.count(), _failures, func.max(invocation.c.sequence_number))
             .where(invocation.c.session_id.in_(some))
@@ -119,23 +101,17 @@ def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID,
     return found
 
 
-def _exposures_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, int]:
-    found: dict[UUID, int] = {}
-    for some in _slices(ids):
-        query = select(exposure.c.session_id, func.count()).where(exposure.c.session_id.in_(some))
-        found.update(connection.execute(query.group_by(exposure.c.session_id)).all())
-    return found
-
-
 def _summary(
-    row: RowMapping, names: Mapping[UUID, Names], calls: tuple[int, int, int], exposures: int
+    row: RowMapping, names: Mapping[UUID, Names], calls: tuple[int, int, int], shown: SessionShown
 ) -> SessionSummary:
     count, failures, highest = calls
     return SessionSummary(
         session=rows.session_from(row, names[row["tools_available"]], highest),
         invocations=count,
         failures=failures,
-        exposures=exposures,
+        exposures=shown.exposures,
+        list_changes=shown.list_changes,
+        searches=shown.searches,
     )
 
 
@@ -150,6 +126,7 @@ def _statistics_query(since: float) -> Any:
             calls.success,
             calls.timestamp,
             calls.duration_ms,
+            calls.found,
             func.row_number().over(partition_by=tool, order_by=calls.duration_ms).label("rank"),
             func.count().over(partition_by=tool).label("total"),
         )
@@ -161,6 +138,9 @@ def _statistics_query(since: float) -> Any:
         nearest = (ranked.c.total * percent + 99) // 100
         return func.max(case((ranked.c.rank == nearest, ranked.c.duration_ms)))
 
+    def found(how: Found) -> ColumnElement[int]:
+        return func.sum(case((ranked.c.found == how.value, 1), else_=0))
+
     return select(
         ranked.c.tool,
         ranked.c.upstream,
@@ -170,6 +150,8 @@ def _statistics_query(since: float) -> Any:
         percentile(50).label("median_ms"),
         percentile(95).label("p95_ms"),
         func.max(ranked.c.timestamp).label("last_used"),
+        found(Found.LISTED).label("listed"),
+        found(Found.SEARCHED).label("searched"),
     ).group_by(ranked.c.tool, ranked.c.upstream)
 
 

@@ -8,9 +8,11 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
+from riglm.adapters.analytics.arrays import from_bytes, to_bytes
 from riglm.adapters.analytics.columns import to_json
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Client, Era, Method, Session, Transport
 
 Row = dict[str, Any]
@@ -107,18 +109,40 @@ def exposure_row(exposure: Exposure) -> Row:
         "available": toolset_id(exposure.available),
         "predictor": exposure.predictor,
         "reason": exposure.reason,
+        "mode": exposure.mode,
+        "surface": exposure.surface,
+        "tokens_shown": exposure.tokens_shown,
+        "tokens_hidden": exposure.tokens_hidden,
+        "tokens_own": exposure.tokens_own,
     }
 
 
 def exposure_from(row: RowMapping, toolsets: Mapping[UUID, Names]) -> Exposure:
     """The exposure of a row."""
-    shown = toolsets[row["shown"]]
-    return Exposure(
-        id=row["id"],
-        session_id=row["session_id"],
-        timestamp=row["timestamp"],
-        shown=shown,
-        hidden=tuple(sorted(set(toolsets[row["available"]]) - set(shown))),
-        predictor=row["predictor"],
-        reason=row["reason"],
-    )
+    shown, available = toolsets[row["shown"]], toolsets[row["available"]]
+    told = {name: value for name, value in row.items() if name not in {"shown", "available"}}
+    return Exposure(**told, shown=shown, hidden=tuple(sorted(set(available) - set(shown))))
+
+
+def learned_pair_row(pair: LearnedPair) -> Row:
+    """A learned pair. Raises `ValueError` when its vector is none."""
+    if pair.vector.ndim != 1:
+        raise ValueError("a learned pair has a single vector")
+    return {
+        "id": pair.id,
+        "scope": pair.scope,
+        "tool": pair.tool,
+        "model": pair.model,
+        "dimensions": len(pair.vector),
+        "vector": to_bytes(pair.vector),
+        "confidence": float(pair.confidence),
+        "uses": int(pair.uses),
+        "updated_at": float(pair.updated_at),
+        "description_hash": pair.description_hash,
+    }
+
+
+def learned_pair_from(row: RowMapping) -> LearnedPair:
+    """The learned pair of a row."""
+    told = {name: value for name, value in row.items() if name not in {"vector", "dimensions"}}
+    return LearnedPair(**told, vector=from_bytes(row["vector"], row["dimensions"]))

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, MetaData, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, LargeBinary, MetaData, String, Table
 
 from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
 
-SCHEMA_REVISION: Final = "0001"
+SCHEMA_REVISION: Final = "0002"
 """The newest migration that this code knows."""
 
 metadata: Final = MetaData()
@@ -72,6 +72,11 @@ exposure: Final = Table(
     Column("available", CompactUuid, nullable=False),  # a toolset: what was shown and what was hidden
     Column("predictor", SafeText, nullable=False),
     Column("reason", SafeText, nullable=False),
+    Column("mode", String(16), nullable=False, server_default="off"),
+    Column("surface", String(16), nullable=False, server_default=""),
+    Column("tokens_shown", BigInteger, nullable=False, server_default="0"),
+    Column("tokens_hidden", BigInteger, nullable=False, server_default="0"),
+    Column("tokens_own", BigInteger, nullable=False, server_default="0"),
     Index("exposure_session_id", "session_id", "timestamp"),
     Index("exposure_timestamp", "timestamp"),
 )
@@ -85,4 +90,57 @@ cooccurrence: Final = Table(
     Column("average_distance", Double, nullable=False),
     Column("last_updated", Double, nullable=False),
     Index("cooccurrence_tool_b", "tool_b"),
+)
+
+learned_pair: Final = Table(
+    "learned_pair",
+    metadata,
+    Column("id", CompactUuid, primary_key=True),
+    Column("scope", SafeText, nullable=False),
+    Column("tool", SafeText, nullable=False),
+    Column("model", SafeText, nullable=False),
+    Column("dimensions", BigInteger, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("uses", BigInteger, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Column("description_hash", SafeText, nullable=False),
+    Index("learned_pair_model", "model", "updated_at"),
+    Index("learned_pair_updated_at", "updated_at"),
+)
+
+cached_vector: Final = Table(
+    "cached_vector",
+    metadata,
+    Column("model", SafeText, primary_key=True),
+    Column("hash", SafeText, primary_key=True),
+    Column("rows", BigInteger),  # null for a single vector
+    Column("dimensions", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("used_at", Double, nullable=False),
+    Index("cached_vector_used_at", "used_at", "rows", "dimensions"),  # all that pruning has to read
+)
+
+override: Final = Table(
+    "override",
+    metadata,
+    Column("id", CompactUuid, primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("tool", SafeText, nullable=False),
+    Column("scope", String(16), nullable=False),
+    Column("key", SafeText, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("reason", SafeText, nullable=False),
+)
+
+warm_set: Final = Table(
+    "warm_set",
+    metadata,
+    Column("principal", SafeText, primary_key=True),
+    Column("profile", SafeText, primary_key=True),
+    Column("epoch_start", Double, primary_key=True),
+    Column("tools", JsonText, nullable=False),
+    Column("predictor", SafeText, nullable=False),
+    Column("created_at", Double, nullable=False),
 )

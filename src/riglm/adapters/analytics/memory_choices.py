@@ -1,0 +1,51 @@
+"""Overrides and warm sets kept in the memory of this process."""
+
+import threading
+from collections.abc import Sequence
+from uuid import UUID
+
+from riglm.domain.override import Override
+from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
+from riglm.ports.overrides import OverridesPort
+from riglm.ports.warm_sets import WarmSetsPort
+
+
+class InMemoryChoices(OverridesPort, WarmSetsPort):
+    """Keeps what people and epochs decided in plain dictionaries."""
+
+    def __init__(self) -> None:
+        self._deciding = threading.Lock()
+        self._overrides: dict[UUID, Override] = {}
+        self._warm_sets: dict[tuple[str, str, float], WarmSet] = {}
+
+    def put_override(self, override: Override) -> None:
+        """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
+        with self._deciding:
+            for kept in list(self._overrides.values()):
+                if not kept.holds(override.created_at):
+                    del self._overrides[kept.id]
+            self._overrides[override.id] = override
+
+    def list_overrides(self) -> Sequence[Override]:
+        """All overrides, expired ones perhaps among them, in the order in which they were made."""
+        with self._deciding:
+            return sorted(self._overrides.values(), key=lambda each: (each.created_at, each.id))
+
+    def delete_override(self, override_id: UUID) -> bool:
+        """Remove an override; False when there is none with this id."""
+        with self._deciding:
+            return self._overrides.pop(override_id, None) is not None
+
+    def get_warm_set(self, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
+        """The warm set of a principal and profile for one epoch, None when there is none yet."""
+        with self._deciding:
+            return self._warm_sets.get((principal, profile, epoch_start))
+
+    def put_warm_set(self, warm_set: WarmSet) -> WarmSet:
+        """Store a warm set unless its epoch has one, and give the one that is stored."""
+        with self._deciding:
+            for key, kept in list(self._warm_sets.items()):
+                if kept.created_at < warm_set.created_at - KEPT_SECONDS:
+                    del self._warm_sets[key]
+            key = (warm_set.principal, warm_set.profile, warm_set.epoch_start)
+            return self._warm_sets.setdefault(key, warm_set)

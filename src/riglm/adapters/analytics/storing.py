@@ -1,0 +1,136 @@
+"""Records put into the tables."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Table, bindparam, delete, func, update
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
+
+from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.rows import Row
+from riglm.adapters.analytics.tables import exposure, invocation, learned_pair, session, toolset
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.learning import LearnedPair
+from riglm.domain.session import Session
+from riglm.ports.analytics import PairsForgotten, Record, RecordRefused, SessionClosed
+
+_BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError)
+
+
+def store(connection: Connection, records: Sequence[Record]) -> None:
+    """Store records in the transaction of `connection`.
+
+    Raises `RecordRefused` when one of them does not fit, or when learned pairs have no place; other failures are the
+    database's own.
+    """
+    with _refusing():
+        _store(connection, records)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Tell a value that the database cannot hold from a database that does not work."""
+    try:
+        yield
+    except StatementError as error:
+        if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError):
+            raise
+        raise RecordRefused(f"a record does not fit the analytics store: {error.orig}") from error
+    except _BAD_VALUE as error:
+        raise RecordRefused(f"a record does not fit the analytics store: {error}") from error
+
+
+@contextmanager
+def _sparing_the_rest() -> Iterator[None]:
+    """Refuse learned pairs when their table is missing or broken: what was called must not wait for that."""
+    try:
+        yield
+    except DBAPIError as error:
+        if not _is_of_the_table(error):
+            raise
+        raise RecordRefused(f"learned pairs cannot be stored: {error.orig}") from error
+
+
+def _is_of_the_table(error: DBAPIError) -> bool:
+    if isinstance(error.orig, sqlite3.Error):
+        return error.orig.sqlite_errorcode in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT}
+    return isinstance(error, ProgrammingError)
+
+
+def _store(connection: Connection, records: Sequence[Record]) -> None:
+    sessions: dict[UUID, Session] = {}
+    ends: dict[UUID, float] = {}
+    calls: list[Row] = []
+    exposures: list[Exposure] = []
+    learned: list[LearnedPair | PairsForgotten] = []
+    for record in records:
+        match record:
+            case ToolInvocation():
+                calls.append(rows.invocation_row(record))
+            case Session():
+                sessions[record.id] = record
+            case Exposure():
+                exposures.append(record)
+            case LearnedPair() | PairsForgotten():
+                learned.append(record)
+            case SessionClosed():
+                ends[record.session_id] = record.ended_at
+            case _:
+                raise TypeError(f"{type(record).__name__} is no record")
+    lists = [session.tools_available for session in sessions.values()]
+    lists += [names for exposure in exposures for names in (exposure.shown, exposure.available)]
+    _insert_new(connection, toolset, rows.toolset_rows(lists))
+    _upsert_sessions(connection, [rows.session_row(session) for session in sessions.values()])
+    _insert_new(connection, invocation, calls)
+    _insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
+    _end_sessions(connection, ends)
+    if learned:
+        with _sparing_the_rest():
+            _store_learned(connection, learned)
+
+
+def _insert_new(connection: Connection, table: Table, new: list[Row]) -> None:
+    if new:
+        connection.execute(insert_into(connection, table).on_conflict_do_nothing(index_elements=["id"]), new)
+
+
+def _upsert_sessions(connection: Connection, new: list[Row]) -> None:
+    if new:
+        statement = insert_into(connection, session)
+        given = statement.excluded
+        taken = {column.name: given[column.name] for column in session.c if column.name not in {"id", "started_at"}}
+        taken["ended_at"] = func.coalesce(session.c.ended_at, given.ended_at)
+        connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=taken), new)
+
+
+def _end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
+    if ends:
+        statement = update(session).where(session.c.id == bindparam("closed")).values(ended_at=bindparam("at"))
+        connection.execute(statement, [{"closed": id_, "at": float(at)} for id_, at in ends.items()])
+
+
+def _store_learned(connection: Connection, records: Sequence[LearnedPair | PairsForgotten]) -> None:
+    """Forget and learn in the order given: what is learned after it was forgotten stays."""
+    forgotten: set[UUID] = set()
+    learned: dict[UUID, LearnedPair] = {}
+    for record in records:
+        if isinstance(record, PairsForgotten):
+            forgotten.update(record.ids)
+            for id_ in record.ids:
+                learned.pop(id_, None)
+        elif record.id not in learned or learned[record.id].updated_at <= record.updated_at:
+            learned[record.id] = record
+    for some in slices(list(forgotten)):
+        connection.execute(delete(learned_pair).where(learned_pair.c.id.in_(some)))
+    if learned:
+        statement = insert_into(connection, learned_pair)
+        given = statement.excluded
+        newer = given.updated_at >= learned_pair.c.updated_at
+        taken = {column.name: given[column.name] for column in learned_pair.c if column.name != "id"}
+        upsert = statement.on_conflict_do_update(index_elements=["id"], set_=taken, where=newer)
+        connection.execute(upsert, [rows.learned_pair_row(pair) for pair in learned.values()])

@@ -1,0 +1,77 @@
+"""What prediction starts from: recent sessions, and learned pairs."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection, delete, exists, func, select
+
+from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.lookups import slices, toolsets
+from riglm.adapters.analytics.tables import invocation, learned_pair, session
+from riglm.domain.invocation import Found
+from riglm.domain.learning import LearnedPair
+from riglm.ports.analytics import RecordedCall, RecordedSession
+
+
+def recent_sessions(connection: Connection, limit: int, since: float) -> Sequence[RecordedSession]:
+    """The latest sessions with calls that started since the given time, oldest first, with all their calls."""
+    columns = session.c
+    query = (
+        select(
+            columns.id,
+            columns.started_at,
+            columns.client_name,
+            columns.client_id,
+            columns.principal,
+            columns.tools_available,
+        )
+        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id))
+        .order_by(columns.started_at.desc(), columns.id.desc())
+        .limit(limit)
+    )
+    found = connection.execute(query).all()[::-1]
+    names = toolsets(connection, (row.tools_available for row in found))
+    calls = _calls(connection, [row.id for row in found])
+    return [
+        RecordedSession(
+            id=row.id,
+            started_at=row.started_at,
+            client=row.client_name,
+            client_id=row.client_id,
+            principal=row.principal,
+            tools_available=names[row.tools_available],
+            calls=tuple(calls[row.id]),
+        )
+        for row in found
+    ]
+
+
+def learned_pairs(connection: Connection, model: str, limit: int) -> Sequence[LearnedPair]:
+    """The learned pairs of one model, newest first, then the most confident."""
+    columns = learned_pair.c
+    query = select(learned_pair).where(columns.model == model)
+    order = (columns.updated_at.desc(), columns.confidence.desc(), columns.id)
+    return [rows.learned_pair_from(row) for row in connection.execute(query.order_by(*order).limit(limit)).mappings()]
+
+
+def prune_learned_pairs(connection: Connection, most: int) -> int:
+    """Remove all learned pairs but the `most` newest, and give their number."""
+    excess = int(connection.execute(select(func.count()).select_from(learned_pair)).scalar_one()) - most
+    if excess <= 0:
+        return 0
+    oldest = select(learned_pair.c.id).order_by(learned_pair.c.updated_at, learned_pair.c.id).limit(excess)
+    connection.execute(delete(learned_pair).where(learned_pair.c.id.in_(oldest)))
+    return excess
+
+
+def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[RecordedCall]]:
+    columns = invocation.c
+    found: dict[UUID, list[RecordedCall]] = {id_: [] for id_ in sessions}
+    for some in slices(sessions):
+        query = select(
+            columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
+        ).where(columns.session_id.in_(some))
+        ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
+        for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
+            found[id_].append(RecordedCall(tool, upstream, Found(how), success, timestamp))
+    return found
