@@ -1,6 +1,7 @@
 """A client connection of the handshake era in front of one upstream."""
 
 import asyncio
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -16,6 +17,9 @@ from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Client, Era, Session
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
+
+_USUAL: Final = 256
+"""What a client says of itself is shared with its like up to this length."""
 
 _NO_WORD: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 """Failures that say nothing of what the upstream speaks."""
@@ -49,6 +53,7 @@ class DirectConversation(Conversation):
 
     __slots__ = (
         "_caller",
+        "_channel",
         "_client",
         "_closing",
         "_held",
@@ -64,12 +69,13 @@ class DirectConversation(Conversation):
         self._services = services
         self._upstream = upstream
         self._caller = caller
-        self._held = HeldBack(channel)
+        self._channel = channel
+        self._held: HeldBack | None = None
         self._link: UpstreamLink = link_for(upstream, self)
         self._closing: asyncio.Task[None] | None = None
         self._session: Session | None = None
         self._client = Client()
-        self._seen = SeenTools()
+        self._seen: SeenTools | None = None
         self._open: dict[bytes, Exchange] = {}
 
     @property
@@ -102,7 +108,7 @@ class DirectConversation(Conversation):
             exchange.on_reply = self._note_list
         elif message.method == "initialize":
             client, _ = parameters.client_of(message)
-            self._client = Client(name=sys.intern(client.name), version=sys.intern(client.version))
+            self._client = _shared(client) if len(client.name) + len(client.version) <= _USUAL else client
             exchange.on_reply = self._opened
         self._open[key] = exchange
         self._link.request(message, exchange)
@@ -110,7 +116,7 @@ class DirectConversation(Conversation):
 
     def listen(self, *, listening: bool) -> None:
         """Pass on what was kept, and ask the upstream for more."""
-        if listening:
+        if listening and self._held is not None:
             self._held.flush()
         self._link.listen(listening=listening)
 
@@ -120,12 +126,13 @@ class DirectConversation(Conversation):
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
         """Find a way to the client for a message that belongs to no request."""
-        if self._held.push(message, event):
+        if self._channel.push(message, event):
             return
         under_way = [exchange for exchange in self._open.values() if not exchange.is_interrupted]
         if message.is_request and under_way:
             under_way[-1].related(message, event)
         else:
+            self._held = self._held or HeldBack(self._channel)
             self._held.keep(message, event)
 
     async def close(self) -> None:
@@ -164,9 +171,11 @@ class DirectConversation(Conversation):
         if given.meta:
             session = self._services.sessions.of_call(session, self._caller, given.meta)
         tool = tool_name(given)
-        exchange.call = self._services.call(session, self._upstream.spec.name, tool, given, tool in self._seen)
+        known = self._seen is not None and tool in self._seen
+        exchange.call = self._services.call(session, self._upstream.spec.name, tool, given, known)
 
     def _note_list(self, exchange: Exchange, message: Message) -> Message:
+        self._seen = self._seen or SeenTools()
         return self._services.listed(self.session, self._upstream.spec.name, exchange, message, self._seen)
 
     def _opened(self, exchange: Exchange, message: Message) -> Message | None:
@@ -197,3 +206,9 @@ class DirectConversation(Conversation):
         del self._open[jsonrpc.id_key(exchange.message.id or b"null")]
         if not self._open:
             self._open = {}  # one that was used stays large, and there may be very many idle clients
+
+
+@functools.lru_cache(maxsize=64)
+def _shared(client: Client) -> Client:
+    """One object for equal clients: there may be very many conversations with a few kinds of them."""
+    return client

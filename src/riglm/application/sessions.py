@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from riglm.application.kept_sessions import KeptSessions, Place
 from riglm.application.tracking import TrackingService
@@ -31,6 +32,10 @@ class Evidence:
     environment: Mapping[str, str] = field(default_factory=dict)
     idle_gap: float = 1800.0
     most_kept: int = 10_000
+
+
+_NO_KEYS: Final[dict[str, str]] = {}
+"""Shared by the many sessions without a key; a session that gets one gets a new dictionary."""
 
 
 class SessionRegistry:
@@ -184,7 +189,7 @@ class SessionRegistry:
         """Remember keys that were seen with a session, so that it can be joined with others later."""
         new = {name: self._hasher.session_key(value) for name, value in keys if name not in session.keys}
         if new:
-            session.keys.update(new)
+            session.keys = {**session.keys, **new}
             self._tracking.session_changed(session)
 
     def _opened(
@@ -205,7 +210,7 @@ class SessionRegistry:
             client_id=sys.intern(self._hasher.client_id(client.name, caller.principal, caller.address)),
             principal=self._hasher.principal(caller.principal) if caller.principal else "",
             protocol_version=version,
-            keys={name: self._hasher.session_key(value) for name, value in keys or [] if value},
+            keys={name: self._hasher.session_key(value) for name, value in keys if value} if keys else _NO_KEYS,
         )
         self._tracking.session_opened(session)
         return session

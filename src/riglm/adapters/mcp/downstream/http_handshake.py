@@ -124,13 +124,13 @@ class HandshakeRequests:
     ) -> None:
         self.answers.add(answer)
         entry = (answer, jsonrpc.id_key(message.id or b"null"))
-        session.asked.append(entry)
+        session.ask(entry)
         try:
             session.conversation.received(message, answer, resumable=session.conversation.resumable)
             await answer.run(request, send, extra)
         finally:
             self.answers.discard(answer)
-            session.asked.remove(entry)
+            session.settle(entry)
             session.last_used = time.monotonic()
 
     async def _listen(self, request: Request, send: Send) -> None:

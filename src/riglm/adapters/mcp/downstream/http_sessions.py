@@ -1,12 +1,11 @@
 """The protocol sessions of the handshake era over HTTP."""
 
 import asyncio
+import functools
 import gc
 import logging
 import secrets
-import sys
 import time
-from dataclasses import replace
 from typing import Final
 
 from riglm.adapters.mcp.downstream.answer import HttpAnswer
@@ -38,10 +37,10 @@ class HttpSession(ClientChannel):
         self.is_open = True
         self.events: Events | None = None
         self.streams: tuple[Events, ...] = ()
-        self.asked: list[tuple[HttpAnswer, bytes]] = []
+        self.asked: tuple[tuple[HttpAnswer, bytes], ...] = ()
         self._log: EventLog | None = None
         self.last_used = time.monotonic()
-        self.conversation: Conversation = proxy.converse(replace(caller, address=sys.intern(caller.address)), self)
+        self.conversation: Conversation = proxy.converse(caller if caller.handle else _shared(caller), self)
 
     @property
     def log(self) -> EventLog:
@@ -57,6 +56,14 @@ class HttpSession(ClientChannel):
         self.events.continued(message, event)
         return True
 
+    def ask(self, entry: tuple[HttpAnswer, bytes]) -> None:
+        """An answer is owed."""
+        self.asked += (entry,)
+
+    def settle(self, entry: tuple[HttpAnswer, bytes]) -> None:
+        """An answer is owed no more."""
+        self.asked = () if len(self.asked) == 1 else tuple(one for one in self.asked if one is not entry)
+
     @property
     def is_idle(self) -> bool:
         """Whether neither a request nor a stream is open."""
@@ -67,7 +74,7 @@ class HttpSession(ClientChannel):
         self.is_open = False
         for events in self.streams:
             events.ended()
-        for answer, _ in list(self.asked):
+        for answer, _ in self.asked:
             answer.interrupted()
 
 
@@ -129,6 +136,12 @@ class HttpSessions:
         for session in list(self._open.values()):
             self.discard(session)
         await asyncio.gather(*self._closing)
+
+
+@functools.lru_cache(maxsize=64)
+def _shared(caller: Caller) -> Caller:
+    """One object for equal callers: there may be very many sessions from a few addresses."""
+    return caller
 
 
 async def _close(session: HttpSession) -> None:
