@@ -9,7 +9,7 @@ from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.record_queue import Item
-from riglm.domain.exposure import Exposure, available_tools
+from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
@@ -91,7 +91,7 @@ class TrackingService:
         self._hides_arguments = privacy.arguments == "none"
         self._keeps_arguments = privacy.arguments == "raw"
         self._clock = clock
-        self._last_exposures: dict[UUID, tuple[tuple[str, ...], tuple[str, ...], str, str]] = {}
+        self._last_exposures: dict[UUID, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {}
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
 
     def session_opened(self, session: Session) -> None:
@@ -117,30 +117,32 @@ class TrackingService:
         hidden: tuple[str, ...] = (),
         predictor: str = "",
         reason: str = "",
+        *,
+        mode: Mode = "off",
+        surface: str = "",
+        tokens_shown: int = 0,
+        tokens_hidden: int = 0,
+        tokens_own: int = 0,
     ) -> None:
-        """Note the list that was shown, unless it is the same as the session's last one."""
+        """Note what was shown, as in `Exposure`; of a list, only if it is not the same as the session's last one."""
         with self._guarded:
-            exposure = (shown, hidden, predictor, reason)
-            if self._last_exposures.get(session.id) == exposure:
-                return
-            if session.ended_at is None:
-                self._last_exposures[session.id] = exposure
-            available = available_tools(shown, hidden)
-            if session.tools_available != available:
-                session.tools_available = available
-                self._put_session(session)
-            self._put(
-                Exposure(
-                    id=uuid7(),
-                    session_id=session.id,
-                    timestamp=self._clock(),
-                    shown=shown,
-                    hidden=hidden,
-                    predictor=predictor,
-                    reason=reason,
-                ),
-                _BYTES_PER_NOTE + _BYTES_PER_NAME * len(available),
+            exposure = Exposure(
+                id=uuid7(),
+                session_id=session.id,
+                timestamp=self._clock(),
+                shown=shown,
+                hidden=hidden,
+                predictor=predictor,
+                reason=reason,
+                mode=mode,
+                surface=surface,
+                tokens_shown=tokens_shown,
+                tokens_hidden=tokens_hidden,
+                tokens_own=tokens_own,
             )
+            if exposure.is_list and not self._is_new(session, exposure):
+                return
+            self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(shown) + len(hidden)))
 
     def called(
         self,
@@ -178,6 +180,20 @@ class TrackingService:
                 self._hasher,
             )
             self._put(note, _BYTES_PER_NOTE if arguments is None else _BYTES_PER_NOTE + len(arguments))
+
+    def _is_new(self, session: Session, exposure: Exposure) -> bool:
+        """Whether a list differs from the session's last one; if so it is the last one now."""
+        kind = (exposure.predictor, exposure.reason, exposure.mode, exposure.surface)
+        said = (exposure.shown, exposure.hidden, kind)
+        if self._last_exposures.get(session.id) == said:
+            return False
+        if session.ended_at is None:
+            self._last_exposures[session.id] = said
+        available = exposure.available
+        if session.tools_available != available:
+            session.tools_available = available
+            self._put_session(session)
+        return True
 
     def _put_session(self, session: Session) -> None:
         """Queue the session as it is now: it goes on changing while the record waits."""
