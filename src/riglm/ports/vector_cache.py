@@ -8,7 +8,10 @@ from riglm.domain.prediction import Vector
 
 
 class VectorCachePort(Protocol):
-    """Keeps vectors by model and text. Methods block; a failure arrives as `AnalyticsUnavailable`."""
+    """Keeps vectors by model and text, the most lately used ones. What it gives cannot be changed.
+
+    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    """
 
     @abstractmethod
     def get_many(self, model: str, hashes: Sequence[str]) -> Mapping[str, Vector]:
@@ -16,4 +19,4 @@ class VectorCachePort(Protocol):
 
     @abstractmethod
     def put_many(self, model: str, vectors: Mapping[str, Vector]) -> None:
-        """Keep vectors; what is there already stays."""
+        """Keep vectors; what is there already stays, and what holds a number that is not finite is left out."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from riglm.adapters.analytics.arrays import from_bytes, to_bytes
+from riglm.adapters.analytics.arrays import from_bytes, is_sound, to_bytes
 from riglm.adapters.analytics.columns import to_json
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
@@ -125,9 +125,9 @@ def exposure_from(row: RowMapping, toolsets: Mapping[UUID, Names]) -> Exposure:
 
 
 def learned_pair_row(pair: LearnedPair) -> Row:
-    """A learned pair. Raises `ValueError` when its vector is none."""
-    if pair.vector.ndim != 1:
-        raise ValueError("a learned pair has a single vector")
+    """A learned pair. Raises `ValueError` when its vector is not a row of finite numbers."""
+    if pair.vector.ndim != 1 or not is_sound(pair.vector):
+        raise ValueError("the vector of a learned pair is not a row of finite numbers")
     return {
         "id": pair.id,
         "scope": pair.scope,

@@ -1,0 +1,172 @@
+"""Vectors that were computed before, kept in the database or in memory."""
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection, delete, func, select, tuple_, update
+
+from riglm.adapters.analytics.arrays import from_bytes, is_sound, to_bytes
+from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.engine import BUSY_TIMEOUT_MS
+from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.rows import Row
+from riglm.adapters.analytics.tables import cached_vector
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.ports.vector_cache import VectorCachePort
+
+if TYPE_CHECKING:
+    from riglm.domain.prediction import Vector
+
+_FRESH_SECONDS: Final = 86_400.0  # use is noted once a day: reading should not write each time
+_ROWS_AT_ONCE: Final = 200  # a transaction holds up the other writers of the database
+_KEPT_SHARE: Final = 0.9  # of the limits, so that not every new vector has to make room
+
+_size: Final[Any] = func.coalesce(cached_vector.c.rows, 1) * cached_vector.c.dimensions * 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorLimits:
+    """How many vectors or matrices are kept, and how many bytes of them; then the longest unused make room."""
+
+    count: int = 50_000
+    size_bytes: int = 256 << 20
+
+
+class SqlVectors(VectorCachePort):
+    """Keeps vectors in the database that a SQLAlchemy URL names. Opened by the first use, on the thread of that use.
+
+    `clock` gives seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        limits: VectorLimits | None = None,
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = Database(url, busy_timeout_ms=busy_timeout_ms)
+        self._limits = limits or VectorLimits()
+        self._clock = clock
+        self._opening = threading.Lock()
+
+    def close(self) -> None:
+        """Close all connections; another use opens it again."""
+        self._database.close()
+
+    def get_many(self, model: str, hashes: Sequence[str]) -> Mapping[str, "Vector"]:
+        """The vectors (or matrices) that are known, by hash of the text."""
+        found: dict[str, Vector] = {}
+        stale: list[str] = []
+        fresh = self._clock() - _FRESH_SECONDS
+        with self._opened().reading() as connection:
+            for row in _rows(connection, model, hashes):
+                found[row["hash"]] = from_bytes(row["data"], row["dimensions"], row["rows"])
+                if row["used_at"] < fresh:
+                    stale.append(row["hash"])
+        if stale:
+            with contextlib.suppress(AnalyticsUnavailable):  # what was found is of more worth than when it was used
+                self._touch(model, stale)
+        return found
+
+    def put_many(self, model: str, vectors: Mapping[str, "Vector"]) -> None:
+        """Keep vectors; what is there already stays."""
+        new = (_row(model, hash_, vector, self._clock()) for hash_, vector in vectors.items() if is_sound(vector))
+        while some := list(islice(new, _ROWS_AT_ONCE)):
+            with self._opened().writing() as connection:
+                connection.execute(insert_into(connection, cached_vector).on_conflict_do_nothing(), some)
+        if self._is_over_full():
+            with self._database.writing() as connection:
+                _prune(connection, self._limits)
+
+    def _opened(self) -> Database:
+        with self._opening:
+            if not self._database.is_open:
+                self._database.open()
+        return self._database
+
+    def _touch(self, model: str, hashes: Sequence[str]) -> None:
+        with self._database.writing() as connection:
+            for some in slices(hashes):
+                chosen = (cached_vector.c.model == model) & cached_vector.c.hash.in_(some)
+                connection.execute(update(cached_vector).where(chosen).values(used_at=self._clock()))
+
+    def _is_over_full(self) -> bool:
+        with self._opened().reading() as connection:
+            count, size = connection.execute(select(func.count(), func.coalesce(func.sum(_size), 0))).one()
+        return bool(count > self._limits.count or size > self._limits.size_bytes)
+
+
+class InMemoryVectors(VectorCachePort):
+    """Keeps vectors in the memory of this process."""
+
+    def __init__(self, *, limits: VectorLimits | None = None) -> None:
+        self._limits = limits or VectorLimits(size_bytes=64 << 20)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], Vector] = OrderedDict()
+        self._size = 0
+
+    def get_many(self, model: str, hashes: Sequence[str]) -> Mapping[str, "Vector"]:
+        """The vectors (or matrices) that are known, by hash of the text."""
+        with self._lock:
+            known = [hash_ for hash_ in dict.fromkeys(hashes) if (model, hash_) in self._kept]
+            for hash_ in known:
+                self._kept.move_to_end((model, hash_))
+            return {hash_: self._kept[model, hash_] for hash_ in known}
+
+    def put_many(self, model: str, vectors: Mapping[str, "Vector"]) -> None:
+        """Keep vectors; what is there already stays."""
+        with self._lock:
+            for hash_, vector in vectors.items():
+                if (model, hash_) not in self._kept and is_sound(vector):
+                    self._keep((model, hash_), vector)
+
+    def _keep(self, key: tuple[str, str], vector: "Vector") -> None:
+        kept = vector.copy()
+        kept.setflags(write=False)
+        self._kept[key] = kept
+        self._size += kept.nbytes
+        while len(self._kept) > self._limits.count or self._size > self._limits.size_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._size -= oldest.nbytes
+
+
+def _rows(connection: Connection, model: str, hashes: Sequence[str]) -> Iterable[Any]:
+    for some in slices(hashes):
+        query = select(cached_vector).where(cached_vector.c.model == model, cached_vector.c.hash.in_(some))
+        yield from connection.execute(query).mappings()
+
+
+def _row(model: str, hash_: str, vector: "Vector", at: float) -> Row:
+    return {
+        "model": model,
+        "hash": hash_,
+        "rows": len(vector) if vector.ndim == 2 else None,
+        "dimensions": vector.shape[-1],
+        "data": to_bytes(vector),
+        "used_at": at,
+    }
+
+
+def _prune(connection: Connection, limits: VectorLimits) -> None:
+    """Remove what was not used for longest, down to a share of the limits."""
+    key = (cached_vector.c.model, cached_vector.c.hash)
+    order = (cached_vector.c.used_at.desc(), *key)
+    ranked = select(
+        *key,
+        func.row_number().over(order_by=order).label("place"),
+        func.sum(_size).over(order_by=order).label("size_so_far"),
+    ).subquery()
+    excess = (ranked.c.place > int(limits.count * _KEPT_SHARE)) | (
+        ranked.c.size_so_far > int(limits.size_bytes * _KEPT_SHARE)
+    )
+    connection.execute(
+        delete(cached_vector).where(tuple_(*key).in_(select(ranked.c.model, ranked.c.hash).where(excess)))
+    )
