@@ -50,12 +50,24 @@ def _markdown(schema: dict[str, Any]) -> str:
     for name, field in schema["properties"].items():
         section = _section(field)
         if section is not None and name != "upstream":
-            parts += [_heading(f"`{name}`", definitions[section]["description"]), _keys(definitions[section], name)]
+            parts += _section_parts(definitions, section, (name,))
     server = definitions["Server"]
     parts += [_heading("`upstream`, and each of `mcpServers`", server["description"]), SERVER_NOTE]
     parts += [_keys(server, "upstream"), _heading("`auth`", definitions["Auth"]["description"])]
     parts.append(_keys(definitions["Auth"], "upstream__auth"))
     return "\n".join(parts)
+
+
+def _section_parts(definitions: dict[str, Any], section: str, path: tuple[str, ...]) -> list[str]:
+    """A section with those within it after it."""
+    definition = definitions[section]
+    title = f"`{'.'.join(path)}`"
+    parts = [_heading(title, definition["description"]), _keys(definition, "__".join(path))]
+    for name, field in definition["properties"].items():
+        inner = _section(field)
+        if inner is not None:
+            parts += _section_parts(definitions, inner, (*path, name))
+    return parts
 
 
 def _section(field: dict[str, Any]) -> str | None:
@@ -99,6 +111,8 @@ def _default(field: dict[str, Any]) -> str:
     if "default" not in field:
         return "required" if "$ref" not in field else ""
     value = field["default"]
+    if "$ref" in field:
+        return ""
     return "" if value in (None, "", [], {}) else f"`{json.dumps(value)}`"
 
 

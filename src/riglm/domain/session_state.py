@@ -4,18 +4,26 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riglm.domain.prediction import Context
+from riglm.domain.ranking import Choice
+from riglm.domain.view import View
 
 MOST_CALLS: Final = 200
 """The latest calls of a session that are remembered for prediction."""
+
+MOST_USED: Final = 1_000
+"""The tools of a session whose last use is remembered."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SessionState:
     """What prediction and filtering remember of one session while it lasts.
 
-    `turn` counts from 0; `used_in_turn` gives the last turn in which each tool was used, `turn_key` the last key that
-    began a turn. `shown` are the names of the last list in its order, None before the first. `searched` were found by
-    search. `last_at` is the time of the last call or context, in seconds since the epoch.
+    `turn` counts from 0; `used_in_turn` gives the last turn in which each tool was used, the latest use last, and
+    `turn_key` the last key that was seen. `view` is what the session may see of the last catalogue, `choice` what the
+    lists of its context hold, `shown` the names of the last list in its order; all None before the first. In shadow
+    mode they say what would have been shown. `searched` were named in the answer to a search or a new context.
+    `changes` counts the lists that differed from the one before. `last_at` is the time of the last call or context, in
+    seconds since the epoch.
     """
 
     calls: list[str] = field(default_factory=list)
@@ -23,13 +31,25 @@ class SessionState:
     turn: int = 0
     turn_key: str = ""
     used_in_turn: dict[str, int] = field(default_factory=dict)
+    view: View | None = None
+    choice: Choice | None = None
     shown: tuple[str, ...] | None = None
     searched: set[str] = field(default_factory=set)
+    changes: int = 0
     last_at: float = 0.0
 
     def called(self, tool: str, at: float) -> None:
         """Note a call."""
         self.calls.append(tool)
         del self.calls[:-MOST_CALLS]
+        self.used_in_turn.pop(tool, None)
         self.used_in_turn[tool] = self.turn
+        if len(self.used_in_turn) > MOST_USED:
+            del self.used_in_turn[next(iter(self.used_in_turn))]
         self.last_at = at
+
+    def listed(self, names: tuple[str, ...]) -> None:
+        """Note the list that was shown."""
+        if self.shown is not None and self.shown != names:
+            self.changes += 1
+        self.shown = names

@@ -144,8 +144,8 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
 @pytest.mark.parametrize(
     ("section", "words"),
     [
-        ({"filtering": {"strategy": "allowlist"}}, "allowlist is not built yet"),
-        ({"filtering": {"strategy": "denylist"}}, "denylist is not built yet"),
+        ({"filtering": {"strategy": "allowlist"}}, "the strategy is allowlist and filtering.allowlist is empty"),
+        ({"filtering": {"strategy": "denylist"}}, "the strategy is denylist and filtering.denylist is empty"),
         ({"filtering": {"min_tools": 9, "max_tools": 8}}, "max_tools (8) is less than min_tools (9)"),
         ({"logging": {"include_results": True}}, "results are never stored"),
         ({"timeouts": {"call": 10, "call_max": 5}}, "call_max (5) is less than call (10)"),

@@ -1,6 +1,6 @@
 """The smaller sections of the configuration."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -71,34 +71,6 @@ class Sessions(Section):
     idle_gap: Seconds = Field(
         default=1800, description="A silence of so many seconds ends a session that was only inferred."
     )
-
-
-class Filtering(Section):
-    """What a client is shown. So far every list passes whole: prediction is yet to come."""
-
-    enabled: bool = Field(default=True, description="`false` shows everything whatever the rest of this section says.")
-    strategy: Literal["prediction", "none"] = Field(
-        default="prediction", description="`prediction` passes all until it is built."
-    )
-    min_tools: int = Field(default=5, ge=0, description="Show at least so many tools.")
-    max_tools: int = Field(default=20, ge=1, description="Show at most so many tools.")
-
-    @field_validator("strategy", mode="before")
-    @classmethod
-    def _built(cls, strategy: Any) -> Any:
-        if strategy in {"allowlist", "denylist"}:
-            raise problem(f"{strategy} is not built yet: policies come with prediction", "use prediction or none")
-        return strategy
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.max_tools < self.min_tools:
-            raise problem(
-                f"max_tools ({self.max_tools}) is less than min_tools ({self.min_tools})",
-                "make it larger",
-                key="max_tools",
-            )
-        return self
 
 
 class Logging(Section):

@@ -9,7 +9,10 @@ from pydantic import Field, field_validator, model_validator
 from riglm.domain.naming import SEPARATOR, Naming
 from riglm.domain.schemas.base import Section, problem
 from riglm.domain.schemas.downstream import Downstream
-from riglm.domain.schemas.section import Filtering, Limits, Logging, Privacy, Sessions, Storage, Timeouts
+from riglm.domain.schemas.embedder import Embedder
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.schemas.prediction import Learning, Predictor
+from riglm.domain.schemas.section import Limits, Logging, Privacy, Sessions, Storage, Timeouts
 from riglm.domain.schemas.server import Server
 from riglm.domain.secret import secrets_of_command, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
@@ -36,6 +39,9 @@ class Settings(Section):
     limits: Limits = Limits()
     sessions: Sessions = Sessions()
     filtering: Filtering = Filtering()
+    embedder: Embedder = Embedder()
+    predictor: Predictor = Predictor()
+    learning: Learning = Learning()
     logging: Logging = Logging()
     storage: Storage = Storage()
     privacy: Privacy = Privacy()

@@ -1,0 +1,120 @@
+"""What a client is shown, and what it may use."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from riglm.domain.schemas.base import Seconds, Section, problem
+
+SurfaceName = Literal["dynamic", "stable", "hints", "full"]
+
+
+class PassthroughBelow(Section):
+    """A catalogue within both bounds is passed whole and untouched: there is nothing to save."""
+
+    tools: int = Field(default=20, ge=0, description="At most so many tools.")
+    tokens: int = Field(default=5000, ge=0, description="Definitions of at most so many estimated tokens.")
+
+
+class MetaToolSwitches(Section):
+    """Which of its own tools riglm offers beside a short list."""
+
+    set_context: bool = Field(default=True, description="The model says what it is about, and gets the tools for it.")
+    search_available_tools: bool = Field(default=True, description="The model searches all tools.")
+    call_tool: bool = Field(default=True, description="The model calls tools that are not in its list.")
+    index_status: bool = Field(default=True, description="The model learns how well meaning is recognised.")
+    mark_tool: bool = Field(default=True, description="The model says whether a tool was of use.")
+
+
+class Filtering(Section):
+    """What a client is shown, and what it may use."""
+
+    enabled: bool = Field(default=True, description="`false` shows everything whatever the rest of this section says.")
+    strategy: Literal["prediction", "allowlist", "denylist", "none"] = Field(
+        default="prediction",
+        description="`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list of "
+        "that name allows; `none` shows everything.",
+    )
+    mode: Literal["enforce", "shadow"] = Field(
+        default="enforce", description="`shadow` shows everything and records what would have been hidden."
+    )
+    min_tools: int = Field(default=5, ge=0, description="Show at least so many tools.")
+    max_tools: int = Field(default=20, ge=1, description="Show at most so many tools, beside those that always are.")
+    coverage: float = Field(
+        default=0.95,
+        gt=0,
+        lt=1,
+        description="Show as many tools as it takes to hold this share of the next calls, within `min_tools` and "
+        "`max_tools`.",
+    )
+    allowlist: tuple[str, ...] = Field(
+        default=(),
+        description="Names or glob patterns, exactly as spelt; when there are any, all other tools are denied.",
+    )
+    denylist: tuple[str, ...] = Field(
+        default=(), description="Names or glob patterns of tools that are denied, in any spelling."
+    )
+    pinned: tuple[str, ...] = Field(default=(), description="Names or glob patterns of tools that are always shown.")
+    surface: Literal["auto", SurfaceName] = Field(
+        default="auto",
+        description="How a selection reaches the client; `auto` chooses by client and by era. `dynamic` for modern "
+        "clients departs from their protocol.",
+    )
+    clients: dict[str, SurfaceName] = Field(
+        default={},
+        description="For `auto`: surfaces by glob pattern of the client's name, beside `claude-code: hints`.",
+    )
+    profile: str = Field(
+        default="default", min_length=1, description="Warm sets are learned for each principal and profile."
+    )
+    epoch: Seconds = Field(default=86_400, description="A warm set stays as it is for so many seconds.")
+    cold_start_limit: int | None = Field(
+        default=None,
+        ge=1,
+        description="While nothing is known of a session, show at most so many tools and the search.",
+    )
+    retained_turns: int = Field(
+        default=3, ge=0, description="A tool stays while it was used in the last so many turns."
+    )
+    turn_keys: tuple[str, ...] = Field(
+        default=("vscode.requestId", "traceparent"),
+        description="Keys of `_meta` whose value changes with the turn, best first.",
+    )
+    turn_pause: Seconds = Field(default=120, description="A call after so many seconds of silence begins a turn.")
+    passthrough_below: PassthroughBelow = PassthroughBelow()
+    expected_requests: int = Field(
+        default=50,
+        ge=0,
+        description="How many requests to its model a client is thought to make with one list: what hiding saves is "
+        "weighed against what a changed list costs in the prompt cache.",
+    )
+    answer_tools: int = Field(
+        default=10, ge=1, le=100, description="Give at most so many tools in the answer to a search or a context."
+    )
+    meta_tools: MetaToolSwitches = MetaToolSwitches()
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_tools < self.min_tools:
+            raise problem(
+                f"max_tools ({self.max_tools}) is less than min_tools ({self.min_tools})",
+                "make it larger",
+                key="max_tools",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _listed(self) -> Self:
+        lists = {"allowlist": self.allowlist, "denylist": self.denylist}
+        if self.strategy in lists and not lists[self.strategy]:
+            raise problem(
+                f"the strategy is {self.strategy} and filtering.{self.strategy} is empty",
+                "name tools or patterns there, or use prediction or none",
+                key=self.strategy,
+            )
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether riglm looks at lists and calls at all."""
+        return self.enabled and self.strategy != "none"

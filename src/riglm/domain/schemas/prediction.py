@@ -1,0 +1,32 @@
+"""What comes next, and what is learned."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from riglm.domain.schemas.base import Section
+
+
+class Predictor(Section):
+    """The strategy that says which tools come next."""
+
+    kind: str = Field(
+        default="hybrid",
+        min_length=1,
+        description="frequency, cooccurrence, sequence, embedding, server, hybrid, or one of the entry-point group "
+        "`riglm.predictors`.",
+    )
+    options: dict[str, Any] = Field(default={}, description="Options of the strategy, by name.")
+
+
+class Learning(Section):
+    """What use teaches."""
+
+    scope: Literal["principal", "tenant", "instance"] = Field(
+        default="principal",
+        description="Who learns from whom: each principal for itself, or all who use this riglm together. `tenant` is "
+        "the same as `instance` while a riglm serves one tenant.",
+    )
+    max_pairs: int = Field(
+        default=5000, ge=1, description="Learned pairs beyond so many are forgotten by age and confidence."
+    )

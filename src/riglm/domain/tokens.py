@@ -1,0 +1,37 @@
+"""Estimates of what tool definitions cost a client."""
+
+from dataclasses import dataclass
+from typing import Final
+
+BYTES_PER_TOKEN: Final = 4
+"""JSON Schema in English comes to about so many bytes a token with the tokenisers in use; good to a fifth or so."""
+
+CACHED_PRICE: Final = 0.1
+WRITTEN_PRICE: Final = 1.25
+"""What a token of a prompt costs when the provider has it cached, and when it writes it to its cache, in units of
+an uncached token; the ratio is much the same with all large providers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Estimated tokens of one list: of all that it shows, of what it hides, and of riglm's own tools in it."""
+
+    shown: int = 0
+    hidden: int = 0
+    own: int = 0
+
+
+def estimated_tokens(size: int) -> int:
+    """The tokens of definitions of so many bytes, rounded up."""
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def is_worth_changing(before: int, after: int, requests: int) -> bool:
+    """Whether replacing a list of `before` tokens by one of `after` saves more than it costs.
+
+    Each of the `requests` to a model that are still expected reads a shorter list from the cache; the new list has to
+    be written to it once instead of being read.
+    """
+    saving = requests * CACHED_PRICE * (before - after)
+    cost = (WRITTEN_PRICE - CACHED_PRICE) * after
+    return saving > cost
