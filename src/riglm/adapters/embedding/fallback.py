@@ -1,0 +1,80 @@
+"""What stands in while the model cannot be used."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+
+from riglm.domain.prediction import Vector
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
+
+_log = logging.getLogger("riglm.embedder")
+_T = TypeVar("_T")
+
+
+class FallbackEmbedder(EmbedderPort):
+    """One embedder, and another that answers while the first cannot.
+
+    All rows of one answer come from one of them. `model` changes with an answer only, so that asked by the same thread
+    just after one it names the model that made it; `status` also tells when the first has come back since.
+    """
+
+    def __init__(self, first: EmbedderPort, stand_in: EmbedderPort) -> None:
+        """Use `first` where it answers, else `stand_in`, which must always answer."""
+        self._first = first
+        self._stand_in = stand_in
+        self._acting = first
+
+    def __enter__(self) -> Self:
+        """Open both."""
+        self._stand_in.__enter__()
+        self._first.__enter__()
+        self._answer(lambda embedder: embedder.embed([""]))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close both."""
+        try:
+            self._first.__exit__(kind, error, trace)
+        finally:
+            self._stand_in.__exit__(kind, error, trace)
+
+    @property
+    def model(self) -> str:
+        """The model of the last answer."""
+        return self._acting.model
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """One row for each text, by whichever answers."""
+        return self._answer(lambda embedder: embedder.embed(texts))
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
+        """For each text a matrix, by whichever answers."""
+        return self._answer(lambda embedder: embedder.embed_tokens(texts))
+
+    def status(self) -> EmbedderStatus:
+        """What the next answer will come from, beside what was wished for."""
+        first = self._first.status()
+        if first.status == "ready" or (first.status == "loading" and self._acting is self._first):
+            return first
+        acting = self._stand_in.status()
+        return replace(acting, provider=first.provider, model=first.model, is_fallback_active=True)
+
+    def _answer(self, ask: Callable[[EmbedderPort], _T]) -> _T:
+        try:
+            answer = ask(self._first)
+        except EmbedderUnavailable as error:
+            if self._acting is not self._stand_in:
+                _log.warning(
+                    "the embedder's model cannot be used; another stands in until it can",
+                    extra={"stand_in": self._stand_in.model, "reason": str(error)},
+                )
+                self._acting = self._stand_in
+            return ask(self._stand_in)
+        if self._acting is not self._first:
+            _log.info("the embedder's model is back", extra={"model": self._first.model})
+            self._acting = self._first
+        return answer

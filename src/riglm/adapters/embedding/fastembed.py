@@ -1,0 +1,129 @@
+"""A real model, run by fastembed in a process of its own."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from riglm.adapters.embedding.frames import Embed, Loaded, Vectors
+from riglm.adapters.embedding.supervision import Supervisor
+from riglm.adapters.embedding.text import readable
+from riglm.domain.prediction import Vector
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
+
+FASTEMBED_PROVIDER: Final = "fastembed"
+"""The provider's name in the configuration and in the capability signal."""
+
+_ATTEMPTS: Final = 3
+
+
+class FastembedEmbedder(EmbedderPort):
+    """The first of several models that can be loaded without a network.
+
+    The model's libraries and its 250 MB live in another process, see `Supervisor`. Several threads may ask; their
+    batches take turns.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        *,
+        directory: Path,
+        deadline: float = 10.0,
+        start_deadline: float = 30.0,
+        batch: int = 8,
+        idle: float = 300.0,
+        first_delay: float = 1.0,
+    ) -> None:
+        """An embedder that is not started yet.
+
+        Args:
+            models: the one that is wished for, then what may stand in for it.
+            directory: where models of the hub are kept.
+            deadline: seconds for one batch.
+            start_deadline: seconds for the process to start and to load its model.
+            batch: so many texts are asked for at once; another thread waits no longer than for one batch.
+            idle: after so many seconds without a question the process is ended.
+            first_delay: seconds before the process is started again after it hung or could not load a model.
+        """
+        self._models = tuple(models)
+        self._deadline = deadline
+        self._batch = batch
+        self._supervisor = Supervisor(
+            self._models, directory, start_deadline=start_deadline, idle=idle, first_delay=first_delay
+        )
+
+    def __enter__(self) -> Self:
+        """Start the process and load a model. Where that fails, `status` says so, and it is tried again later."""
+        self._supervisor.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process. Whoever waits for vectors gets `EmbedderUnavailable`."""
+        self._supervisor.close()
+
+    @property
+    def model(self) -> str:
+        """The model that was loaded last, with its revision; before that, the one that is wished for."""
+        loaded = self._supervisor.loaded
+        return loaded.identity if loaded else self._models[0]
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the embedding process; None while there is none."""
+        return self._supervisor.pid
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """One row for each text, all of the same model."""
+        loaded, matrices = self._embed(texts, tokens=False)
+        return np.concatenate(matrices) if matrices else np.zeros((0, _dimensions(loaded)), dtype=np.float32)
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
+        """For each text a matrix with a row for each token, special ones left out; empty for models without."""
+        return self._embed(texts, tokens=True)[1]
+
+    def status(self) -> EmbedderStatus:
+        """What is known since the last question, or since a model came back."""
+        loaded, down = self._supervisor.loaded, self._supervisor.down is not None
+        actual = loaded.model if loaded else self._models[0]
+        return EmbedderStatus(
+            provider=FASTEMBED_PROVIDER,
+            model=self._models[0],
+            status="unavailable" if down else "ready" if loaded else "loading",
+            actual_provider=FASTEMBED_PROVIDER,
+            actual_model=actual,
+            dimensions=_dimensions(loaded),
+            is_fallback_active=actual != self._models[0],
+            semantic_quality="none" if down or loaded is None else "high",
+        )
+
+    def _embed(self, texts: Sequence[str], *, tokens: bool) -> tuple[Loaded | None, list[Vector]]:
+        requests = [
+            Embed(texts=tuple(map(readable, texts[start : start + self._batch])), tokens=tokens)
+            for start in range(0, len(texts), self._batch)
+        ]
+        if not requests:
+            self._supervisor.refuse_if_down()
+            return self._supervisor.loaded, []
+        for _ in range(_ATTEMPTS):
+            answers = [self._supervisor.ask(request, self._deadline) for request in requests]
+            loaded = answers[0][0]
+            if all(each.identity == loaded.identity for each, _ in answers):
+                return loaded, [matrix for _, vectors in answers for matrix in _matrices(vectors, loaded.dimensions)]
+        raise EmbedderUnavailable("the process kept coming back with another model")
+
+
+def _dimensions(loaded: Loaded | None) -> int:
+    return loaded.dimensions if loaded else 0
+
+
+def _matrices(vectors: Vectors, dimensions: int) -> Iterator[Vector]:
+    rows = np.frombuffer(vectors.floats, dtype=np.float32).reshape(-1, dimensions)
+    start = 0
+    for count in vectors.rows_of_text:
+        yield rows[start : start + count]
+        start += count

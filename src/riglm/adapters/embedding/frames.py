@@ -1,0 +1,115 @@
+"""What riglm and its embedding process say to each other: messages in MessagePack, each after its length."""
+
+import socket
+import time
+from typing import Final, TypeAlias
+
+import msgspec
+
+_LENGTH_BYTES: Final = 4
+_MOST_BYTES: Final = 256 * 1024 * 1024
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """Load the first of these models that can be; those of the hub are looked for in `directory` only."""
+
+    models: tuple[str, ...]
+    directory: str
+
+
+class PassedOver(msgspec.Struct, frozen=True):
+    """A model that could not be loaded, and why."""
+
+    model: str
+    reason: str
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """The model at work: its name, what identifies its vectors, their length, and what was wished for before it."""
+
+    model: str
+    identity: str
+    dimensions: int
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+class Embed(msgspec.Struct, frozen=True, tag=True):
+    """Embed these texts: one row for each, or with `tokens` one row for each token of each."""
+
+    texts: tuple[str, ...]
+    tokens: bool = False
+
+
+class Vectors(msgspec.Struct, frozen=True, tag=True):
+    """Rows of 32-bit floats in this machine's order of bytes; `rows_of_text` says how many belong to each text."""
+
+    rows_of_text: tuple[int, ...]
+    floats: bytes
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """It could not be done, and why."""
+
+    reason: str
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+Message: TypeAlias = Load | Loaded | Embed | Vectors | Refused
+
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def send(link: socket.socket, message: Message, deadline: float | None = None) -> None:
+    """Send it whole.
+
+    Args:
+        link: where to.
+        message: what.
+        deadline: when to give up, on the monotonic clock; None waits without end.
+
+    Raises:
+        TimeoutError: the other side did not read it in time.
+        OSError: the other side is gone.
+    """
+    body = msgspec.msgpack.encode(message)
+    link.settimeout(_left(deadline))
+    link.sendall(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+
+
+def receive(link: socket.socket, deadline: float | None = None) -> Message | None:
+    """The next message, or None when the other side is gone.
+
+    Raises:
+        TimeoutError: it did not come in time.
+        OSError: the link broke.
+        ValueError: what came is no message.
+    """
+    head = _read(link, _LENGTH_BYTES, deadline)
+    if head is None:
+        return None
+    length = int.from_bytes(head, "big")
+    if length > _MOST_BYTES:
+        raise ValueError(f"a message of {length} bytes")
+    body = _read(link, length, deadline)
+    return None if body is None else _decoder.decode(body)
+
+
+def _read(link: socket.socket, count: int, deadline: float | None) -> bytearray | None:
+    into = bytearray(count)
+    rest = memoryview(into)
+    while rest:
+        link.settimeout(_left(deadline))
+        got = link.recv_into(rest)
+        if not got:
+            return None
+        rest = rest[got:]
+    return into
+
+
+def _left(deadline: float | None) -> float | None:
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,0 +1,123 @@
+"""Vectors without a model: words and pieces of words, hashed into a fixed number of places."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from riglm.adapters.embedding.text import readable
+from riglm.domain.prediction import Vector
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus
+
+STATIC_PROVIDER: Final = "static"
+"""The provider's name in the capability signal."""
+
+STATIC_MODEL: Final = "riglm/hash-ngram-256-v1"
+"""The identity of these vectors. Whatever changes a vector needs a new name, so nothing here is shared with others."""
+
+DIMENSIONS: Final = 256
+_GRAM: Final = 4
+_WEIGHT_OF_A_GRAM: Final = 0.7
+_SHORTEST_STEM: Final = 3
+_LONGEST_WORD: Final = 64
+_WORD: Final = re.compile(r"[^\W_]+")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SUFFIXES: Final = (("ies", "y"), ("ing", ""), ("ers", ""), ("ed", ""), ("er", ""), ("es", ""), ("s", ""))
+_STOP_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a about all also an and any are as at be been but by can could do does for from had has have how i if in "
+        "into is it its me my need of on or our please should so some than that the their them then there these "
+        "they this to us use was we were what when where which who will with would you your",
+    )
+)
+
+
+class HashingEmbedder(EmbedderPort):
+    """256 dimensions from hashed word stems and 4-grams: no model, no load, the same on every machine.
+
+    It sees shared words, not meaning, and is the fallback when no model can be loaded.
+    """
+
+    def __enter__(self) -> Self:
+        """Nothing is to be loaded."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    @property
+    def model(self) -> str:
+        """Always the same."""
+        return STATIC_MODEL
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """One row for each text; a text without any word has a direction of its own."""
+        rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            _fill(row, readable(text))
+        return rows
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
+        """An empty matrix for each text: there are no vectors of tokens."""
+        return [np.zeros((0, DIMENSIONS), dtype=np.float32) for _ in texts]
+
+    def status(self) -> EmbedderStatus:
+        """Always ready, and of low quality."""
+        return EmbedderStatus(
+            provider=STATIC_PROVIDER,
+            model=STATIC_MODEL,
+            status="ready",
+            actual_provider=STATIC_PROVIDER,
+            actual_model=STATIC_MODEL,
+            dimensions=DIMENSIONS,
+            is_fallback_active=False,
+            semantic_quality="low",
+        )
+
+
+def _fill(row: Vector, text: str) -> None:
+    counts = Counter(feature for word in _words(text) for feature in _features(word))
+    for (feature, weight), count in (counts or {("", 1.0): 1}).items():
+        place, sign = _place(feature)
+        row[place] += sign * weight * (1 + math.log(count))
+    length = float(np.linalg.norm(row))
+    if length:
+        row /= length
+    else:  # opposite features met in one place and left nothing
+        row[_place("")[0]] = 1.0
+
+
+def _words(text: str) -> Iterator[str]:
+    for word in _WORD.findall(_HUMP.sub(" ", text)):
+        lower = word.lower()
+        if lower not in _STOP_WORDS:
+            yield lower[:_LONGEST_WORD]
+
+
+@lru_cache(maxsize=8192)
+def _features(word: str) -> tuple[tuple[str, float], ...]:
+    framed = f"<{word}>"
+    grams = (framed[start : start + _GRAM] for start in range(max(1, len(framed) - _GRAM + 1)))
+    return (f"w{_stem(word)}", 1.0), *((f"g{gram}", _WEIGHT_OF_A_GRAM) for gram in grams)
+
+
+def _stem(word: str) -> str:
+    for suffix, instead in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= _SHORTEST_STEM:
+            return word[: -len(suffix)] + instead
+    return word
+
+
+@lru_cache(maxsize=65_536)
+def _place(feature: str) -> tuple[int, int]:
+    number = int.from_bytes(blake2b(feature.encode(), digest_size=8).digest(), "little")
+    return number % DIMENSIONS, 1 if number >> 32 & 1 else -1

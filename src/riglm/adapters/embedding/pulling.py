@@ -1,0 +1,70 @@
+"""Gets a model from its hub, when a user asks for it."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from riglm.domain.errors import RiglmError
+
+
+class PullFailed(RiglmError):
+    """A model could not be downloaded; the message names the model, the reason and the fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulledModel:
+    """A model that can be used from now on without a network; `identity` has its revision."""
+
+    model: str
+    identity: str
+    dimensions: int
+
+
+def pull(model: str, directory: Path, *, deadline: float) -> PulledModel:
+    """Download the model into the directory; nothing is done when it is there already.
+
+    This happens in another process, since libraries print where they like and wait without end: whatever is left of it
+    after `deadline` seconds is killed. It shows its progress on stderr.
+
+    Raises:
+        PullFailed: there is no such model, or the hub did not give it out in time.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "riglm.adapters.embedding.download", model, str(directory)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        answer, _ = process.communicate(timeout=deadline)
+    except subprocess.TimeoutExpired:
+        raise _failed(model, directory, f"the hub did not give it out within {deadline:g} s") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    return _outcome(model, directory, answer)
+
+
+def _outcome(model: str, directory: Path, answer: bytes) -> PulledModel:
+    try:
+        outcome = json.loads(answer)
+    except ValueError:
+        raise _failed(model, directory, "the download ended without an answer") from None
+    if "reason" in outcome:
+        raise _failed(model, directory, outcome["reason"])
+    return PulledModel(**outcome)
+
+
+def _failed(model: str, directory: Path, reason: str) -> PullFailed:
+    if "— fix:" in reason:
+        return PullFailed(f"{model}: {reason}")
+    return PullFailed(
+        f"{model}: cannot be downloaded: {reason} — fix: check the network, name a mirror with HF_ENDPOINT, allow more "
+        f"time with --deadline, or copy {directory} from a machine that has the model"
+    )

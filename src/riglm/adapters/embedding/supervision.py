@@ -1,0 +1,178 @@
+"""Keeps the embedding process: when it starts, when it starts again, when it ends."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from riglm.adapters.embedding.frames import Embed, Loaded, Vectors
+from riglm.adapters.embedding.turns import Turns
+from riglm.adapters.embedding.worker_process import WorkerCrashed, WorkerProcess
+from riglm.ports.embedder import EmbedderUnavailable
+
+_log = logging.getLogger("riglm.embedder")
+_LONGEST_DELAY: Final = 300.0
+
+
+class Supervisor:
+    """One embedding process at a time.
+
+    After a crash it is started again at once; when that fails too, or when it hangs, the model is `down`: questions are
+    refused at once while it is started in the background, after pauses that double up to five minutes. A process that
+    nobody asked for a while is ended, and started by the next question.
+    """
+
+    def __init__(
+        self, models: tuple[str, ...], directory: Path, *, start_deadline: float, idle: float, first_delay: float
+    ) -> None:
+        """A supervisor without a process.
+
+        Args:
+            models: the one that is wished for, then what may stand in for it.
+            directory: where models of the hub are kept.
+            start_deadline: seconds for the process to start and load a model.
+            idle: seconds without a question after which it is ended.
+            first_delay: seconds of the first pause.
+        """
+        self.loaded: Loaded | None = None
+        """The model that was loaded last."""
+        self.down: str | None = None
+        """Why no question can be answered now."""
+        self._models = models
+        self._directory = directory
+        self._start_deadline = start_deadline
+        self._idle = idle
+        self._first_delay = first_delay
+        self._turns = Turns()  # held by whoever uses, starts or ends the process
+        self._closing = threading.Lock()  # held to look whether it may still be started
+        self._open = False
+        self._worker: WorkerProcess | None = None
+        self._timer: threading.Timer | None = None
+        self._failures = 0
+        self._last_used = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None while there is none."""
+        worker = self._worker
+        return worker.pid if worker else None
+
+    def open(self) -> None:
+        """Start the process and load a model; where that fails it is `down`."""
+        with self._turns:
+            self._open, self.down, self._failures = True, None, 0
+            try:
+                self._start()
+            except EmbedderUnavailable as error:
+                self._fail(error)
+
+    def close(self) -> None:
+        """End the process; whoever waits for an answer gets `EmbedderUnavailable`."""
+        with self._closing:
+            self._open = False
+            worker, timer = self._worker, self._timer
+        if timer is not None:
+            timer.cancel()
+        if worker is not None:
+            worker.kill()
+        with self._turns:
+            self._drop()
+
+    def ask(self, request: Embed, seconds: float) -> tuple[Loaded, Vectors]:
+        """The answer, and the model that gave it.
+
+        Raises:
+            EmbedderUnavailable: it is down or closed, or did not answer within `seconds`.
+        """
+        self.refuse_if_down()
+        with self._turns:
+            self.refuse_if_down()
+            try:
+                return self._ask_twice(request, seconds)
+            except EmbedderUnavailable as error:
+                if self._open:
+                    self._fail(error)
+                raise
+
+    def refuse_if_down(self) -> None:
+        """Tell at once that no question can be answered.
+
+        Raises:
+            EmbedderUnavailable: it is down.
+        """
+        if self.down is not None:
+            raise EmbedderUnavailable(self.down)
+
+    def _ask_twice(self, request: Embed, seconds: float) -> tuple[Loaded, Vectors]:
+        try:
+            return self._ask(request, seconds)
+        except WorkerCrashed as error:
+            if not self._open:
+                raise
+            _log.warning("the embedding process is started again", extra={"reason": str(error)})
+            self._drop()
+            return self._ask(request, seconds)
+
+    def _ask(self, request: Embed, seconds: float) -> tuple[Loaded, Vectors]:
+        worker = self._worker or self._start()
+        if self.loaded is None:
+            raise EmbedderUnavailable("no model was loaded")
+        vectors = worker.ask(request, Vectors, seconds)
+        self._failures = 0
+        self._last_used = time.monotonic()
+        return self.loaded, vectors
+
+    def _start(self) -> WorkerProcess:
+        with self._closing:
+            if not self._open:
+                raise EmbedderUnavailable("the embedder is not open")
+            worker = self._worker = WorkerProcess()
+        before = self.loaded
+        self.loaded = worker.load(self._models, self._directory, self._start_deadline)
+        if self.loaded.passed_over and self.loaded != before:
+            reason = "; ".join(each.reason for each in self.loaded.passed_over)
+            _log.warning("another model stands in", extra={"model": self.loaded.model, "reason": reason})
+        self.down = None
+        self._last_used = time.monotonic()
+        self._later(self._idle, self._rest)
+        return worker
+
+    def _fail(self, error: EmbedderUnavailable) -> None:
+        self._drop()
+        self.down = str(error)
+        delay = min(self._first_delay * 2**self._failures, _LONGEST_DELAY)
+        self._failures += 1
+        self._later(delay, self._revive)
+
+    def _revive(self) -> None:
+        with self._turns:
+            try:
+                self._start()
+            except EmbedderUnavailable as error:
+                if self._open:
+                    self._fail(error)
+
+    def _rest(self) -> None:
+        with self._turns:
+            left = self._last_used + self._idle - time.monotonic()
+            if left > 0:
+                self._later(left, self._rest)
+            else:
+                self._drop()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        with self._closing:
+            if not self._open:
+                return
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(seconds, action)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _drop(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()

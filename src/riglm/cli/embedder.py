@@ -1,0 +1,112 @@
+"""`riglm embedder`: the model that turns texts into vectors."""
+
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import print_json
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.embedder import Embedder
+
+app = typer.Typer(
+    help="Look after the model that turns texts into vectors.", rich_markup_mode=None, no_args_is_help=True
+)
+
+_SAMPLE = "Search the web and return the most relevant pages for a question."
+
+
+@app.command()
+def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Load the model as `run` and `serve` would, and show what is at work. No network is used."""
+    facts = _examined(_settings(config))
+    if as_json:
+        print_json(facts)
+        return
+    embeddings = facts["embeddings"]
+    typer.echo(f"configured  {embeddings['model']} ({embeddings['provider']})")
+    typer.echo(f"at work     {facts['identity']} ({embeddings['actual_provider']})")
+    typer.echo(f"quality     {embeddings['semantic_quality']}, {embeddings['dimensions']} dimensions")
+    typer.echo(f"fallback    {'yes' if embeddings['is_fallback_active'] else 'no'}")
+    if facts["reason"]:
+        typer.echo(f"because     {facts['reason']}")
+    typer.echo(f"installed   {facts['bundled_file'] or 'no'}")
+    typer.echo(f"downloads   {facts['directory']}")
+    typer.echo(f"load        {facts['load_ms']:.0f} ms")
+    typer.echo(f"one text    {facts['embed_ms']:.1f} ms")
+
+
+@app.command()
+def pull(
+    model: Annotated[str, typer.Argument(help="One of fastembed's models, for example BAAI/bge-small-en-v1.5.")],
+    config: ConfigOption = None,
+    deadline: Annotated[
+        float, typer.Option("--deadline", metavar="SECONDS", min=0.1, help="Give up after so many seconds.")
+    ] = 900,
+) -> None:
+    """Download a model, so that `embedder.model` can name it. The only command that uses a network for models."""
+    from riglm.adapters.embedding.building import models_directory
+    from riglm.adapters.embedding.bundled import BUNDLED_MODEL
+    from riglm.adapters.embedding.pulling import pull as download
+
+    if model == BUNDLED_MODEL:
+        typer.echo(f"{model} is installed with riglm; nothing is to be downloaded.")
+        return
+    directory = models_directory(_settings(config))
+    typer.echo(f"Downloading {model} into {directory}, for at most {deadline:g} s.", err=True)
+    pulled = download(model, directory, deadline=deadline)
+    typer.echo(f"{pulled.identity} can be used ({pulled.dimensions} dimensions). Set embedder.model to {pulled.model}.")
+
+
+def _settings(config: Path | None) -> "Embedder":
+    from riglm.adapters.configuration.loading import Options, load
+
+    return load(Options(config=config, with_servers=False)).settings.embedder
+
+
+def _examined(settings: "Embedder") -> dict[str, Any]:
+    from riglm.adapters.embedding.building import build_embedder, models_directory
+
+    reasons = _Reasons()
+    logging.getLogger("riglm.embedder").addHandler(reasons)
+    started = time.perf_counter()
+    with build_embedder(settings) as embedder:
+        loaded = time.perf_counter()
+        embedder.embed([_SAMPLE])
+        done = time.perf_counter()
+        found = embedder.status()
+        return {
+            "embeddings": asdict(found),
+            "identity": embedder.model,
+            "reason": "; ".join(reasons.told) or None,
+            "bundled_file": _bundled_file(),
+            "directory": str(models_directory(settings)),
+            "load_ms": 1000 * (loaded - started),
+            "embed_ms": 1000 * (done - loaded),
+        }
+
+
+def _bundled_file() -> str | None:
+    from riglm.adapters.embedding.bundled import checked_file
+
+    try:
+        return str(checked_file())
+    except LookupError:
+        return None
+
+
+class _Reasons(logging.Handler):
+    """Keeps why another model stands in, which the embedder tells its log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the record's reason."""
+        self.told.append(str(record.__dict__.get("reason", record.getMessage())))

@@ -1,0 +1,32 @@
+"""What turns texts into vectors."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from riglm.domain.schemas.base import Seconds, Section
+
+
+class Embedder(Section):
+    """What turns descriptions and contexts into vectors. No network is used: `riglm embedder pull` downloads models."""
+
+    provider: Literal["fastembed", "static"] = Field(
+        default="fastembed", description="A real model, or `static`: hashed words, without a model's memory and time."
+    )
+    model: str = Field(
+        default="riglm/all-MiniLM-L6-v2-int8",
+        min_length=1,
+        description="The model that is installed with riglm, or one of fastembed's, for example "
+        "`BAAI/bge-small-en-v1.5`. While it is not there the installed one stands in, then hashed words.",
+    )
+    directory: str | None = Field(
+        default=None, min_length=1, description="Where downloaded models are kept; by default in the user's cache."
+    )
+    deadline: Seconds = Field(default=10, description="For one batch of texts, in seconds.")
+    start_deadline: Seconds = Field(default=30, description="For the model to load, in seconds.")
+    batch: int = Field(
+        default=8, ge=1, le=1024, description="So many texts are embedded before another question gets its turn."
+    )
+    idle: Seconds = Field(
+        default=300, description="After so many seconds without a question the model's memory is given back."
+    )

@@ -1,0 +1,60 @@
+"""The embedder contract on every embedder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.embedding.building import build_embedder
+from riglm.adapters.embedding.bundled import BUNDLED_MODEL
+from riglm.adapters.embedding.cached import CachedEmbedder
+from riglm.adapters.embedding.fallback import FallbackEmbedder
+from riglm.adapters.embedding.fastembed import FastembedEmbedder
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.domain.schemas.embedder import Embedder
+from riglm.ports.embedder import EmbedderPort
+from riglm.testing.embedder import EmbedderContract
+
+
+class TestHashingEmbedder(EmbedderContract):
+    @pytest.fixture
+    def embedder(self) -> HashingEmbedder:
+        return HashingEmbedder()
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastembedEmbedder]:
+    with FastembedEmbedder((BUNDLED_MODEL,), directory=tmp_path_factory.mktemp("models"), deadline=60) as embedder:
+        yield embedder
+
+
+class TestFastembedEmbedder(EmbedderContract):
+    @pytest.fixture
+    def embedder(self, real: FastembedEmbedder) -> FastembedEmbedder:
+        return real
+
+
+class TestCachedEmbedder(EmbedderContract):
+    @pytest.fixture
+    def embedder(self, real: FastembedEmbedder) -> CachedEmbedder:
+        return CachedEmbedder(real)
+
+
+class TestFallbackEmbedderWithoutItsModel(EmbedderContract):
+    @pytest.fixture
+    def embedder(self, tmp_path: Path) -> Iterator[FallbackEmbedder]:
+        nothing = FastembedEmbedder(("no/such-model",), directory=tmp_path)
+        with FallbackEmbedder(nothing, HashingEmbedder()) as embedder:
+            yield embedder
+
+
+@pytest.fixture(scope="module")
+def built() -> Iterator[EmbedderPort]:
+    with build_embedder(Embedder(deadline=60, start_deadline=60)) as embedder:
+        yield embedder
+
+
+class TestWhatTheDefaultsBuild(EmbedderContract):
+    @pytest.fixture
+    def embedder(self, built: EmbedderPort) -> EmbedderPort:
+        return built
