@@ -13,7 +13,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors, VectorLimits
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.vector_cache import VectorCachePort
-from riglm.testing.analytics import a_session
+from riglm.testing.records import a_session
 from riglm.testing.vector_cache import VectorCacheContract, a_vector
 
 WRITER = """

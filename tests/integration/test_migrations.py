@@ -9,6 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
 
 import riglm
 from riglm.adapters.analytics import schema
@@ -17,7 +18,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
 from riglm.domain.identifier import uuid7
-from riglm.testing.analytics import a_learned_pair
+from riglm.testing.records import a_learned_pair
 
 UPGRADER = """
 import sys
@@ -56,13 +57,46 @@ def set_revision(file, revision):
     rows.close()
 
 
+def migrate(url, revision="head"):
+    engine = make_engine(url)
+    with writing(engine) as connection:
+        config = schema.alembic_config()
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, revision)
+    engine.dispose()
+
+
+def described(url):
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        inspector = inspect(connection)
+        found = {
+            table: (
+                {column["name"]: {**column, "type": str(column["type"])} for column in inspector.get_columns(table)},
+                sorted(inspector.get_indexes(table), key=lambda one: one["name"]),
+                inspector.get_pk_constraint(table)["constrained_columns"],
+            )
+            for table in inspector.get_table_names()
+        }
+    engine.dispose()
+    return found
+
+
 def test_the_migrations_make_the_tables_that_the_code_uses(url):
-    schema.upgrade(url)
+    migrate(url)
     engine = make_engine(url)
     with engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), metadata)
     engine.dispose()
     assert differences == []
+
+
+def test_a_new_store_has_what_the_migrations_would_have_made(url, tmp_path):
+    schema.upgrade(url)
+    other = f"sqlite:///{tmp_path / 'migrated.db'}"
+    migrate(other)
+    assert described(url) == described(other)
+    assert schema.status(url).current == schema.status(other).current
 
 
 def test_the_newest_migration_is_the_one_that_the_code_expects():
@@ -77,12 +111,7 @@ def test_an_upgrade_makes_a_missing_file_and_a_second_one_changes_nothing(file, 
 
 
 def test_a_store_of_the_first_schema_keeps_its_rows_and_is_used_as_any_other(file, url):
-    engine = make_engine(url)
-    with writing(engine) as connection:
-        config = schema.alembic_config()
-        config.attributes["connection"] = connection
-        alembic.command.upgrade(config, "0001")
-    engine.dispose()
+    migrate(url, "0001")
     session, tools = uuid7(), uuid7()
     rows = sqlite3.connect(file)
     rows.execute('INSERT INTO toolset VALUES (?, \'["read","write"]\')', (tools.bytes,))

@@ -42,6 +42,11 @@ class Exposure:
         return available_tools(self.shown, self.hidden)
 
     @property
+    def seen(self) -> tuple[str, ...]:
+        """The tools that the client saw."""
+        return self.available if self.mode == "shadow" else self.shown
+
+    @property
     def is_list(self) -> bool:
         """Whether it was shown as a list, which a client keeps in its prompt, and not in an answer."""
         return self.surface not in ANSWER_SURFACES

@@ -2,74 +2,21 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
-import numpy as np
 import pytest
 
 from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION
-from riglm.domain.exposure import Exposure
+from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed, SessionSummary
+from riglm.testing.prediction_store import PredictionStoreContract
+from riglm.testing.records import a_session, an_exposure, an_invocation
 
-
-def a_session(**known: Any) -> Session:
-    """A session; `known` says what matters to the test."""
-    return Session(
-        **{
-            "started_at": 1000.0,
-            "era": Era.HANDSHAKE,
-            "transport": Transport.STDIO,
-            "method": Method.PROCESS,
-            **known,
-        }
-    )
-
-
-def an_invocation(session: Session, tool: str, **known: Any) -> ToolInvocation:
-    """The session's next invocation; `known` says what else matters to the test."""
-    number = session.next_sequence_number()
-    return ToolInvocation(
-        **{
-            "id": uuid7(),
-            "session_id": session.id,
-            "tool": tool,
-            "upstream": "github",
-            "timestamp": session.started_at + number,
-            "duration_ms": 1.5,
-            "success": True,
-            "sequence_number": number,
-            **known,
-        }
-    )
-
-
-def an_exposure(session: Session, *shown: str, **known: Any) -> Exposure:
-    """An exposure of the session; `known` says what else matters to the test."""
-    return Exposure(
-        **{"id": uuid7(), "session_id": session.id, "timestamp": session.started_at, "shown": shown, **known}
-    )
-
-
-def a_learned_pair(**known: Any) -> LearnedPair:
-    """A learned pair of the model `minilm`; `known` says what matters to the test."""
-    return LearnedPair(
-        **{
-            "id": uuid7(),
-            "scope": "",
-            "tool": "read",
-            "model": "minilm",
-            "vector": np.array([0.6, 0.8], dtype=np.float32),
-            "confidence": 0.5,
-            "uses": 1,
-            "updated_at": 1000.0,
-            **known,
-        }
-    )
+__all__ = ["AnalyticsContract", "a_session", "an_exposure", "an_invocation"]
 
 
 def the_only(summaries: object) -> SessionSummary:
@@ -83,7 +30,7 @@ def values(session: Session) -> dict[str, object]:
     return {field.name: getattr(session, field.name) for field in fields(session)}
 
 
-class AnalyticsContract:
+class AnalyticsContract(PredictionStoreContract):
     """Override the fixture `analytics` with a store that is open and empty."""
 
     @pytest.fixture
@@ -97,6 +44,7 @@ class AnalyticsContract:
         assert list(analytics.list_invocations(uuid7())) == []
         assert list(analytics.list_exposures(uuid7())) == []
         assert list(analytics.tool_statistics()) == []
+        assert list(analytics.exposure_totals()) == []
         assert dict(analytics.get_tool_frequencies(0.0)) == {}
         assert analytics.refresh_cooccurrences(1.0) == 0
         assert list(analytics.get_cooccurrences(["read"])) == []
@@ -263,6 +211,58 @@ class AnalyticsContract:
         assert (second.shown, second.hidden) == (("b", "a"), ("c", "z"))
         assert (second.id, second.timestamp, second.predictor, second.reason) == (late.id, 20.0, "hybrid", "learned")
 
+    def test_an_exposure_keeps_what_it_cost_and_how_it_was_made(self, analytics: AnalyticsPort) -> None:
+        """Estimates of tokens, mode and surface."""
+        exposure = an_exposure(
+            a_session(),
+            "a",
+            hidden=("b",),
+            mode="shadow",
+            surface="dynamic",
+            tokens_shown=300,
+            tokens_hidden=7000,
+            tokens_own=120,
+        )
+        analytics.record_many([exposure])
+        assert list(analytics.list_exposures(exposure.session_id)) == [exposure]
+
+    def test_a_list_that_differs_from_the_one_before_is_a_change(self, analytics: AnalyticsPort) -> None:
+        """In its order as well; answers are no lists, and the first list of a session changes nothing."""
+        session, other = a_session(), a_session(started_at=1.0)
+        shown = [("a", "b"), ("a", "b"), ("b", "a"), ("b", "a", "c")]
+        lists = [an_exposure(session, *names, timestamp=10.0 + at) for at, names in enumerate(shown)]
+        answers = [
+            an_exposure(session, "z", surface=surface, timestamp=10.5)
+            for surface in (SEARCH_SURFACE, CONTEXT_SURFACE, SEARCH_SURFACE)
+        ]
+        analytics.record_many([session, other, *lists[::-1], *answers, an_exposure(other, "z")])
+        [mine, others] = analytics.list_sessions()
+        assert (mine.exposures, mine.list_changes, mine.searches) == (7, 2, 2)
+        assert (others.exposures, others.list_changes, others.searches) == (1, 0, 0)
+
+    def test_totals_tell_by_mode_what_selections_saved_and_cost(self, analytics: AnalyticsPort) -> None:
+        """What answers show is a cost; a changed list is sent again."""
+        one, two = a_session(), a_session()
+        costs = {"mode": "enforce", "tokens_shown": 100, "tokens_hidden": 900, "tokens_own": 30}
+        analytics.record_many(
+            [
+                an_exposure(one, "a", timestamp=1.0, tokens_shown=5000, mode="enforce"),
+                an_exposure(one, "a", timestamp=10.0, **costs),
+                an_exposure(one, "b", timestamp=11.0, **costs),
+                an_exposure(two, "a", timestamp=12.0, **costs),
+                an_exposure(two, "c", timestamp=13.0, surface=SEARCH_SURFACE, mode="enforce", tokens_shown=40),
+                an_exposure(two, "c", timestamp=14.0, surface=CONTEXT_SURFACE, mode="enforce", tokens_shown=2),
+                an_exposure(a_session(), "a", timestamp=15.0, mode="shadow", tokens_hidden=7),
+            ]
+        )
+        [enforced, shadow] = analytics.exposure_totals(since=10.0)
+        assert (enforced.mode, enforced.sessions, enforced.lists) == ("enforce", 2, 3)
+        assert (enforced.changes, enforced.searches) == (1, 1)
+        assert (enforced.tokens_shown, enforced.tokens_hidden) == (300, 2700)
+        assert (enforced.tokens_own, enforced.tokens_resent) == (90 + 42, 100)
+        assert enforced.tokens_net == 2700 - 132 - 100
+        assert (shadow.mode, shadow.lists, shadow.tokens_hidden, shadow.tokens_net) == ("shadow", 1, 7, 7)
+
     def test_frequencies_count_invocations_from_the_given_time_on(self, analytics: AnalyticsPort) -> None:
         """The moment itself is included."""
         session = a_session()
@@ -282,6 +282,19 @@ class AnalyticsContract:
         assert (github.tool, github.upstream, github.invocations, github.failures) == ("read", "github", 21, 1)
         assert (github.sessions, github.median_ms, github.p95_ms, github.last_used) == (2, 10.0, 19.0, 5000.0)
         assert (gitlab.upstream, gitlab.invocations, gitlab.median_ms, gitlab.p95_ms) == ("gitlab", 1, 1.5, 1.5)
+
+    def test_statistics_tell_how_tools_were_found(self, analytics: AnalyticsPort) -> None:
+        """The share that was listed is the share of zero-hop calls."""
+        session = a_session()
+        found = [Found.LISTED, Found.LISTED, Found.SEARCHED, Found.NAMED]
+        analytics.record_many([an_invocation(session, "read", found=each) for each in found])
+        [read] = analytics.tool_statistics()
+        assert (read.invocations, read.listed, read.searched) == (4, 2, 1)
+
+    def test_in_the_mode_shadow_hidden_tools_were_shown(self, analytics: AnalyticsPort) -> None:
+        """The client saw them all."""
+        analytics.record_many([an_exposure(a_session(), "a", hidden=("b",), mode="shadow")])
+        assert [each.tool for each in analytics.tool_statistics()] == ["a", "b"]
 
     def test_statistics_hold_tools_that_were_shown_and_never_used(self, analytics: AnalyticsPort) -> None:
         """In the order of their names, after the used ones; hidden tools were not shown."""

@@ -134,7 +134,7 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
             if call.timestamp >= since:
                 by_tool[call.tool, call.upstream].append(call)
         used = {tool for tool, _ in by_tool}
-        shown = {tool for exposure in self._shown() if exposure.timestamp >= since for tool in exposure.shown}
+        shown = {tool for exposure in self._shown() if exposure.timestamp >= since for tool in exposure.seen}
         by_tool.update({(tool, ""): [] for tool in shown - used})
         found = [counting.statistics(tool, upstream, calls) for (tool, upstream), calls in by_tool.items()]
         return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))

@@ -54,8 +54,9 @@ def tool_statistics(connection: Connection, since: float) -> Sequence[ToolStatis
     """Every tool that was shown or used since the given time, most used first, then by name."""
     found = [_statistics(row) for row in connection.execute(_statistics_query(since)).mappings()]
     used = {each.tool for each in found}
-    shown = select(exposure.c.shown).where(exposure.c.timestamp >= since).distinct()
-    lists = toolsets(connection, connection.execute(shown).scalars()).values()
+    seen = case((exposure.c.mode == "shadow", exposure.c.available), else_=exposure.c.shown)
+    shown = connection.execute(select(seen).where(exposure.c.timestamp >= since).distinct()).scalars()
+    lists = toolsets(connection, shown).values()
     found += [_never_used(tool) for tool in {tool for names in lists for tool in names} - used]
     return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
 

@@ -1,0 +1,218 @@
+"""What every analytics store must keep for prediction; `AnalyticsContract` holds it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from riglm.domain.identifier import uuid7
+from riglm.domain.invocation import Found
+from riglm.domain.learning import LearnedPair
+from riglm.domain.override import OverrideKind, OverrideScope
+from riglm.domain.session import Client
+from riglm.domain.warm_set import KEPT_SECONDS
+from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
+from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_invocation, an_override
+
+
+def known_of(pair: LearnedPair) -> dict[str, object]:
+    """Everything that is known of a learned pair."""
+    return {
+        name: value.tolist() if isinstance(value := getattr(pair, name), np.ndarray) else value
+        for name in LearnedPair.__dataclass_fields__
+    }
+
+
+class PredictionStoreContract:
+    """Learned pairs, recent sessions, overrides and warm sets."""
+
+    @pytest.fixture
+    def analytics(self) -> AnalyticsPort:
+        """The store under test, open and empty."""
+        raise NotImplementedError
+
+    def test_a_new_store_has_nothing_for_prediction(self, analytics: AnalyticsPort) -> None:
+        """No question needs records."""
+        assert list(analytics.list_learned_pairs("minilm")) == []
+        assert list(analytics.recent_calls()) == []
+        assert list(analytics.list_overrides()) == []
+        assert analytics.get_warm_set("p", "default", 0.0) is None
+        assert analytics.prune_learned_pairs(0) == 0
+        assert analytics.delete_override(uuid7()) is False
+
+    def test_a_learned_pair_comes_back_as_it_was_stored(self, analytics: AnalyticsPort) -> None:
+        """Every field is kept, and the vector exactly."""
+        pair = a_learned_pair(
+            scope="p" * 32,
+            tool="github__lösche",
+            vector=np.array([1 / 3, -2 / 3, 0.0], dtype=np.float32),
+            confidence=1 / 7,
+            uses=3,
+            description_hash="d" * 32,
+        )
+        analytics.record_many([pair])
+        [stored] = analytics.list_learned_pairs("minilm")
+        assert known_of(stored) == known_of(pair)
+        assert stored.vector.dtype == np.float32
+
+    def test_learned_pairs_are_given_newest_first_and_of_one_model(self, analytics: AnalyticsPort) -> None:
+        """The most confident first among those of one time, up to the limit."""
+        told = [("old", 1.0, 0.9), ("weak", 2.0, 0.1), ("sure", 2.0, 0.8), ("new", 3.0, 0.5)]
+        analytics.record_many([a_learned_pair(tool=tool, updated_at=at, confidence=sure) for tool, at, sure in told])
+        analytics.record_many([a_learned_pair(model="bge", tool="other")])
+        assert [pair.tool for pair in analytics.list_learned_pairs("minilm")] == ["new", "sure", "weak", "old"]
+        assert [pair.tool for pair in analytics.list_learned_pairs("minilm", 2)] == ["new", "sure"]
+        assert [pair.tool for pair in analytics.list_learned_pairs("bge")] == ["other"]
+
+    def test_of_a_learned_pair_the_one_updated_last_is_kept(self, analytics: AnalyticsPort) -> None:
+        """In whatever order they come, in one batch or in several, and however often."""
+        first = a_learned_pair(confidence=0.1, updated_at=1.0)
+        second = replace(first, confidence=0.2, updated_at=2.0, uses=2)
+        third = replace(first, confidence=0.3, updated_at=3.0, uses=3, description_hash="new")
+        analytics.record_many([second, first])
+        assert [pair.confidence for pair in analytics.list_learned_pairs("minilm")] == [0.2]
+        analytics.record_many([third])
+        analytics.record_many([first, second])
+        [stored] = analytics.list_learned_pairs("minilm")
+        assert known_of(stored) == known_of(third)
+
+    def test_forgotten_pairs_are_gone_and_may_be_learned_again(self, analytics: AnalyticsPort) -> None:
+        """What comes later in a batch counts; unknown pairs are nothing to forget."""
+        gone, back, stays = (a_learned_pair(tool=tool) for tool in ("gone", "back", "stays"))
+        analytics.record_many([gone, back, stays])
+        analytics.record_many(
+            [PairsForgotten(ids=(gone.id, back.id, uuid7())), replace(back, updated_at=1.0, confidence=0.01)]
+        )
+        found = {pair.tool: pair.confidence for pair in analytics.list_learned_pairs("minilm")}
+        assert found == {"back": 0.01, "stays": 0.5}
+        analytics.record_many([stays, PairsForgotten(ids=(stays.id,)), PairsForgotten(ids=())])
+        assert [pair.tool for pair in analytics.list_learned_pairs("minilm")] == ["back"]
+
+    def test_more_pairs_than_one_statement_takes_are_forgotten(self, analytics: AnalyticsPort) -> None:
+        """A whole store may be forgotten at once."""
+        pairs = [a_learned_pair() for _ in range(1500)]
+        analytics.record_many(pairs)
+        analytics.record_many([PairsForgotten(ids=tuple(pair.id for pair in pairs[1:]))])
+        assert [pair.id for pair in analytics.list_learned_pairs("minilm")] == [pairs[0].id]
+
+    def test_pruning_leaves_the_newest_pairs_of_all_models(self, analytics: AnalyticsPort) -> None:
+        """And tells how many it took."""
+        analytics.record_many([a_learned_pair(updated_at=float(at), model=f"m{at % 2}") for at in range(10)])
+        assert analytics.prune_learned_pairs(20) == 0
+        assert analytics.prune_learned_pairs(3) == 7
+        assert [pair.updated_at for pair in analytics.list_learned_pairs("m1")] == [9.0, 7.0]
+        assert [pair.updated_at for pair in analytics.list_learned_pairs("m0")] == [8.0]
+
+    def test_a_stored_pair_does_not_change_with_the_one_given(self, analytics: AnalyticsPort) -> None:
+        """Vectors are copied."""
+        pair = a_learned_pair(vector=np.array([1, 0], dtype=np.float32))
+        analytics.record_many([pair])
+        pair.vector[0] = 5
+        [stored] = analytics.list_learned_pairs("minilm")
+        assert stored.vector.tolist() == [1, 0]
+
+    def test_recent_sessions_come_oldest_first_with_their_calls_in_order(self, analytics: AnalyticsPort) -> None:
+        """All that prediction learns from."""
+        late = a_session(started_at=20.0)
+        early = a_session(
+            started_at=10.0,
+            client=Client(name="cursor", version="1"),
+            client_id="c" * 32,
+            principal="p" * 32,
+            tools_available=("read", "write"),
+        )
+        first = an_invocation(early, "read", found=Found.LISTED, timestamp=11.0)
+        second = an_invocation(early, "write", upstream="files", success=False, timestamp=10.5)
+        analytics.record_many([late, early, an_invocation(late, "read"), second, first])
+        [earlier, later] = analytics.recent_calls()
+        assert earlier == RecordedSession(
+            id=early.id,
+            started_at=10.0,
+            client="cursor",
+            client_id="c" * 32,
+            principal="p" * 32,
+            tools_available=("read", "write"),
+            calls=(
+                RecordedCall("read", "github", Found.LISTED, True, 11.0),
+                RecordedCall("write", "files", Found.NAMED, False, 10.5),
+            ),
+        )
+        assert (later.id, len(later.calls)) == (late.id, 1)
+
+    def test_the_latest_sessions_with_calls_are_the_recent_ones(self, analytics: AnalyticsPort) -> None:
+        """The limit cuts off the oldest, `since` is included, and sessions without calls take no place."""
+        sessions = [a_session(started_at=float(start)) for start in range(5)]
+        analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions[:4])])
+        assert [each.started_at for each in analytics.recent_calls(2)] == [2.0, 3.0]
+        assert [each.started_at for each in analytics.recent_calls(since=1.0)] == [1.0, 2.0, 3.0]
+        assert list(analytics.recent_calls(0)) == []
+
+    def test_an_override_comes_back_as_it_was_stored_until_it_is_deleted(self, analytics: AnalyticsPort) -> None:
+        """In the order in which they were made."""
+        whole = an_override(
+            kind=OverrideKind.EXCLUDE,
+            tool="lösche",
+            scope=OverrideScope.PRINCIPAL,
+            key="p" * 32,
+            created_at=900.0,
+            expires_at=5000.0,
+            reason="not \U0001f9c0",
+        )
+        plain = an_override()
+        analytics.put_override(plain)
+        analytics.put_override(whole)
+        assert list(analytics.list_overrides()) == [whole, plain]
+        assert analytics.delete_override(plain.id) is True
+        assert analytics.delete_override(plain.id) is False
+        assert list(analytics.list_overrides()) == [whole]
+
+    def test_an_override_replaces_the_one_with_its_id(self, analytics: AnalyticsPort) -> None:
+        """Putting twice is putting once."""
+        first = an_override()
+        second = replace(first, kind=OverrideKind.PIN)
+        for each in (first, second, second):
+            analytics.put_override(each)
+        assert list(analytics.list_overrides()) == [second]
+
+    def test_expired_overrides_go_when_another_one_is_made(self, analytics: AnalyticsPort) -> None:
+        """So that their number does not grow for ever."""
+        expired, valid = an_override(expires_at=1500.0), an_override(expires_at=1500.5)
+        for each in (expired, valid):
+            analytics.put_override(each)
+        new = an_override(created_at=1500.0)
+        analytics.put_override(new)
+        assert list(analytics.list_overrides()) == [valid, new]
+
+    def test_the_first_warm_set_of_an_epoch_stays(self, analytics: AnalyticsPort) -> None:
+        """Whoever puts a second one gets the first."""
+        first, second = a_warm_set("b", "a"), a_warm_set("c", created_at=1002.0)
+        assert analytics.put_warm_set(first) == first
+        assert analytics.put_warm_set(second) == first
+        assert analytics.get_warm_set(first.principal, first.profile, first.epoch_start) == first
+
+    def test_principals_profiles_and_epochs_have_warm_sets_of_their_own(self, analytics: AnalyticsPort) -> None:
+        """An empty one is one as well."""
+        sets = [
+            a_warm_set("a"),
+            a_warm_set("b", principal="q"),
+            a_warm_set("c", profile="work"),
+            a_warm_set(epoch_start=2000.0),
+        ]
+        assert [analytics.put_warm_set(each) for each in sets] == sets
+        assert [analytics.get_warm_set(each.principal, each.profile, each.epoch_start) for each in sets] == sets
+
+    def test_old_warm_sets_go_when_a_new_one_is_made(self, analytics: AnalyticsPort) -> None:
+        """So that their number does not grow for ever."""
+        old, young = a_warm_set("a", created_at=0.0), a_warm_set("b", epoch_start=2000.0, created_at=1.0)
+        new = a_warm_set("c", epoch_start=3000.0, created_at=KEPT_SECONDS + 1.0)
+        for each in (old, young, new):
+            analytics.put_warm_set(each)
+        kept = [analytics.get_warm_set(each.principal, each.profile, each.epoch_start) for each in (old, young, new)]
+        assert kept == [None, young, new]
+
+    def test_all_who_decide_an_epoch_at_once_agree(self, analytics: AnalyticsPort) -> None:
+        """One of them was first."""
+        with ThreadPoolExecutor(4) as pool:
+            agreed = list(pool.map(lambda number: analytics.put_warm_set(a_warm_set(f"{number}")), range(12)))
+        assert len({each.tools for each in agreed}) == 1
