@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from riglm.domain.errors import AnalyticsUnavailable
 BUSY_TIMEOUT_MS: Final = 5000
 """How long a statement waits for another process that holds the SQLite database."""
 
+_WAL_PAUSE_SECONDS: Final = 0.01
 _WRITING: Final = "riglm_writing"
 
 
@@ -75,9 +77,23 @@ def prepare(engine: Engine, url: str) -> None:
             os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600))
     raw = engine.raw_connection()
     try:
-        raw.cursor().execute("PRAGMA journal_mode=WAL")
+        _use_wal(raw.cursor())
     finally:
         raw.close()
+
+
+def _use_wal(cursor: Any) -> None:
+    """Change the journal's mode; SQLite does not wait for another process that does the same, so this does."""
+    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_WAL_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
