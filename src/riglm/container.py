@@ -29,6 +29,7 @@ from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
 
 _SWEEP_SECONDS = 30.0
+_STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
 
 _log = logging.getLogger("riglm")
 
@@ -152,16 +153,28 @@ def run_http(settings: Settings) -> int:
     async def serve(proxy: ProxyService, stop: asyncio.Event) -> None:
         await HttpDownstream(proxy, settings).serve(listener, stop)
 
-    return _run(settings, serve)
+    return _run(settings, serve, opens_store=True)
 
 
-def _run(settings: Settings, serve: Callable[[ProxyService, asyncio.Event], Awaitable[None]]) -> int:
+def _run(
+    settings: Settings,
+    serve: Callable[[ProxyService, asyncio.Event], Awaitable[None]],
+    *,
+    opens_store: bool = False,
+) -> int:
+    """Serve until the end; `opens_store` says whether to have the store open before that, if it can be soon."""
+
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        async with lifespan(build(settings)) as proxy:
+        container = build(settings)
+        recorder = container.recorder()
+        if opens_store:
+            recorder.open_at_once()
+        async with lifespan(container) as proxy:
+            recorder.opened(_STORE_SECONDS)
             gc.collect()
             gc.freeze()  # what start made lives to the end: the collector need not walk it again
             await serve(proxy, stop)

@@ -59,11 +59,21 @@ class Recorder:
         self._store: AnalyticsPort | None = None
         self._failures = 0
         self._lost = 0
+        self._at_once = False
+        self._tried = threading.Event()
         self._quiet_until: dict[str, float] = {}
 
     def start(self) -> None:
         """Begin to store what is put; what was put before waits in the queue."""
         self._thread.start()
+
+    def open_at_once(self) -> None:
+        """Open the store at the start, with no head start and before there is a record; called before `start`."""
+        self._at_once = True
+
+    def opened(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds for a store that is to be opened at once; whether it is open."""
+        return self._at_once and self._tried.wait(timeout) and self._store is not None
 
     def put(self, item: Item, size: int = 512) -> None:
         """Take a record of about `size` bytes. Does no I/O, never waits for the store, and never raises."""
@@ -100,7 +110,10 @@ class Recorder:
         self.close()
 
     def _run(self) -> None:
-        self._queue.rest(self._head_start)
+        if self._at_once:
+            self._try_to_open()
+        else:
+            self._queue.rest(self._head_start)
         while batch := self._queue.take():
             self._record(self._made(batch))
             self._tell_losses()
@@ -147,6 +160,13 @@ class Recorder:
             except Exception as error:
                 raise AnalyticsUnavailable(f"the analytics store cannot be opened: {error}") from error
         return self._store
+
+    def _try_to_open(self) -> None:
+        try:
+            self._opened()
+        except AnalyticsUnavailable as error:
+            self._complain("records wait, the store is away: %s", error)
+        self._tried.set()
 
     def _wait_for_store(self, error: AnalyticsUnavailable) -> bool:
         """Whether the store is to be tried again, after a pause."""

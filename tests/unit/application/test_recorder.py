@@ -146,6 +146,39 @@ def test_a_recorder_without_records_opens_no_store(shop):
     assert shop.opened == 0
 
 
+def test_a_store_can_be_open_before_there_is_a_record(shop):
+    recorder = Recorder(lambda: shop, head_start=3600.0)
+    recorder.open_at_once()
+    with recorder:
+        assert recorder.opened(SOON)
+        assert shop.opened == 1
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+    assert shop.opened == 1
+
+
+def test_a_store_that_cannot_be_opened_at_once_is_opened_for_the_first_record(shop):
+    def open_store():
+        tries.append(1)
+        if len(tries) == 1:
+            raise AnalyticsUnavailable("the shop is shut")
+        return shop
+
+    tries = []
+    recorder = Eager(open_store)
+    recorder.open_at_once()
+    with recorder:
+        assert not recorder.opened(SOON)
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+    assert len(tries) == 2
+
+
+def test_nobody_waits_for_a_store_that_is_opened_when_there_is_a_record(shop):
+    with Recorder(lambda: shop, head_start=3600.0) as recorder:
+        assert not recorder.opened(3600.0)
+
+
 def test_the_writer_lets_the_start_go_first_unless_somebody_waits(shop):
     with Recorder(lambda: shop, head_start=3600.0) as recorder:
         recorder.put(a_session())
