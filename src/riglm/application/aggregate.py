@@ -66,6 +66,10 @@ class AggregateConversation(Conversation):
             self._session = self._services.sessions.of_connection(self._caller, self._client, "")
         return self._session
 
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """All names under which the client may know the tool that `tool` reaches."""
+        return self._directory.spellings(tool)
+
     def received(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Exchange | None:

@@ -47,6 +47,10 @@ class AggregateModern(ModernService):
         self._workers = Workers()
         self._owners: dict[Exchange, UpstreamLink] = {}
 
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """All names under which clients may know the tool that `tool` reaches."""
+        return self._directory.spellings(tool)
+
     def received(
         self,
         message: Message,

@@ -90,6 +90,10 @@ class DirectConversation(Conversation):
             self._session = self._services.sessions.of_connection(self._caller, self._client, "")
         return self._session
 
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """The one name under which the client knows a tool: its own."""
+        return (tool,)
+
     def received(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Exchange | None:

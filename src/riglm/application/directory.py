@@ -6,7 +6,7 @@ from typing import Final
 from riglm.application.listings import NAMED, JoinedList, Listings, ServerList
 from riglm.domain import protocol
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.naming import SEPARATOR
+from riglm.domain.naming import SEPARATOR, prefixed
 
 _WITH_PREFIX: Final = frozenset({"prefix", "on_collision"})
 
@@ -59,6 +59,16 @@ class Directory:
                 if name.startswith(server + SEPARATOR):
                     return server, name[len(server) + len(SEPARATOR) :]
         return None
+
+    def spellings(self, name: str) -> tuple[str, ...]:
+        """All names under which clients may know the tool that `name` reaches; just one if it is listed so."""
+        listed = self.joined("tools/list").owners
+        owned = self.owner("tools/list", name)
+        if name in listed or owned is None:
+            return (name,)
+        seen = [public for public, owner in listed.items() if owner == owned]
+        server, own = owned
+        return (name, *(seen or [prefixed(server, own) if self._listings.naming == "prefix" else own]))
 
     def claimed(self, method: str, name: str) -> list[str]:
         """What clients call that which several servers name alike."""

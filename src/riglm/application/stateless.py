@@ -103,6 +103,10 @@ class Stateless(ModernService):
         self._link = upstream.stateless(self)
         self._probe = EraProbe(upstream, self._link)
 
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """The one name under which clients know a tool: its own."""
+        return (tool,)
+
     def received(
         self,
         message: Message,

@@ -92,7 +92,12 @@ class TrackingService:
         self._keeps_arguments = privacy.arguments == "raw"
         self._clock = clock
         self._last_exposures: dict[UUID, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {}
+        self._listeners: list[Callable[[Session], None]] = []
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
+
+    def when_closed(self, listener: Callable[[Session], None]) -> None:
+        """Tell somebody else of the end of every session too."""
+        self._listeners.append(listener)
 
     def session_opened(self, session: Session) -> None:
         """Note a new session."""
@@ -109,6 +114,8 @@ class TrackingService:
         with self._guarded:
             self._last_exposures.pop(session.id, None)
             self._put(SessionClosed(session_id=session.id, ended_at=ended_at), _BYTES_PER_NOTE)
+            for listener in self._listeners:
+                listener(session)
 
     def exposed(
         self,

@@ -1,7 +1,7 @@
 """What the wire asks of whoever decides what a client is shown."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Collection
 from typing import Protocol
 
 from riglm.domain.exposure import Mode
@@ -56,7 +56,7 @@ class ShownList(Protocol):
     """What one client is shown of a catalogue."""
 
     @property
-    def unchanged(self) -> bool:
+    def untouched(self) -> bool:
         """Whether the client is to get the upstream's own bytes and pages."""
 
     @property
@@ -76,8 +76,8 @@ class Filter(Protocol):
         """How a selection reaches the client: `dynamic`, `stable`, `hints` or `full`."""
 
     @abstractmethod
-    def prepare(self, session: Session, catalogue: Catalogue) -> Awaitable[None] | None:
-        """What has to be waited for before `compose`; None when nothing has."""
+    async def prepare(self, session: Session, catalogue: Catalogue) -> None:
+        """Fetch what `compose` needs on a surface whose lists stay the same for an epoch."""
 
     @abstractmethod
     def compose(self, session: Session, catalogue: Catalogue) -> ShownList:
@@ -98,6 +98,18 @@ class Filter(Protocol):
     @abstractmethod
     def state(self, session: Session) -> SessionState:
         """What is remembered of a session."""
+
+    @abstractmethod
+    def listed(self, session: Session) -> Collection[str]:
+        """The names in the last list that the session was shown."""
+
+    @abstractmethod
+    def forget(self, session: Session) -> None:
+        """A session has ended."""
+
+    @abstractmethod
+    def turn_key(self, meta: Raw | bytes) -> str:
+        """The turn that a call belongs to, by its raw `_meta`; empty when it does not say."""
 
     @abstractmethod
     def called(self, session: Session, tool: str, found: Found, turn_key: str) -> bool:
@@ -128,13 +140,9 @@ class MetaTools(Protocol):
     """riglm's own tools."""
 
     @abstractmethod
-    def owns(self, name: str) -> bool:
-        """Whether a tool is one of riglm's own."""
+    def owns(self, session: Session, name: str) -> bool:
+        """Whether a session knows a tool as one of riglm's own."""
 
     @abstractmethod
     async def run(self, session: Session, name: str, arguments: bytes) -> MetaAnswer:
         """Run one of riglm's own tools."""
-
-
-Spellings = Sequence[str]
-"""All names under which clients may know one tool."""

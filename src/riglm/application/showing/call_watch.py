@@ -1,0 +1,50 @@
+"""Tells the filter of every call: how its tool was found, and that it has ended."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.services import Observer
+from riglm.application.showing.contract import Filter
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.parameters import Parameters
+from riglm.domain.session import Session
+
+_NOT_RUN: Final = frozenset({ErrorKind.PROTOCOL, ErrorKind.UNAVAILABLE})
+"""How calls end that used no tool."""
+
+_log: Final = logging.getLogger("riglm.filtering")
+
+
+class CallWatch(Observer):
+    """Watches the calls of one client, or of all clients of the modern era."""
+
+    def __init__(self, filtering: Filter, announce: Callable[[Session], None]) -> None:
+        """`announce` is called when a session's list has become another one."""
+        self._filtering = filtering
+        self._announce = announce
+        self._guarded = FailingOpen(_log, "filtering failed at a call; it goes through, and")
+
+    def calling(
+        self, session: Session, tool: str, given: Parameters, *, known: bool
+    ) -> tuple[Found, Callable[[ErrorKind | None], None]]:
+        """An invocation starts."""
+        found = Found.LISTED if known else Found.NAMED
+        with self._guarded:
+            found = self._found(session, tool, known=known)
+
+        def ended(kind: ErrorKind | None) -> None:
+            if kind not in _NOT_RUN:
+                with self._guarded:
+                    if self._filtering.called(session, tool, found, self._filtering.turn_key(given.meta)):
+                        self._announce(session)
+
+        return found, ended
+
+    def _found(self, session: Session, tool: str, *, known: bool) -> Found:
+        """By the last list that the session was shown; by what the upstream listed if it was shown none."""
+        state = self._filtering.state(session)
+        if known if state.shown is None else tool in self._filtering.listed(session):
+            return Found.LISTED
+        return Found.SEARCHED if tool in state.searched else Found.NAMED

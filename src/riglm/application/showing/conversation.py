@@ -1,0 +1,231 @@
+"""A client connection of the handshake era that is shown what the filter chooses."""
+
+import asyncio
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from riglm.application.exchange import NOWHERE, Exchange
+from riglm.application.services import Services
+from riglm.application.showing.greeting import announcing
+from riglm.application.showing.list_news import ListNews, OverheardChannel
+from riglm.application.showing.list_walk import ListWalk
+from riglm.application.showing.meta_calls import MetaCall, MetaCalls
+from riglm.application.showing.naming import named_tools
+from riglm.application.showing.relays import Relay, Unstreamed
+from riglm.application.showing.showing import Showing
+from riglm.domain import jsonrpc, parameters
+from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Session
+from riglm.domain.tool import Catalogue
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink, Underway
+from riglm.ports.upstream import Stream
+
+LISTING_SECONDS: Final = 5.0
+"""So long one of riglm's own tools waits for the list that it is to search."""
+
+
+class WholeConversation(Conversation, Protocol):
+    """A conversation in which everything is shown."""
+
+    @property
+    @abstractmethod
+    def session(self) -> Session:
+        """The session as known now."""
+
+    @abstractmethod
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """All names under which the client may know the tool that `tool` reaches."""
+
+
+class ShowingConversation(Conversation):
+    """Stands around a conversation, and concerns itself with tools alone."""
+
+    def __init__(
+        self,
+        showing: Showing,
+        converse: Callable[[Services, ClientChannel], WholeConversation],
+        caller: Caller,
+        channel: ClientChannel,
+    ) -> None:
+        """`converse` opens the conversation that all is passed on to."""
+        self._showing = showing
+        self._caller = caller
+        self._news = ListNews(channel)
+        services = showing.observed(lambda _: self._news.changed())
+        self._whole = converse(services, OverheardChannel(channel, self._forget))
+        self._meta_calls = MetaCalls(showing, self._whole.spellings)
+        self._own: dict[bytes, ListWalk | MetaCall] = {}
+        self._numbers = itertools.count(1)
+        self._catalogue: Catalogue | None = None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the upstream's own places in its streams pass to the client."""
+        return self._whole.resumable
+
+    def received(
+        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
+    ) -> Underway | None:
+        """Take a message of the client."""
+        if message.id is None or message.method is None:
+            if not (self._own and message.method == "notifications/cancelled" and self._cancelled(message)):
+                self._whole.received(message, sink)
+            return None
+        if self._own and jsonrpc.id_key(message.id) in self._own:
+            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
+            return None
+        if message.method == "tools/list":
+            return self._list(message, sink)
+        if message.method == "tools/call":
+            return self._call(message, sink, headers, resumable=resumable)
+        if message.method == "initialize":
+            sink = Relay(sink, self._greeting)
+        return self._whole.received(message, sink, headers, resumable=resumable)
+
+    def listen(self, *, listening: bool) -> None:
+        """Pass on what was kept, and ask the upstream for more."""
+        if listening:
+            self._news.listening()
+        self._whole.listen(listening=listening)
+
+    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+        """Ask the upstream for the rest of a stream."""
+        self._whole.resume(last_event_id, stream)
+
+    async def close(self) -> None:
+        """The connection ended."""
+        await self._meta_calls.close()
+        for one in list(self._own.values()):
+            if isinstance(one, ListWalk):
+                one.give_up()
+            else:
+                one.cancelled()
+        await self._whole.close()
+
+    def _list(self, message: Message, sink: ReplySink) -> Underway | None:
+        session = self._whole.session
+        if jsonrpc.members(message.params).get("cursor") is not None:
+            return self._whole.received(
+                message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
+            )
+        walk = self._walk(message, sink, lambda walk: self._showing.listed(session, walk, self._listed))
+        self._own[jsonrpc.id_key(message.id or b"null")] = walk
+        walk.start()
+        return walk
+
+    def _walk(self, message: Message, sink: ReplySink, whole: Callable[[ListWalk], None]) -> ListWalk:
+        return ListWalk(
+            message,
+            sink,
+            ask=self._whole.received,
+            new_id=lambda: b'"riglm-list-%d"' % next(self._numbers),
+            whole=whole,
+            over=lambda walk: self._finished(walk.asked),
+        )
+
+    def _listed(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._news.listed()
+
+    def _call(
+        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
+    ) -> Underway | None:
+        given = parameters.read(message)
+        names = named_tools(message, given)
+        if not names:
+            return self._whole.received(message, sink, headers, resumable=resumable)
+        session = self._whole.session
+        if given.meta:
+            session = self._showing.services.sessions.of_call(session, self._caller, given.meta)
+        if self._showing.meta_tools.owns(session, names[0]):
+            return self._call_own(message, sink, session, given)
+        spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
+        refused = self._showing.refusal(session, message, spellings, given)
+        if refused is not None:
+            sink.replied(refused)
+            return None
+        return self._whole.received(message, sink, headers, resumable=resumable)
+
+    def _call_own(self, message: Message, sink: ReplySink, session: Session, given: parameters.Parameters) -> Underway:
+        call = MetaCall(message, sink, on_done=self._over)
+        self._own[jsonrpc.id_key(message.id or b"null")] = call
+
+        async def ready() -> None:
+            await self._know(session)
+
+        self._meta_calls.start(
+            call,
+            session,
+            jsonrpc.text(given.name) or "",
+            given,
+            ready=ready,
+            forward=self._whole.received,
+            changed=self._news.changed,
+        )
+        return call
+
+    async def _know(self, session: Session) -> None:
+        """See to it that the list is known that one of riglm's own tools is about."""
+        if self._catalogue is None:
+            await self._learn()
+        if self._catalogue is not None:
+            self._showing.filtering.know(session, self._catalogue)
+
+    async def _learn(self) -> None:
+        """Ask for the whole list on riglm's own account; what cannot be had in time is not waited for."""
+        heard = asyncio.Event()
+
+        def whole(walk: ListWalk) -> None:
+            self._catalogue = self._showing.read(walk)
+            walk.give_up()
+
+        asked = jsonrpc.request(b'"riglm-list-%d"' % next(self._numbers), "tools/list")
+        walk = ListWalk(
+            asked,
+            NOWHERE,
+            ask=self._whole.received,
+            new_id=lambda: b'"riglm-list-%d"' % next(self._numbers),
+            whole=whole,
+            over=lambda _: heard.set(),
+        )
+        walk.start()
+        try:
+            async with asyncio.timeout(LISTING_SECONDS):
+                await heard.wait()
+        except TimeoutError:
+            self._withdraw(walk)
+
+    def _forget(self) -> None:
+        """The upstream's tools changed."""
+        self._catalogue = None
+
+    def _greeting(self, answer: Message) -> Message:
+        return announcing(answer) if self._showing.is_dynamic(self._whole.session) else answer
+
+    def _cancelled(self, notice: Message) -> bool:
+        """Give up what riglm does for a request; whether it did anything for it."""
+        one = self._own.get(parameters.cancelled_id(notice) or b"")
+        if isinstance(one, ListWalk):
+            self._withdraw(one, notice)
+        elif one is not None and one.forwarded is None:
+            self._meta_calls.cancel(one)
+        elif one is not None:
+            self._whole.received(notice, NOWHERE)
+            one.cancelled()
+        return one is not None
+
+    def _withdraw(self, walk: ListWalk, notice: Message | None = None) -> None:
+        """Give up a list, under the id that its request has upstream."""
+        if notice is None or walk.current is not walk.asked:
+            params = b'{"requestId":%b,"reason":"nobody waits for it"}' % (walk.current.id or b"null")
+            notice = jsonrpc.notification("notifications/cancelled", params)
+        self._whole.received(notice, NOWHERE)
+        walk.give_up()
+
+    def _over(self, call: Exchange) -> None:
+        self._finished(call.message)
+
+    def _finished(self, asked: Message) -> None:
+        self._own.pop(jsonrpc.id_key(asked.id or b"null"), None)

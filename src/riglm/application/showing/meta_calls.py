@@ -1,0 +1,111 @@
+"""Calls of riglm's own tools."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from riglm.application.exchange import Exchange
+from riglm.application.showing.showing import Showing
+from riglm.application.workers import Workers
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.parameters import Parameters
+from riglm.domain.session import Era, Session
+from riglm.ports.downstream import ReplySink, Underway
+
+OWN: Final = "riglm"
+"""The upstream that calls of riglm's own tools are recorded under; no server can be called so."""
+
+Forward = Callable[[Message, ReplySink], Underway | None]
+"""Sends a request to the servers, and its answer to the sink."""
+
+
+class MetaCall(Exchange):
+    """A call of one of riglm's own tools; `forwarded` is the call that it became."""
+
+    __slots__ = ("forwarded",)
+
+    def __init__(self, message: Message, sink: ReplySink, *, on_done: Callable[[Exchange], None]) -> None:
+        super().__init__(message, sink, on_done=on_done)
+        self.forwarded: Underway | None = None
+
+
+class MetaCalls:
+    """Runs riglm's own tools, each in a task of its own, or sends what they stand for on its way."""
+
+    def __init__(self, showing: Showing, spellings: Callable[[str], tuple[str, ...]]) -> None:
+        """`spellings` gives all names under which clients may know a tool."""
+        self._showing = showing
+        self._spellings = spellings
+        self._workers = Workers()
+
+    def start(
+        self,
+        call: MetaCall,
+        session: Session,
+        name: str,
+        given: Parameters,
+        *,
+        ready: Callable[[], Awaitable[None]],
+        forward: Forward,
+        changed: Callable[[ReplySink], None],
+    ) -> None:
+        """Run a tool once `ready`; `changed` says to the client, before it has its answer, that its list changed."""
+        self._workers.start(call, self._run, call, session, name, given, ready, forward, changed)
+
+    def cancel(self, call: MetaCall) -> None:
+        """The client gave up a call that was not forwarded."""
+        self._workers.cancel(call)
+        call.cancelled()
+
+    async def close(self) -> None:
+        """Give up all calls."""
+        await self._workers.close()
+
+    async def _run(
+        self,
+        call: MetaCall,
+        session: Session,
+        name: str,
+        given: Parameters,
+        ready: Callable[[], Awaitable[None]],
+        forward: Forward,
+        changed: Callable[[ReplySink], None],
+    ) -> None:
+        started, clock = time.time(), time.perf_counter()
+        await ready()
+        answer = await self._showing.meta_tools.run(session, name, bytes(given.arguments) or b"{}")
+        if answer.forward is not None:
+            self._forward(call, session, *answer.forward, forward)
+            return
+        if answer.selection is not None:
+            self._showing.expose(session, answer.selection)
+        if answer.list_changed:
+            changed(call.sink)
+        call.call = self._showing.services.call(session, OWN, name, given, known=True)
+        call.call.started, call.call.clock = started, clock  # what is forwarded is not counted twice
+        call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
+
+    def _forward(
+        self, call: MetaCall, session: Session, target: str, arguments: Raw | bytes | None, forward: Forward
+    ) -> None:
+        """Make the call the one that it stands for; whatever else the request carries stays."""
+        fields = jsonrpc.members(call.message.params)
+        fields["name"] = Raw(jsonrpc.encode(target))
+        fields.pop("arguments", None)
+        if arguments:
+            fields["arguments"] = Raw(bytes(arguments))
+        asked = call.message.replace(params=jsonrpc.join_object(fields))
+        given = Parameters(arguments=fields.get("arguments", Raw()))
+        refused = self._showing.refusal(session, asked, self._spellings(target), given)
+        if refused is not None:
+            call.replied(refused)
+        else:
+            call.forwarded = forward(asked, call)
+
+
+def _complete(session: Session, result: bytes) -> bytes:
+    """A result as the era of the session wants it."""
+    if session.era is Era.HANDSHAKE or "resultType" in jsonrpc.members(result):
+        return result
+    return jsonrpc.join_object({"resultType": b'"complete"', **jsonrpc.members(result)})

@@ -1,0 +1,165 @@
+"""What stands between all clients and the whole list: the filter, and what it is asked on the wire."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.services import Services
+from riglm.application.showing.call_watch import CallWatch
+from riglm.application.showing.contract import Filter, MetaTools, Selection
+from riglm.application.showing.list_walk import ListWalk
+from riglm.application.showing.read_lists import ReadLists
+from riglm.domain import jsonrpc
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.parameters import Parameters
+from riglm.domain.session import Era, Session
+from riglm.domain.tool import Catalogue, read_catalogue
+
+DYNAMIC: Final = "dynamic"
+"""The surface whose lists change while a client is connected."""
+
+_PREPARED: Final = frozenset({"stable", "hints"})
+"""Surfaces whose lists are made from what is fetched first."""
+
+PREPARING_SECONDS: Final = 1.0
+"""A client waits no longer for what its list is made from; without it everything is shown."""
+
+_log: Final = logging.getLogger("riglm.filtering")
+
+
+class Showing:
+    """Composes lists, and refuses calls of denied tools. A filter that fails shows everything that is not denied."""
+
+    def __init__(self, services: Services, filtering: Filter, meta_tools: MetaTools) -> None:
+        """Sessions that end are forgotten by the filter from now on."""
+        services.tracking.when_closed(filtering.forget)
+        self.services = services
+        self.filtering = filtering
+        self.meta_tools = meta_tools
+        self._lists = ReadLists()
+        self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def observed(self, announce: Callable[[Session], None]) -> Services:
+        """The services, with the filter told of every call; `announce` says that a session's list has changed."""
+        return replace(self.services, observer=CallWatch(self.filtering, announce))
+
+    def refusal(self, session: Session, asked: Message, names: Sequence[str], given: Parameters) -> Message | None:
+        """The answer to a call of a denied tool, which is recorded; None when it may run.
+
+        `names` are all that the tool may be known by, first the client's own. It is answered like any unknown tool.
+        """
+        if all(self.filtering.denial(session, name) is None for name in names):
+            return None
+        call = self.services.call(session, "", names[0], given, known=False)
+        call.ended(ErrorKind.PROTOCOL, jsonrpc.INVALID_PARAMS)
+        return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {names[0]}")
+
+    def listed(self, session: Session, walk: ListWalk, done: Callable[[Catalogue], None]) -> None:
+        """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""
+        catalogue = Catalogue()
+        with self._guarded:
+            catalogue = self._lists.read(walk.pages)
+            if self.filtering.surface(session) in _PREPARED:
+                self._start(self._listed_later(session, walk, catalogue, done))
+                return
+        self._answer(session, walk, catalogue, done)
+
+    def read(self, walk: ListWalk) -> Catalogue:
+        """The whole catalogue of a list whose pages are all there."""
+        return self._lists.read(walk.pages)
+
+    def without_denied(self, session: Session, page: Message) -> Message:
+        """One page of an upstream's list, less the tools that are denied."""
+        with self._guarded:
+            tools = read_catalogue(bytes(page.result)).tools
+            kept = [bytes(tool.raw) for tool in tools if self.filtering.denial(session, tool.name) is None]
+            if len(kept) < len(tools):
+                raw = jsonrpc.with_member(page.result, ("tools",), b"[%b]" % b",".join(kept))
+                return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is Era.MODERN else raw)
+        return page
+
+    def expose(self, session: Session, selection: Selection) -> None:
+        """Note what a session was shown."""
+        self.services.tracking.exposed(
+            session,
+            selection.shown,
+            selection.hidden,
+            selection.predictor,
+            selection.reason,
+            mode=selection.mode,
+            surface=selection.surface,
+            tokens_shown=selection.tokens_shown,
+            tokens_hidden=selection.tokens_hidden,
+            tokens_own=selection.tokens_own,
+        )
+
+    def is_dynamic(self, session: Session) -> bool:
+        """Whether the lists of a session change while its client is connected."""
+        with self._guarded:
+            return self.filtering.surface(session) == DYNAMIC
+        return False
+
+    async def close(self) -> None:
+        """Give up the lists that still wait."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _answer(
+        self, session: Session, walk: ListWalk, catalogue: Catalogue, done: Callable[[Catalogue], None]
+    ) -> None:
+        done(catalogue)
+        walk.answer(self._composed(session, walk, catalogue) or self.without_denied(session, walk.pages[0]))
+
+    def _composed(self, session: Session, walk: ListWalk, catalogue: Catalogue) -> Message | None:
+        """The list as the session sees it; None when the filter failed."""
+        with self._guarded:
+            shown = self.filtering.compose(session, catalogue)
+            answer = walk.pages[0]
+            if not shown.untouched:
+                answer = answer.replace(result=self._result(session, walk, shown.raw))
+            self.expose(session, shown.selection)
+            return answer
+        return None
+
+    def _result(self, session: Session, walk: ListWalk, entries: bytes) -> bytes:
+        """The result of the first page with other entries, and no further pages."""
+        pages = [jsonrpc.members(page.result) for page in walk.pages]
+        fields = pages[0]
+        fields.pop("nextCursor", None)
+        fields["tools"] = Raw(entries)
+        if session.era is not Era.MODERN:
+            return jsonrpc.join_object(fields)
+        ttls = [jsonrpc.plain(page.get("ttlMs", b"0")) for page in pages]
+        theirs = min((ttl if isinstance(ttl, int | float) and ttl > 0 else 0) for ttl in ttls)
+        own = max(0.0, self.filtering.fresh_seconds(session)) * 1000
+        return _private(fields, int(min(theirs, own)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _listed_later(
+        self,
+        session: Session,
+        walk: ListWalk,
+        catalogue: Catalogue,
+        done: Callable[[Catalogue], None],
+    ) -> None:
+        with self._guarded:
+            async with asyncio.timeout(PREPARING_SECONDS):
+                await self.filtering.prepare(session, catalogue)
+        self._answer(session, walk, catalogue, done)
+
+
+def _private(fields: dict[str, Raw], ttl_ms: int) -> bytes:
+    """A result that nobody else may be shown."""
+    fields["ttlMs"] = Raw(b"%d" % ttl_ms)
+    fields["cacheScope"] = Raw(b'"private"')
+    return jsonrpc.join_object(fields)
