@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from riglm.application.aggregate import AggregateConversation
@@ -12,6 +13,9 @@ from riglm.application.conversation import DirectConversation
 from riglm.application.listings import Listings
 from riglm.application.preflight import check_names
 from riglm.application.services import Services
+from riglm.application.showing.conversation import ShowingConversation, WholeConversation
+from riglm.application.showing.modern import ShowingModern, WholeModern
+from riglm.application.showing.showing import Showing
 from riglm.application.stateless import Stateless
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
@@ -31,16 +35,23 @@ _log: Final = logging.getLogger("riglm.proxy")
 class ProxyService(DownstreamPort):
     """Stands between any number of client connections and the upstreams."""
 
-    def __init__(self, services: Services, upstreams: Sequence[UpstreamPort], naming: Naming = "prefix") -> None:
-        """A proxy in front of `upstreams`, at least one; several are shown as one, with names by `naming`."""
+    def __init__(
+        self,
+        services: Services,
+        upstreams: Sequence[UpstreamPort],
+        naming: Naming = "prefix",
+        showing: Showing | None = None,
+    ) -> None:
+        """A proxy in front of `upstreams`, at least one; several are shown as one, with names by `naming`.
+
+        Clients see what `showing` shows, or everything when it is None.
+        """
         self._services = services
         self._upstreams = tuple(upstreams)
         self._listings = Listings(naming)
-        self.modern: ModernService = (
-            AggregateModern(services, self._upstreams, self._listings)
-            if len(self._upstreams) > 1
-            else Stateless(services, self._upstreams[0])
-        )
+        self._showing = showing
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+        self.modern: ModernService = self._modern(services) if showing is None else self._shown_modern(showing)
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
         """A connection that carries both eras."""
@@ -48,9 +59,9 @@ class ProxyService(DownstreamPort):
 
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
         """A conversation for a client that opens a connection with the handshake."""
-        if len(self._upstreams) > 1:
-            return AggregateConversation(self._services, self._upstreams, self._listings, caller, channel)
-        return DirectConversation(self._services, self._upstreams[0], caller, channel)
+        if self._showing is None:
+            return self._whole(caller, self._services, channel)
+        return ShowingConversation(self._showing, partial(self._whole, caller), caller, channel)
 
     async def check_names(self) -> None:
         """Look before the first client comes whether two servers claim one name.
@@ -66,10 +77,27 @@ class ProxyService(DownstreamPort):
 
     async def close(self) -> None:
         """End all links, then all sessions."""
-        if isinstance(self.modern, AggregateModern):
-            await self.modern.close()
+        for close in self._closing:
+            await close()
         ends = await asyncio.gather(*(upstream.close() for upstream in self._upstreams), return_exceptions=True)
         for upstream, failure in zip(self._upstreams, ends, strict=True):
             if isinstance(failure, Exception):
                 _log.error("closing failed", extra={"upstream": upstream.spec.name}, exc_info=failure)
         self._services.sessions.close()
+
+    def _whole(self, caller: Caller, services: Services, channel: ClientChannel) -> WholeConversation:
+        if len(self._upstreams) > 1:
+            return AggregateConversation(services, self._upstreams, self._listings, caller, channel)
+        return DirectConversation(services, self._upstreams[0], caller, channel)
+
+    def _modern(self, services: Services) -> WholeModern:
+        if len(self._upstreams) == 1:
+            return Stateless(services, self._upstreams[0])
+        modern = AggregateModern(services, self._upstreams, self._listings)
+        self._closing.append(modern.close)
+        return modern
+
+    def _shown_modern(self, showing: Showing) -> ModernService:
+        modern = ShowingModern(showing, self._modern)
+        self._closing[:0] = [modern.close, showing.close]
+        return modern

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from riglm.application.exchange import NOWHERE, Exchange
 from riglm.application.services import Services
@@ -14,16 +14,13 @@ from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
 from riglm.application.showing.naming import named_tools
 from riglm.application.showing.relays import Relay, Unstreamed
-from riglm.application.showing.showing import Showing
+from riglm.application.showing.showing import LISTING_SECONDS, Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Session
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink, Underway
 from riglm.ports.upstream import Stream
-
-LISTING_SECONDS: Final = 5.0
-"""So long one of riglm's own tools waits for the list that it is to search."""
 
 
 class WholeConversation(Conversation, Protocol):

@@ -25,7 +25,7 @@ class MetaCall(Exchange):
 
     __slots__ = ("forwarded",)
 
-    def __init__(self, message: Message, sink: ReplySink, *, on_done: Callable[[Exchange], None]) -> None:
+    def __init__(self, message: Message, sink: ReplySink, *, on_done: Callable[[Exchange], None] | None = None) -> None:
         super().__init__(message, sink, on_done=on_done)
         self.forwarded: Underway | None = None
 

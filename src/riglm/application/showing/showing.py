@@ -28,6 +28,9 @@ _PREPARED: Final = frozenset({"stable", "hints"})
 PREPARING_SECONDS: Final = 1.0
 """A client waits no longer for what its list is made from; without it everything is shown."""
 
+LISTING_SECONDS: Final = 5.0
+"""So long one of riglm's own tools waits for the list that it is about."""
+
 _log: Final = logging.getLogger("riglm.filtering")
 
 

@@ -1,0 +1,226 @@
+"""Requests of the modern era that are shown what the filter chooses."""
+
+import asyncio
+import itertools
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from riglm.application.exchange import NOWHERE, Exchange
+from riglm.application.services import Services
+from riglm.application.showing.greeting import announcing
+from riglm.application.showing.list_walk import ListWalk
+from riglm.application.showing.listeners import Listeners
+from riglm.application.showing.meta_calls import MetaCall, MetaCalls
+from riglm.application.showing.naming import named_tools
+from riglm.application.showing.relays import Relay
+from riglm.application.showing.showing import LISTING_SECONDS, Showing
+from riglm.domain import jsonrpc, parameters
+from riglm.domain.jsonrpc import Message
+from riglm.domain.parameters import Envelope
+from riglm.domain.session import Era, Method, Session
+from riglm.domain.tool import Catalogue
+from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
+
+KNOWN_SECONDS: Final = 60.0
+"""For so long riglm's own tools search a list without asking for it again."""
+
+
+class WholeModern(ModernService, Protocol):
+    """A service that shows everything."""
+
+    @abstractmethod
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """All names under which clients may know the tool that `tool` reaches."""
+
+
+class ShowingModern(ModernService):
+    """Stands around a service of the modern era, and concerns itself with tools alone."""
+
+    def __init__(self, showing: Showing, serve: Callable[[Services], WholeModern]) -> None:
+        """`serve` makes the service that all is passed on to."""
+        self._showing = showing
+        self._listeners = Listeners()
+        self._whole = serve(showing.observed(self._listeners.changed))
+        self._meta_calls = MetaCalls(showing, self._whole.spellings)
+        self._numbers = itertools.count(1)
+        self._catalogue: Catalogue | None = None
+        self._known_until = 0.0
+
+    def received(
+        self,
+        message: Message,
+        envelope: Envelope,
+        sink: ReplySink,
+        caller: Caller,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+    ) -> Underway:
+        """Take a request."""
+        asked = _Asked(self._whole, message, envelope, caller, headers)
+        match message.method:
+            case "tools/list":
+                return self._list(asked, sink)
+            case "tools/call":
+                return self._call(asked, sink)
+            case "server/discover" if self._is_dynamic(asked):
+                return asked.forward(message, Relay(sink, announcing))
+            case "subscriptions/listen" if self._is_dynamic(asked):
+                return self._listen(asked, sink)
+        return self._whole.received(message, envelope, sink, caller, headers)
+
+    def told(self, message: Message) -> None:
+        """Take a notification."""
+        self._whole.told(message)
+
+    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
+        """The client gave a request up."""
+        if isinstance(underway, ListWalk):
+            if not underway.done and underway.underway is not None:
+                self._whole.cancel(underway.underway, notice)
+            underway.give_up()
+        elif not isinstance(underway, MetaCall):
+            self._whole.cancel(underway, notice)
+        elif underway.forwarded is None:
+            self._meta_calls.cancel(underway)
+        else:
+            self._whole.cancel(underway.forwarded, notice)
+            underway.cancelled()
+
+    def input_schema(self, tool: str) -> bytes | None:
+        """The raw `inputSchema` of a listed tool, by the name that clients use."""
+        return self._whole.input_schema(tool)
+
+    async def close(self) -> None:
+        """Give up what riglm's own tools do."""
+        await self._meta_calls.close()
+
+    def _list(self, asked: "_Asked", sink: ReplySink) -> Underway:
+        session = self._session(asked)
+        if jsonrpc.members(asked.message.params).get("cursor") is not None:
+            return asked.forward(asked.message, Relay(sink, lambda page: self._showing.without_denied(session, page)))
+        walk = ListWalk(
+            asked.message,
+            sink,
+            ask=asked.forward,
+            new_id=self._new_id,
+            whole=lambda walk: self._showing.listed(session, walk, self._listed),
+        )
+        walk.start()
+        return walk
+
+    def _call(self, asked: "_Asked", sink: ReplySink) -> Underway:
+        message = asked.message
+        given = parameters.read(message)
+        names = named_tools(message, given)
+        if not names:
+            return asked.forward(message, sink)
+        session = self._session(asked)
+        if self._showing.meta_tools.owns(session, names[0]):
+            call = MetaCall(message, sink)
+
+            async def ready() -> None:
+                await self._know(asked, session)
+
+            self._meta_calls.start(
+                call,
+                session,
+                names[0],
+                given,
+                ready=ready,
+                forward=asked.forward_anew,
+                changed=lambda _: self._listeners.changed(session),
+            )
+            return call
+        spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
+        refused = self._showing.refusal(session, message, spellings, given)
+        if refused is None:
+            return asked.forward(message, sink)
+        answered = Exchange(message, sink)
+        answered.replied(refused)
+        return answered
+
+    def _listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
+        listener = self._listeners.add(self._session(asked), asked.message, sink)
+        listener.underway = asked.forward(asked.message, listener)
+        return listener.underway
+
+    async def _know(self, asked: "_Asked", session: Session) -> None:
+        """See to it that the list is known that one of riglm's own tools is about."""
+        if time.monotonic() > self._known_until:
+            await self._learn(asked)
+        if self._catalogue is not None:
+            self._showing.filtering.know(session, self._catalogue)
+
+    async def _learn(self, asked: "_Asked") -> None:
+        """Ask for the whole list, in the client's envelope; what cannot be had in time is not waited for."""
+        heard = asyncio.Event()
+
+        def whole(walk: ListWalk) -> None:
+            self._listed(self._showing.read(walk))
+            walk.give_up()
+
+        meta = jsonrpc.members(asked.envelope.meta)
+        meta.pop("progressToken", None)
+        params = b'{"_meta":%b}' % jsonrpc.join_object(meta)
+        walk = ListWalk(
+            jsonrpc.request(self._new_id(), "tools/list", params),
+            NOWHERE,
+            ask=asked.forward_anew,
+            new_id=self._new_id,
+            whole=whole,
+            over=lambda _: heard.set(),
+        )
+        walk.start()
+        try:
+            async with asyncio.timeout(LISTING_SECONDS):
+                await heard.wait()
+        except TimeoutError:
+            self.cancel(walk)
+
+    def _listed(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._known_until = time.monotonic() + KNOWN_SECONDS
+
+    def _is_dynamic(self, asked: "_Asked") -> bool:
+        """Whether lists change for this client, found out without opening a session for it."""
+        client, transport = asked.envelope.client, asked.caller.transport
+        return self._showing.is_dynamic(
+            Session(started_at=0.0, era=Era.MODERN, transport=transport, method=Method.ADDRESS, client=client)
+        )
+
+    def _session(self, asked: "_Asked") -> Session:
+        envelope = asked.envelope
+        sessions = self._showing.services.sessions
+        return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta)
+
+    def _new_id(self) -> bytes:
+        return b'"riglm-list-%d"' % next(self._numbers)
+
+
+class _Asked:
+    """A request, and how further ones are sent in its name."""
+
+    __slots__ = ("_headers", "_whole", "caller", "envelope", "message")
+
+    def __init__(
+        self,
+        whole: WholeModern,
+        message: Message,
+        envelope: Envelope,
+        caller: Caller,
+        headers: Mapping[bytes, bytes],
+    ) -> None:
+        self.message = message
+        self.envelope = envelope
+        self.caller = caller
+        self._whole = whole
+        self._headers = headers
+
+    def forward(self, message: Message, sink: ReplySink) -> Underway:
+        """Send the request itself, or another page of it, with the client's headers."""
+        return self._whole.received(message, self.envelope, sink, self.caller, self._headers)
+
+    def forward_anew(self, message: Message, sink: ReplySink) -> Underway:
+        """Send another request, whose headers are made from what it says."""
+        return self._whole.received(message, self.envelope, sink, self.caller)
