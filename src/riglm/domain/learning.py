@@ -18,7 +18,8 @@ class LearnedPair:
     `id` is made of scope, tool, model and text, so that the same lesson is stored once. `scope` is the principal or
     tenant that it counts for, empty for all. `confidence` is a moving average of signals, `uses` how often it was
     confirmed, `updated_at` in seconds since the epoch. `description_hash` is of the tool's definition: what was learned
-    of a tool that has changed its words does not count. The text of the context itself is not kept.
+    of a tool that has changed its words does not count. `terms` are hashes of the context's words, for matching by
+    word; the text of the context itself is not kept.
     """
 
     id: UUID
@@ -30,3 +31,4 @@ class LearnedPair:
     uses: int
     updated_at: float
     description_hash: str = ""
+    terms: tuple[int, ...] = ()

@@ -67,11 +67,19 @@ class ToolProfile:
     server_description: str = ""
     description: str = ""
     parameters: tuple[str, ...] = ()
+    parameter_descriptions: tuple[str, ...] = ()
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all that it says."""
-        said = (self.bare_name, self.server, self.server_description, self.description, *self.parameters)
+        said = (
+            self.bare_name,
+            self.server,
+            self.server_description,
+            self.description,
+            *self.parameters,
+            *self.parameter_descriptions,
+        )
         return blake2b("\0".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -79,10 +87,13 @@ def profile(tool: Tool, *, server: str = "", bare_name: str = "") -> ToolProfile
     """What a listed tool says of itself; what is missing or of the wrong kind stays empty."""
     fields = jsonrpc.members(tool.raw)
     schema = jsonrpc.members(fields.get("inputSchema", b"{}"))
+    properties = jsonrpc.members(schema.get("properties", b"{}"))
+    descriptions = (jsonrpc.text(jsonrpc.members(raw).get("description")) for raw in properties.values())
     return ToolProfile(
         name=tool.name,
         bare_name=bare_name or tool.name,
         server=server,
         description=jsonrpc.text(fields.get("description")) or jsonrpc.text(fields.get("title")) or "",
-        parameters=tuple(jsonrpc.members(schema.get("properties", b"{}"))),
+        parameters=tuple(properties),
+        parameter_descriptions=tuple(text for text in descriptions if text),
     )
