@@ -1,4 +1,4 @@
-"""Maintenance: what is computed from the records from time to time, on a thread of its own."""
+"""Maintenance: what is computed from the records and cleared away from time to time, on a thread of its own."""
 
 import logging
 import threading
@@ -9,11 +9,14 @@ from typing import Final, Self
 
 from riglm.ports.analytics import AnalyticsPort
 
+MOST_LEARNED_PAIRS: Final = 20_000
+"""So many are kept in the store, whoever learned them: several times what one process works with."""
+
 _log: Final = logging.getLogger("riglm.maintenance")
 
 
 class Maintenance:
-    """Refreshes co-occurrence soon after start, and then at every interval in which new records were stored.
+    """Refreshes co-occurrence and bounds what was learned, at start and at every interval that stored new records.
 
     `stored` tells how many records were stored so far. `delay` and `interval` are in seconds; the first leaves the
     start to the client. The store is opened by this thread for each refresh, and closed again.
@@ -63,12 +66,21 @@ class Maintenance:
             return
         try:
             with self._open_store() as store:
+                self._prune(store)
                 pairs = store.refresh_cooccurrences(self._clock())
         except Exception:  # noqa: BLE001  # nothing here may end the thread
             _log.warning("co-occurrence could not be refreshed", exc_info=True)
             return
         self._seen = stored
         _log.debug("co-occurrence refreshed: %d pairs", pairs)
+
+    def _prune(self, store: AnalyticsPort) -> None:
+        try:
+            forgotten = store.prune_learned_pairs(MOST_LEARNED_PAIRS)
+        except Exception:  # noqa: BLE001  # what was learned must not hold up what was recorded
+            _log.warning("learned pairs could not be pruned", exc_info=True)
+        else:
+            _log.debug("learned pairs pruned: %d", forgotten)
 
     def _run(self) -> None:
         pause = self._delay

@@ -5,9 +5,10 @@ import threading
 import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
+from riglm.application import maintenance as maintenance_module
 from riglm.application.maintenance import Maintenance
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.testing.analytics import a_session, an_invocation
+from riglm.testing.records import a_learned_pair, a_session, an_invocation
 
 SOON = 10.0
 
@@ -39,6 +40,24 @@ def test_pairs_are_there_after_a_refresh(store):
     store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
     Maintenance(lambda: store, lambda: 2, clock=lambda: 50.0).refresh()
     assert [pair.last_updated for pair in store.get_cooccurrences(["a"])] == [50.0]
+
+
+def test_learned_pairs_beyond_the_bound_are_forgotten(store, monkeypatch):
+    monkeypatch.setattr(maintenance_module, "MOST_LEARNED_PAIRS", 2)
+    store.record_many([a_learned_pair(updated_at=float(at)) for at in range(3)])
+    Maintenance(lambda: store, lambda: 3).refresh()
+    assert [pair.updated_at for pair in store.list_learned_pairs("minilm")] == [2.0, 1.0]
+
+
+def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog):
+    class Stuck(Counting):
+        def prune_learned_pairs(self, most):
+            raise AnalyticsUnavailable("no such table")
+
+    store = Stuck()
+    Maintenance(lambda: store, lambda: 1, clock=lambda: 50.0).refresh()
+    assert store.refreshes == [50.0]
+    assert "learned pairs could not be pruned" in caplog.text
 
 
 def test_nothing_is_refreshed_while_nothing_new_is_stored(store):
