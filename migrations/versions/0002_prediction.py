@@ -29,6 +29,7 @@ def upgrade() -> None:
         sa.Column("uses", sa.BigInteger, nullable=False),
         sa.Column("updated_at", sa.Double, nullable=False),
         sa.Column("description_hash", SafeText, nullable=False),
+        sa.Column("terms", JsonText, nullable=False),
     )
     op.create_index("learned_pair_model", "learned_pair", ["model", "updated_at"])
     op.create_index("learned_pair_updated_at", "learned_pair", ["updated_at"])

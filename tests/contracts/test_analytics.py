@@ -5,18 +5,27 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.application.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
 from riglm.domain.identifier import uuid7
-from riglm.ports.analytics import AnalyticsPort, RecordRefused
-from riglm.testing.analytics import AnalyticsContract, a_session, an_exposure, an_invocation
+from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordRefused
+from riglm.testing.analytics import AnalyticsContract
+from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation
 
 
 def url(file: Path) -> str:
     return f"sqlite:///{file}"
+
+
+def limit_pages(store: SqlAnalytics, most: int) -> None:
+    """Let the database of `store` grow to at most so many pages; one that is larger grows no further."""
+    with store._database.reading() as connection:
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {most}")
 
 
 class TestInMemoryAnalytics(AnalyticsContract):
@@ -145,6 +154,54 @@ def test_a_table_that_is_gone_makes_the_store_unavailable(tmp_path):
             store.list_invocations(uuid7())
         with pytest.raises(AnalyticsUnavailable, match="invocation"):
             store.log_invocation(an_invocation(a_session(), "read"))
+
+
+def test_calls_are_recorded_when_the_table_of_learned_pairs_is_gone(tmp_path):
+    file = tmp_path / "usage.db"
+    session = a_session()
+    call = an_invocation(session, "read")
+    with SqlAnalytics(url(file)):
+        other = sqlite3.connect(file)
+    other.execute("DROP TABLE learned_pair")
+    other.close()
+    with Recorder(lambda: SqlAnalytics(url(file))) as recorder:
+        for record in (session, a_learned_pair(), call, PairsForgotten(ids=(uuid7(),))):
+            recorder.put(record)
+        assert recorder.flush(30.0)
+        assert (recorder.counts().stored, recorder.counts().reasons["refused"]) == (2, 2)
+    with SqlAnalytics(url(file)) as store:
+        assert list(store.list_invocations(session.id)) == [call]
+        with pytest.raises(AnalyticsUnavailable, match="learned_pair"):
+            store.list_learned_pairs("minilm")
+
+
+def test_a_full_disk_loses_no_learned_pair(tmp_path):
+    pair = a_learned_pair(vector=np.ones(20_000, np.float32))
+    with SqlAnalytics(url(tmp_path / "usage.db")) as store:
+        store.record_many([a_session()])
+        limit_pages(store, 1)
+        with pytest.raises(AnalyticsUnavailable, match="full"):
+            store.record_many([pair])
+        limit_pages(store, 1_000_000)
+        store.record_many([pair])
+        assert len(store.list_learned_pairs("minilm")) == 1
+
+
+@pytest.mark.parametrize("vector", [np.array([1.0, float("nan")]), np.ones((2, 2)), np.array(1.0)])
+def test_a_learned_pair_whose_vector_is_none_is_refused(tmp_path, vector):
+    with SqlAnalytics(url(tmp_path / "usage.db")) as store:
+        with pytest.raises(RecordRefused, match="finite numbers"):
+            store.record_many([a_session(), a_learned_pair(vector=vector)])
+        assert list(store.list_sessions()) == []
+
+
+def test_processes_that_decide_an_epoch_agree_over_restarts(tmp_path):
+    place = url(tmp_path / "usage.db")
+    with SqlAnalytics(place) as one, SqlAnalytics(place) as other:
+        assert one.put_warm_set(a_warm_set("b", "a")).tools == ("b", "a")
+        assert other.put_warm_set(a_warm_set("c")).tools == ("b", "a")
+    with SqlAnalytics(place) as again:
+        assert again.put_warm_set(a_warm_set("d")).tools == ("b", "a")
 
 
 def test_a_store_of_a_newer_riglm_is_refused_and_not_written_to(tmp_path):

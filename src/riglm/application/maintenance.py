@@ -29,12 +29,14 @@ class Maintenance:
         *,
         delay: float = 10.0,
         interval: float = 600.0,
+        most_pairs: int = MOST_LEARNED_PAIRS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store
         self._stored = stored
         self._delay = delay
         self._interval = interval
+        self._most_pairs = most_pairs
         self._clock = clock
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="riglm-maintenance", daemon=True)
@@ -76,7 +78,7 @@ class Maintenance:
 
     def _prune(self, store: AnalyticsPort) -> None:
         try:
-            forgotten = store.prune_learned_pairs(MOST_LEARNED_PAIRS)
+            forgotten = store.prune_learned_pairs(self._most_pairs)
         except Exception:  # noqa: BLE001  # what was learned must not hold up what was recorded
             _log.warning("learned pairs could not be pruned", exc_info=True)
         else:

@@ -50,6 +50,7 @@ class PredictionStoreContract:
             confidence=1 / 7,
             uses=3,
             description_hash="d" * 32,
+            terms=(2**63 - 1, -(2**63), 0),
         )
         analytics.record_many([pair])
         [stored] = analytics.list_learned_pairs("minilm")

@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
-from riglm.application import maintenance as maintenance_module
 from riglm.application.maintenance import Maintenance
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.testing.records import a_learned_pair, a_session, an_invocation
@@ -42,10 +41,9 @@ def test_pairs_are_there_after_a_refresh(store):
     assert [pair.last_updated for pair in store.get_cooccurrences(["a"])] == [50.0]
 
 
-def test_learned_pairs_beyond_the_bound_are_forgotten(store, monkeypatch):
-    monkeypatch.setattr(maintenance_module, "MOST_LEARNED_PAIRS", 2)
+def test_learned_pairs_beyond_the_bound_are_forgotten(store):
     store.record_many([a_learned_pair(updated_at=float(at)) for at in range(3)])
-    Maintenance(lambda: store, lambda: 3).refresh()
+    Maintenance(lambda: store, lambda: 3, most_pairs=2).refresh()
     assert [pair.updated_at for pair in store.list_learned_pairs("minilm")] == [2.0, 1.0]
 
 

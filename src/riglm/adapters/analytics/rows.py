@@ -139,10 +139,12 @@ def learned_pair_row(pair: LearnedPair) -> Row:
         "uses": int(pair.uses),
         "updated_at": float(pair.updated_at),
         "description_hash": pair.description_hash,
+        "terms": [int(term) for term in pair.terms],
     }
 
 
 def learned_pair_from(row: RowMapping) -> LearnedPair:
     """The learned pair of a row."""
-    told = {name: value for name, value in row.items() if name not in {"vector", "dimensions"}}
-    return LearnedPair(**told, vector=from_bytes(row["vector"], row["dimensions"]))
+    told = {name: value for name, value in row.items() if name != "dimensions"}
+    told |= {"vector": from_bytes(row["vector"], row["dimensions"]), "terms": tuple(row["terms"])}
+    return LearnedPair(**told)

@@ -105,6 +105,7 @@ learned_pair: Final = Table(
     Column("uses", BigInteger, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("description_hash", SafeText, nullable=False),
+    Column("terms", JsonText, nullable=False),
     Index("learned_pair_model", "model", "updated_at"),
     Index("learned_pair_updated_at", "updated_at"),
 )
