@@ -1,24 +1,185 @@
-"""Which tools a client is shown. For now: all of them."""
+"""Which tools a client is shown, and which it may use: one decision, the same on every path."""
 
-from dataclasses import dataclass
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from riglm.application.dynamic_list import DynamicList
+from riglm.application.failing_open import FailingOpen
+from riglm.application.predicting import Predicting
+from riglm.application.session_states import MOST_SESSIONS, SessionStates
+from riglm.application.shown_list import Selection, ShownList
+from riglm.application.surfaces import Surfaces
+from riglm.application.unpredicted import Unpredicted
+from riglm.application.views import Views
+from riglm.domain import turns
+from riglm.domain.invocation import Found
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.override import Override
+from riglm.domain.policy import Policy, Spellings, Standing
+from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
+from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
+from riglm.domain.view import View
 
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What of a catalogue is shown and hidden, in the catalogue's order, and by whose choice."""
-
-    shown: tuple[str, ...]
-    hidden: tuple[str, ...] = ()
-    predictor: str = ""
-    reason: str = "everything is shown"
+_log: Final = logging.getLogger("riglm.filtering")
 
 
 class FilteringService:
-    """Decides what a list shows; a list it leaves whole goes out as the bytes it came as."""
+    """Decides what each list shows and each call may do; remembers for that how far each session has come."""
 
-    def select(self, session: Session, catalogue: Catalogue) -> Selection:  # the room of prediction
-        """The tools of `catalogue` that `session` sees."""
+    def __init__(
+        self,
+        rules: Filtering | None = None,
+        predicting: Predicting | None = None,
+        *,
+        predictor: str = "",
+        overrides: Callable[[], Sequence[Override]] = tuple,
+        most_sessions: int = MOST_SESSIONS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Without `predicting`, only policy decides. `predictor` is its name for the record.
+
+        `overrides` gives all that there are now, and does not block.
+        """
+        self.rules: Final = rules or Filtering()
+        self.predicting: Final[Predicting] = _predicting(self.rules, predicting)
+        self._views = Views(_policy(self.rules), overrides, clock=clock)
+        self._states = SessionStates(most_sessions)
+        self._dynamic = DynamicList(self.rules, self.predicting, predictor)
+        self._surfaces = Surfaces(self.rules, self.predicting, self._dynamic, predictor)
+        self._clock = clock
+        self._last_catalogue: Catalogue | None = None
+        self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
+
+    def select(self, session: Session, catalogue: Catalogue) -> Selection:
+        """What a list shows that is not filtered."""
         return Selection(catalogue.names)
+
+    def surface(self, session: Session) -> Surface:
+        """How a selection reaches the client of a session."""
+        return self._surfaces.of(session)
+
+    def state(self, session: Session) -> SessionState:
+        """How far a session has come."""
+        return self._states.of(session)
+
+    def forget(self, session: Session) -> None:
+        """A session ended."""
+        self._states.forget(session)
+
+    def view(self, session: Session) -> View | None:
+        """What a session may see of the tools that were last listed to it, else to anybody; None before any list."""
+        known = self._states.of(session).view
+        catalogue = known.catalogue if known is not None else self._last_catalogue
+        return None if catalogue is None else self._views.of(session, catalogue)
+
+    def denial(self, session: Session, name: str) -> str | None:
+        """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may."""
+        if self._views.standing(session, name) is Standing.DENIED:
+            return f"Unknown tool: {name}"
+        return None
+
+    def listed(self, session: Session) -> frozenset[str]:
+        """The names of the tools in the list that a session's client has."""
+        state = self._states.of(session)
+        if state.view is None or state.shown is None:
+            return frozenset()
+        return state.view.candidate_set if self._is_shadow else frozenset(state.shown)
+
+    def offered(self, session: Session) -> tuple[str, ...]:
+        """The names of riglm's own tools that a session is offered."""
+        return self._surfaces.offered(session, self.view(session))
+
+    def turn_key(self, meta: Raw | bytes) -> str:
+        """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
+        return turns.turn_key(meta, self.rules.turn_keys)
+
+    async def prepare(self, session: Session, catalogue: Catalogue) -> None:
+        """Have at hand what a list needs that may have to come from the store; to be awaited before `compose`."""
+        if self.surface(session) in (Surface.STABLE, Surface.HINTS):
+            with self._guarded:
+                names = self._views.of(session, catalogue, whoever=True).candidates
+                await self.predicting.prepare(session, names, self.rules.profile, self.rules.max_tools)
+
+    def compose(self, session: Session, catalogue: Catalogue) -> ShownList:
+        """The list of a session now; what fails besides policy costs no more than the choice."""
+        view = self._views.of(session, catalogue)
+        state = self._states.of(session)
+        state.view = view
+        self._last_catalogue = catalogue
+        shown = None
+        with self._guarded:
+            self.predicting.know(catalogue)
+            common = self._views.of(session, catalogue, whoever=True)
+            shown = self._surfaces.compose(session, state, view, common)
+        if shown is None:
+            shown = self._surfaces.everything(session, view, "filtering failed")
+        state.listed(shown.selection.shown)
+        return shown
+
+    def called(self, session: Session, tool: str, found: Found, turn_key: str = "") -> bool:
+        """Note a call, and learn from it; True when the session's list is another one now, and is to be announced."""
+        state = self._states.of(session)
+        now = self._clock()
+        begins = turns.begins_turn(state, turn_key, now, self.rules.turn_pause)
+        if begins:
+            turns.begin_turn(state)
+        state.turn_key = turn_key or state.turn_key
+        view = self.view(session)
+        if view is None or not view.allows(tool):
+            return False
+        with self._guarded:
+            self.predicting.called(session, state, tool, found, view.candidates)
+        state.called(tool, now)
+        return self._followed(session, state, view, tool, begins=begins)
+
+    async def set_context(self, session: Session, text: str) -> bool:
+        """A session says what it is about; True when its list is another one now, and is to be announced."""
+        state = self._states.of(session)
+        before = state.context
+        await self.predicting.set_context(session, state, text)
+        state.last_at = self._clock()
+        if state.context is None or (before is not None and before.text == state.context.text):
+            return False
+        turns.begin_turn(state)
+        view = self.view(session)
+        if view is None or not self._is_dynamic(session, view):
+            return False
+        return self._dynamic.new_context(session, state, view) and not self._is_shadow
+
+    def best(self, session: Session, most: int) -> list[str]:
+        """The tools for a session now, best first; none while there is nothing to go by."""
+        view = self.view(session)
+        return [] if view is None else self._dynamic.best(session, self._states.of(session), view, most)
+
+    @property
+    def _is_shadow(self) -> bool:
+        return self.rules.mode == "shadow"
+
+    def _is_dynamic(self, session: Session, view: View) -> bool:
+        return self.surface(session) is Surface.DYNAMIC and not self._surfaces.passes(view)
+
+    def _followed(self, session: Session, state: SessionState, view: View, tool: str, *, begins: bool) -> bool:
+        """Let the list follow a call; between turns only what is not seen may change."""
+        with self._guarded:
+            if self._is_dynamic(session, view):
+                self._dynamic.used(state, tool)
+                if begins or self._is_shadow:
+                    return self._dynamic.new_turn(session, state, view) and not self._is_shadow
+        return False
+
+
+def _predicting(rules: Filtering, predicting: Predicting | None) -> Predicting:
+    return predicting if predicting is not None and rules.strategy == "prediction" else Unpredicted()
+
+
+def _policy(rules: Filtering) -> Policy:
+    return Policy(
+        allowed=Spellings(rules.allowlist) if rules.allowlist else None,
+        denied=Spellings(rules.denylist),
+        pinned=Spellings(rules.pinned),
+    )

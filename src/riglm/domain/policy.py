@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from fnmatch import fnmatchcase, translate
+from fnmatch import translate
 from typing import Final
 
 from riglm.domain.override import Override, OverrideKind, OverrideScope

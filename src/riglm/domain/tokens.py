@@ -21,6 +21,10 @@ class Tokens:
     own: int = 0
 
 
+NO_TOKENS: Final = Tokens()
+"""The tokens of no list."""
+
+
 def estimated_tokens(size: int) -> int:
     """The tokens of definitions of so many bytes, rounded up."""
     return -(-size // BYTES_PER_TOKEN)

@@ -32,8 +32,8 @@ class Filtering(Section):
     enabled: bool = Field(default=True, description="`false` shows everything whatever the rest of this section says.")
     strategy: Literal["prediction", "allowlist", "denylist", "none"] = Field(
         default="prediction",
-        description="`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list of "
-        "that name allows; `none` shows everything.",
+        description="`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list "
+        "of that name allows; `none` shows everything.",
     )
     mode: Literal["enforce", "shadow"] = Field(
         default="enforce", description="`shadow` shows everything and records what would have been hidden."

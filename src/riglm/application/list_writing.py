@@ -1,0 +1,66 @@
+"""The entries of a list as raw JSON: the upstream's own bytes, with riglm's tools and marks where they belong."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from riglm.application.meta_tool_definitions import DEFINITIONS, NAMES, PROMINENT_SEARCH, SEARCH
+from riglm.domain import jsonrpc
+from riglm.domain.tool import Catalogue, Tool
+
+ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
+"""Where a definition says that its schema is worth loading at once."""
+
+_MOST_KEPT: Final = 16
+
+
+class ListWriter:
+    """Writes lists; one that many clients are shown is written once for all of them."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[object, ...], tuple[Catalogue, bytes]] = OrderedDict()
+
+    def whole(self, catalogue: Catalogue) -> bytes:
+        """All entries."""
+        return self._written(catalogue, ("whole",), lambda: (bytes(tool.raw) for tool in catalogue.tools))
+
+    def some(
+        self, catalogue: Catalogue, names: frozenset[str], own: tuple[str, ...] = (), *, search_first: bool = False
+    ) -> bytes:
+        """The entries of some tools in the catalogue's order, and those of riglm's own that are offered."""
+        before, after = own_entries(own, search_first=search_first)
+
+        def entries() -> Iterable[bytes]:
+            yield from before
+            yield from (bytes(tool.raw) for tool in catalogue.tools if tool.name in names)
+            yield from after
+
+        return self._written(catalogue, ("some", names, own, search_first), entries)
+
+    def marked(self, catalogue: Catalogue, names: frozenset[str], warm: frozenset[str]) -> bytes:
+        """The entries of some tools, those of the warm ones with a mark."""
+
+        def entry(tool: Tool) -> bytes:
+            return jsonrpc.with_member(tool.raw, ALWAYS_LOAD, b"true") if tool.name in warm else bytes(tool.raw)
+
+        return self._written(
+            catalogue,
+            ("marked", names, warm),
+            lambda: (entry(tool) for tool in catalogue.tools if tool.name in names),
+        )
+
+    def _written(self, catalogue: Catalogue, what: tuple[object, ...], entries: Callable[[], Iterable[bytes]]) -> bytes:
+        key = (id(catalogue), *what)
+        kept = self._kept.get(key)
+        if kept is None or kept[0] is not catalogue:
+            kept = self._kept[key] = (catalogue, b"[%b]" % b",".join(entries()))
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return kept[1]
+
+
+def own_entries(names: Collection[str], *, search_first: bool) -> tuple[list[bytes], list[bytes]]:
+    """The definitions of riglm's own tools before and after all others."""
+    before = [PROMINENT_SEARCH] if search_first and SEARCH in names else []
+    after = [DEFINITIONS[name] for name in NAMES if name in names and not (before and name == SEARCH)]
+    return before, after

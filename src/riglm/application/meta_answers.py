@@ -1,0 +1,122 @@
+"""What riglm's own tools are given and what they answer, as raw JSON."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaAnswer:
+    """What became of a call of one of riglm's own tools.
+
+    `result` is a raw CallToolResult, without what an era adds to every result. Where `forward` is set there is none:
+    the call is to go on to that tool with those raw arguments, by its plain name, even if it is a name of riglm's.
+    `list_changed` says that the session's list is another one now, and `named` which tools the answer shows.
+    """
+
+    result: bytes = b""
+    list_changed: bool = False
+    forward: tuple[str, bytes] | None = None
+    named: tuple[str, ...] = ()
+
+
+class Misused(Exception):
+    """A call that cannot be understood; the text says what is expected."""
+
+
+def members_given(tool: str, arguments: bytes) -> dict[str, Raw]:
+    """The arguments of a call by name.
+
+    Raises:
+        Misused: they are no object.
+    """
+    if not arguments.strip():
+        return {}
+    if not isinstance(jsonrpc.plain(arguments), dict):
+        raise Misused(f"{tool} expects an object of arguments.")
+    return jsonrpc.members(arguments)
+
+
+def text_given(tool: str, given: Mapping[str, Raw], key: str) -> str:
+    """A text among the arguments.
+
+    Raises:
+        Misused: it is not there, no text, or blank.
+    """
+    value = jsonrpc.text(given.get(key))
+    if value is None or not value.strip():
+        raise Misused(f'{tool} expects {{"{key}": "some text"}}: `{key}` is {_fault(given.get(key))}.')
+    return value
+
+
+def flag_given(tool: str, given: Mapping[str, Raw], key: str) -> bool:
+    """A yes or no among the arguments.
+
+    Raises:
+        Misused: it is not there, or neither.
+    """
+    value = jsonrpc.plain(given[key]) if key in given else None
+    if not isinstance(value, bool):
+        raise Misused(f"{tool} expects `{key}` to be true or false.")
+    return value
+
+
+def object_given(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
+    """An object among the arguments, as it came; empty when it is not there.
+
+    Models write objects as text at times: such a text is taken for the object in it.
+
+    Raises:
+        Misused: it is something else.
+    """
+    raw = bytes(given.get(key, b"{}"))
+    value = jsonrpc.plain(raw)
+    if isinstance(value, str):
+        raw = value.encode("utf-8", "replace")
+        value = jsonrpc.plain(raw)
+    if value is None and raw.strip() == b"null":
+        return b"{}"
+    if not isinstance(value, dict):
+        raise Misused(f"{tool} expects `{key}` to be an object, by the schema of the tool that is to be called.")
+    return raw
+
+
+def structured(fields: Mapping[str, bytes]) -> bytes:
+    """A raw result that says the same as an object and, for clients that know no objects, as text."""
+    content = jsonrpc.join_object(fields)
+    text = jsonrpc.encode(content.decode("utf-8", "replace"))
+    return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, content)
+
+
+def refused(words: str) -> MetaAnswer:
+    """An answer that says what went wrong."""
+    return MetaAnswer(result=b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(words))
+
+
+def array(values: Iterable[bytes]) -> bytes:
+    """A raw array of raw values."""
+    return b"[%b]" % b",".join(values)
+
+
+def context_message(found: int, listed: int, *, changed: bool) -> str:
+    """What a new context came to, in words."""
+    lists = f"Your list has changed: it has {listed} tools now." if changed else f"Your list has {listed} tools."
+    if not found:
+        return f"{lists} Nothing is known yet of what this needs: choose among them."
+    return f"{lists} These {found} are likeliest for this; call one that is not listed by its name, or by call_tool."
+
+
+def search_message(found: int, near: Sequence[str]) -> str:
+    """What a search came to, in words."""
+    if found:
+        return f"{found} tools fit, the best first. Call them by name, or by call_tool."
+    closest = f" Closest by name: {', '.join(near)}." if near else ""
+    return f"No tool fits this.{closest} Ask in other words if you think that there is one."
+
+
+def _fault(raw: Raw | None) -> str:
+    if raw is None:
+        return "missing"
+    return "empty" if jsonrpc.text(raw) is not None else "no text"

@@ -1,0 +1,161 @@
+"""What riglm's own tools do."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from riglm.application.filtering import FilteringService
+from riglm.application.list_writing import own_entries
+from riglm.application.meta_answers import (
+    MetaAnswer,
+    Misused,
+    array,
+    context_message,
+    flag_given,
+    members_given,
+    object_given,
+    refused,
+    search_message,
+    structured,
+    text_given,
+)
+from riglm.application.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.session import Session
+from riglm.domain.surface import Surface
+from riglm.domain.view import View
+
+MOST_NAMED: Final = 100
+"""A list longer than this is not spelt out in an answer."""
+
+_log: Final = logging.getLogger("riglm.filtering")
+
+
+class MetaTools:
+    """Runs set_context, search_available_tools, call_tool, mark_tool and index_status."""
+
+    def __init__(self, filtering: FilteringService) -> None:
+        """They go by the same decisions as the lists."""
+        self._filtering = filtering
+        self._rules = filtering.rules
+        self._runs: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[MetaAnswer]]]] = {
+            SET_CONTEXT: self._set_context,
+            SEARCH: self._search,
+            CALL_TOOL: self._call_tool,
+            MARK_TOOL: self._mark_tool,
+            INDEX_STATUS: self._index_status,
+        }
+
+    def definitions(self, session: Session) -> tuple[bytes, ...]:
+        """The raw definitions of those that a session is offered, as they stand after its tools."""
+        return tuple(own_entries(self._filtering.offered(session), search_first=False)[1])
+
+    def owns(self, session: Session, name: str) -> bool:
+        """Whether a call of this name in a session is for riglm itself."""
+        return name in self._runs and name in self._filtering.offered(session)
+
+    async def run(self, session: Session, name: str, arguments: bytes) -> MetaAnswer:
+        """Run one of them with its raw arguments; whatever goes wrong is said in the result."""
+        try:
+            return await self._runs[name](session, members_given(name, arguments))
+        except Misused as error:
+            return refused(str(error))
+        except Exception:  # noqa: BLE001  # fails open: the client's tools work as before
+            _log.exception("%s failed", name)
+            return refused(f"{name} failed inside riglm, and its log says why. Tools can still be called by name.")
+
+    async def _set_context(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+        text = text_given(SET_CONTEXT, given, "context")
+        changed = await self._filtering.set_context(session, text)
+        view = self._filtering.view(session)
+        if view is None:
+            return refused("No tools are known yet: ask again once they were listed.")
+        state = self._filtering.state(session)
+        confidence = self._filtering.predicting.context_confidence(session, state)
+        dynamic = self._filtering.surface(session) is Surface.DYNAMIC
+        listed = self._listed(session, view, dynamic=dynamic)
+        best = self._filtering.best(session, self._rules.answer_tools)
+        state.searched.update(best)
+        fields: dict[str, bytes] = {
+            "message": jsonrpc.encode(context_message(len(best), len(listed), changed=changed)),
+            "confidence": jsonrpc.encode(round(confidence, 3)),
+            "listed_count": jsonrpc.encode(len(listed)),
+        }
+        if len(listed) <= MOST_NAMED:
+            fields["listed"] = jsonrpc.encode(listed)
+        fields["tools"] = array(bytes(view.catalogue.by_name[name].raw) for name in best)
+        if dynamic:
+            fields["list_changed"] = jsonrpc.encode(changed)
+        return MetaAnswer(result=structured(fields), list_changed=changed, named=tuple(best))
+
+    def _listed(self, session: Session, view: View, *, dynamic: bool) -> list[str]:
+        """The names in the list that the client has, or that it gets when it asks again."""
+        state = self._filtering.state(session)
+        if dynamic and state.choice is not None:
+            names = (state.choice.chosen | view.kept) & view.candidate_set
+        else:
+            names = self._filtering.listed(session) or view.candidate_set
+        return [name for name in view.candidates if name in names]
+
+    async def _search(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+        query = text_given(SEARCH, given, "query")
+        view = self._filtering.view(session)
+        if view is None:
+            return refused("No tools are known yet: ask again once they were listed.")
+        found = await self._filtering.predicting.search(
+            session, query, self._rules.answer_tools, view.candidate_set.__contains__
+        )
+        hits = [] if found.abstained else [hit for hit in found.hits if hit.name in view.candidate_set]
+        near = [name for name in found.near if name in view.candidate_set]
+        listed = self._filtering.listed(session)
+        tools = []
+        for hit in hits:
+            raw = bytes(view.catalogue.by_name[hit.name].raw)
+            raw = jsonrpc.with_member(raw, ("why",), jsonrpc.encode(hit.why))
+            tools.append(jsonrpc.with_member(raw, ("listed",), jsonrpc.encode(hit.name in listed)))
+        names = tuple(hit.name for hit in hits)
+        self._filtering.state(session).searched.update(names)
+        fields = {
+            "message": jsonrpc.encode(search_message(len(hits), near)),
+            "tools": array(tools),
+            "near": jsonrpc.encode(near),
+        }
+        return MetaAnswer(result=structured(fields), named=names)
+
+    async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+        name = text_given(CALL_TOOL, given, "name")
+        arguments = object_given(CALL_TOOL, given, "arguments")
+        if self._filtering.denial(session, name) is not None:
+            return refused(f"Unknown tool: {name}")
+        view = self._filtering.view(session)
+        if name in self._filtering.offered(session) and (view is None or not view.allows(name)):
+            return refused(f"{name} is one of riglm's own tools: call it directly.")
+        return MetaAnswer(forward=(name, arguments))
+
+    async def _mark_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+        name = text_given(MARK_TOOL, given, "name")
+        relevant = flag_given(MARK_TOOL, given, "relevant")
+        view = self._filtering.view(session)
+        if view is None or not view.allows(name):
+            return refused(f"Unknown tool: {name}")
+        state = self._filtering.state(session)
+        if state.context is None:
+            return refused(f"A tool is marked for a context: say first by {SET_CONTEXT} what you are about.")
+        self._filtering.predicting.marked(session, state, name, relevant=relevant)
+        words = "of use" if relevant else "of no use"
+        return MetaAnswer(result=structured({"message": jsonrpc.encode(f"Noted: {name} is {words} in this context.")}))
+
+    async def _index_status(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+        state, view = self._filtering.state(session), self._filtering.view(session)
+        session_fields: dict[str, Any] = {
+            "surface": str(self._filtering.surface(session)),
+            "mode": self._rules.mode,
+            "available": 0 if view is None else len(view.candidates) + len(view.away),
+            "listed": len(self._filtering.listed(session)),
+            "has_context": state.context is not None,
+            "context_confidence": round(self._filtering.predicting.context_confidence(session, state), 3),
+            "list_changes": state.changes,
+        }
+        fields = {**self._filtering.predicting.status(), "session": session_fields}
+        return MetaAnswer(result=structured({name: jsonrpc.encode(value) for name, value in fields.items()}))

@@ -1,0 +1,96 @@
+"""What filtering and the meta-tools ask of prediction."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from riglm.domain.invocation import Found
+from riglm.domain.prediction import Prediction
+from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
+from riglm.domain.tool import Catalogue
+
+
+class Hit(Protocol):
+    """A tool that a search found, and why; scores compare within one search."""
+
+    @property
+    def name(self) -> str:
+        """The name that clients use."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """How well it fits."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """What made it fit, in words."""
+        ...
+
+
+class Outcome(Protocol):
+    """What a search found: hits, best first, and the names of near misses; or nothing, with `abstained`."""
+
+    @property
+    def hits(self) -> Sequence[Hit]:
+        """The tools that fit."""
+        ...
+
+    @property
+    def near(self) -> Sequence[str]:
+        """Tools that come close."""
+        ...
+
+    @property
+    def abstained(self) -> bool:
+        """Whether nothing fits well enough to be named."""
+        ...
+
+
+class Predicting(Protocol):
+    """Prediction, as its service offers it. Nothing here raises because of a model, a predictor or a store."""
+
+    def know(self, catalogue: Catalogue) -> None:
+        """Take note of the tools that a client can be shown."""
+        ...
+
+    def predict(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Prediction | None:
+        """What the session calls next among `names`; None when there is nothing to go by."""
+        ...
+
+    def context_confidence(self, session: Session, state: SessionState) -> float:
+        """How sure the session's context makes us, between 0 and 1."""
+        ...
+
+    def size(self, prediction: Prediction) -> int:
+        """How many of the best tools the configured coverage asks for."""
+        ...
+
+    async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
+        """Have the session's warm set of this epoch at hand, if anything was learned."""
+        ...
+
+    def warm_set(self, session: Session, names: tuple[str, ...], profile: str) -> tuple[str, ...] | None:
+        """The tools of this epoch's warm set that are among `names`; None while nothing was learned."""
+        ...
+
+    async def set_context(self, session: Session, state: SessionState, text: str) -> None:
+        """The session says what it is about; `state` knows it afterwards."""
+        ...
+
+    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> Outcome:
+        """The tools that fit a query, among those that are allowed."""
+        ...
+
+    def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
+        """The session called a tool, and `state` does not know yet."""
+        ...
+
+    def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
+        """The client says whether a tool belongs to the session's context."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """The capability signal, how much is indexed, and advice."""
+        ...

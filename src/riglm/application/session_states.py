@@ -1,0 +1,38 @@
+"""What is remembered of each session while it lasts."""
+
+from collections import OrderedDict
+from typing import Final
+from uuid import UUID
+
+from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
+
+MOST_SESSIONS: Final = 10_000
+"""Sessions beyond so many lose what was remembered of them, those that did nothing for the longest time first."""
+
+
+class SessionStates:
+    """The states of the sessions, in memory and bounded."""
+
+    def __init__(self, most: int = MOST_SESSIONS) -> None:
+        """Nothing is remembered yet, and at most `most` sessions will be."""
+        self._most = most
+        self._states: OrderedDict[UUID, SessionState] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def of(self, session: Session) -> SessionState:
+        """The state of a session, a new one when nothing is remembered."""
+        state = self._states.get(session.id)
+        if state is None:
+            state = self._states[session.id] = SessionState()
+            if len(self._states) > self._most:
+                self._states.popitem(last=False)
+        else:
+            self._states.move_to_end(session.id)
+        return state
+
+    def forget(self, session: Session) -> None:
+        """A session ended."""
+        self._states.pop(session.id, None)

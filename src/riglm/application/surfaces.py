@@ -1,0 +1,135 @@
+"""What a view of a catalogue becomes on each surface."""
+
+import logging
+from typing import Final
+
+from riglm.application.dynamic_list import DynamicList
+from riglm.application.list_writing import ListWriter, own_entries
+from riglm.application.meta_tool_definitions import NAMES
+from riglm.application.predicting import Predicting
+from riglm.application.shown_list import Selection, ShownList
+from riglm.application.unpredicted import Unpredicted
+from riglm.domain.ranking import Choice
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
+from riglm.domain.surface import Surface, surface_for
+from riglm.domain.tokens import Tokens, estimated_tokens
+from riglm.domain.view import View
+
+_log: Final = logging.getLogger("riglm.filtering")
+
+
+class Surfaces:
+    """Composes lists where there is prediction."""
+
+    def __init__(self, rules: Filtering, predicting: Predicting, dynamic: DynamicList, predictor: str) -> None:
+        """`predictor` is the name of the strategy, for the record."""
+        self._rules = rules
+        self._predicting = predicting
+        self._dynamic = dynamic
+        self._predictor = predictor
+        self._writer = ListWriter()
+        self._own = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
+        self._own_tokens = estimated_tokens(sum(map(len, own_entries(self._own, search_first=False)[1])))
+        self._by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
+        self._told: set[str] = set()
+
+    def of(self, session: Session) -> Surface:
+        """How a selection reaches the client of a session."""
+        if isinstance(self._predicting, Unpredicted):
+            return Surface.FULL
+        if self._rules.surface != "auto":
+            return Surface(self._rules.surface)
+        return surface_for(session.client.name, session.era, self._by_client)
+
+    def passes(self, view: View) -> bool:
+        """Whether there is nothing to save: the catalogue is small, or all of it is always shown."""
+        bounds = self._rules.passthrough_below
+        small = len(view.candidates) <= bounds.tools and view.tokens <= bounds.tokens
+        return small or view.kept == view.candidate_set
+
+    def offered(self, session: Session, view: View | None) -> tuple[str, ...]:
+        """The names of riglm's own tools that a session is offered beside what it may see."""
+        if self._rules.mode == "shadow" or self.of(session) not in (Surface.DYNAMIC, Surface.STABLE):
+            return ()
+        return () if view is not None and self.passes(view) else self._own
+
+    def compose(self, session: Session, state: SessionState, view: View, common: View) -> ShownList:
+        """The list of a session; `common` is what all sessions of its principal may see."""
+        if self.passes(view):
+            return self.everything(session, view, "there is nothing to save")
+        match self.of(session):
+            case Surface.FULL:
+                return self.everything(session, view, "the surface is full")
+            case Surface.HINTS:
+                return self._with_hints(session, common)
+            case Surface.STABLE:
+                return self._limited(session, common, self._warm(session, common, least=self._rules.min_tools))
+            case Surface.DYNAMIC:
+                return self._limited(session, view, self._dynamic.choice(session, state, view))
+
+    def everything(self, session: Session, view: View, reason: str) -> ShownList:
+        """All that policy leaves."""
+        choice = Choice(candidates=view.candidates, reason=reason)
+        return self._as_it_is(view, self._selection(session, view, view.candidates, choice, Tokens(shown=view.tokens)))
+
+    def _as_it_is(self, view: View, selection: Selection) -> ShownList:
+        """All that policy leaves, without any tool or mark of riglm's."""
+        if view.is_whole:
+            return ShownList(self._writer.whole(view.catalogue), selection, untouched=True)
+        return ShownList(self._writer.some(view.catalogue, view.candidate_set), selection)
+
+    def _with_hints(self, session: Session, view: View) -> ShownList:
+        choice = self._warm(session, view)
+        selection = self._selection(session, view, view.candidates, choice, Tokens(shown=view.tokens))
+        if choice.tools is None or self._rules.mode == "shadow":
+            return self._as_it_is(view, selection)
+        return ShownList(self._writer.marked(view.catalogue, view.candidate_set, choice.tools), selection)
+
+    def _warm(self, session: Session, view: View, least: int = 0) -> Choice:
+        """The learned tools of this epoch, filled up to `least`; all while nothing was learned."""
+        names = view.candidates
+        warm = self._predicting.warm_set(session, names, self._rules.profile)
+        if not warm:
+            return Choice(candidates=names, reason="nothing was learned yet")
+        filling = [name for name in names if name not in warm][: max(0, least - len(warm))]
+        tools = view.kept.union(warm, filling)
+        reason = "the warm set of this epoch"
+        return Choice(candidates=names, tools=tools, search_first=True, predictor=self._predictor, reason=reason)
+
+    def _limited(self, session: Session, view: View, choice: Choice) -> ShownList:
+        """A list of what was chosen, beside riglm's own tools."""
+        own = self.offered(session, view)
+        names = (choice.chosen | view.kept) & view.candidate_set
+        names = self._without_reserved(names) if own else names
+        visible, spent = view.tokens_of(names), self._own_tokens if own else 0
+        tokens = Tokens(shown=visible + spent, hidden=max(0, view.tokens - visible), own=spent)
+        shown = tuple(name for name in view.candidates if name in names)
+        selection = self._selection(session, view, shown, choice, tokens)
+        if self._rules.mode == "shadow":
+            return self._as_it_is(view, selection)
+        raw = self._writer.some(view.catalogue, names, own, search_first=choice.search_first)
+        return ShownList(raw, selection)
+
+    def _without_reserved(self, names: frozenset[str]) -> frozenset[str]:
+        """Names without those of riglm's own tools: an upstream's tool of such a name is reached by `call_tool`."""
+        reserved = names.intersection(self._own)
+        for name in sorted(reserved - self._told):
+            self._told.add(name)
+            _log.warning("an upstream's tool has the name of one of riglm's: it is reached by call_tool: %s", name)
+        return names - reserved
+
+    def _selection(
+        self, session: Session, view: View, shown: tuple[str, ...], choice: Choice, tokens: Tokens
+    ) -> Selection:
+        there = frozenset(shown)
+        return Selection(
+            shown=shown,
+            hidden=tuple(name for name in view.catalogue.names if name not in there and view.allows(name)),
+            predictor=choice.predictor,
+            reason=choice.reason,
+            mode=self._rules.mode,
+            surface=self.of(session),
+            tokens=tokens,
+        )

@@ -1,0 +1,64 @@
+"""Prediction where there is none."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from riglm.application.predicting import Hit, Predicting
+from riglm.domain.invocation import Found
+from riglm.domain.prediction import Prediction
+from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
+from riglm.domain.tool import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class NothingFound:
+    """The answer to every search."""
+
+    hits: Sequence[Hit] = ()
+    near: Sequence[str] = ()
+    abstained: bool = True
+
+
+class Unpredicted(Predicting):
+    """Knows nothing and learns nothing."""
+
+    def know(self, catalogue: Catalogue) -> None:
+        """Forget it."""
+
+    def predict(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Prediction | None:
+        """Nothing to go by."""
+        return None
+
+    def context_confidence(self, session: Session, state: SessionState) -> float:
+        """None at all."""
+        return 0.0
+
+    def size(self, prediction: Prediction) -> int:
+        """All of them."""
+        return len(prediction.scores)
+
+    async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
+        """Nothing has to be at hand."""
+
+    def warm_set(self, session: Session, names: tuple[str, ...], profile: str) -> tuple[str, ...] | None:
+        """Nothing was learned."""
+        return None
+
+    async def set_context(self, session: Session, state: SessionState, text: str) -> None:
+        """It tells nothing."""
+
+    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> NothingFound:
+        """Nothing fits."""
+        return NothingFound()
+
+    def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
+        """It teaches nothing."""
+
+    def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
+        """It teaches nothing."""
+
+    def status(self) -> dict[str, Any]:
+        """Nothing to tell."""
+        return {}

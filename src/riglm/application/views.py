@@ -1,0 +1,72 @@
+"""What each session may see of a catalogue, decided once for all sessions that it is the same for."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from riglm.domain.override import Override
+from riglm.domain.policy import Policy, Standing, by_tool
+from riglm.domain.session import Session
+from riglm.domain.tool import Catalogue
+from riglm.domain.view import View
+
+MOST_VIEWS: Final = 64
+"""Views beyond so many are made anew when they are needed again."""
+
+
+class Views:
+    """Applies the policy to whole catalogues."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        overrides: Callable[[], Sequence[Override]] = tuple,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`overrides` gives all that there are now, and does not block."""
+        self._policy = policy
+        self._overrides = overrides
+        self._clock = clock
+        self._kept: OrderedDict[tuple[int, tuple[Override, ...]], View] = OrderedDict()
+
+    def of(self, session: Session, catalogue: Catalogue, *, whoever: bool = False) -> View:
+        """What a session may see of a catalogue; with `whoever`, what is the same for all its principal's sessions."""
+        overrides = self._concerning(session)
+        if whoever:
+            overrides = tuple(each for each in overrides if each.key != str(session.id))
+        key = (id(catalogue), overrides)
+        view = self._kept.get(key)
+        if view is None or view.catalogue is not catalogue:
+            view = self._kept[key] = self._made(catalogue, overrides)
+            if len(self._kept) > MOST_VIEWS:
+                self._kept.popitem(last=False)
+        return view
+
+    def standing(self, session: Session, name: str) -> Standing:
+        """What may become of one tool in a session, whether it is in a catalogue or not."""
+        overrides = self._concerning(session)
+        return self._policy.decide(name, by_tool(overrides) if overrides else None)
+
+    def _concerning(self, session: Session) -> tuple[Override, ...]:
+        everything = self._overrides()
+        if not everything:
+            return ()
+        now, key = self._clock(), str(session.id)
+        return tuple(each for each in everything if each.holds(now) and each.concerns(key, session.principal))
+
+    def _made(self, catalogue: Catalogue, overrides: tuple[Override, ...]) -> View:
+        mine = by_tool(overrides)
+        standings = {name: self._policy.decide(name, mine) for name in catalogue.names}
+        shown = (Standing.OPEN, Standing.KEPT)
+        if all(standing in shown for standing in standings.values()):
+            candidates = catalogue.names
+        else:
+            candidates = tuple(name for name in catalogue.names if standings[name] in shown)
+        return View(
+            catalogue=catalogue,
+            candidates=candidates,
+            kept=frozenset(name for name, standing in standings.items() if standing is Standing.KEPT),
+            away=frozenset(name for name, standing in standings.items() if standing is Standing.AWAY),
+        )
