@@ -74,7 +74,5 @@ class FallbackEmbedder(EmbedderPort):
                 )
                 self._acting = self._stand_in
             return ask(self._stand_in)
-        if self._acting is not self._first:
-            _log.info("the embedder's model is back", extra={"model": self._first.model})
-            self._acting = self._first
+        self._acting = self._first
         return answer

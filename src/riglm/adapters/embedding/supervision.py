@@ -153,6 +153,8 @@ class Supervisor:
             except EmbedderUnavailable as error:
                 if self._open:
                     self._fail(error)
+            else:
+                _log.info("the model can be used again", extra={"model": self.loaded and self.loaded.model})
 
     def _rest(self) -> None:
         with self._turns:

@@ -117,6 +117,7 @@ class WorkerProcess:
             send(self._link, request, deadline)
             answer = receive(self._link, deadline)
         except TimeoutError:
+            self.kill()
             raise WorkerSilent(f"the embedding process did not answer within {seconds:g} s") from None
         except (OSError, ValueError) as error:
             raise WorkerCrashed(f"the embedding process broke off: {error}") from error

@@ -1,0 +1,57 @@
+"""Vectors without a model."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+from riglm.adapters.embedding.hashing import HashingEmbedder
+
+
+def similarity(one: str, other: str) -> float:
+    first, second = HashingEmbedder().embed([one, other])
+    return float(first @ second)
+
+
+def test_every_spelling_of_a_name_is_the_same_words() -> None:
+    for name in ("search_web_pages", "searchWebPages", "search-web-pages", "Search.Web/Pages", "SearchWEBPages"):
+        assert similarity(name, "search web pages") > 0.999
+
+
+def test_inflected_words_share_their_stem() -> None:
+    assert similarity("listing issues", "list issue") > similarity("listing issues", "lost tissue")
+
+
+def test_words_that_say_nothing_do_not_count() -> None:
+    assert similarity("please search for the pages", "search pages") > 0.999
+
+
+def test_words_without_anything_in_common_are_far_apart() -> None:
+    assert abs(similarity("weather forecast", "delete branch")) < 0.2
+
+
+def test_the_vectors_are_the_same_in_every_process() -> None:
+    program = (
+        "from riglm.adapters.embedding.hashing import HashingEmbedder as H; import sys;"
+        "sys.stdout.write(H().embed(['Search the web', '']).tobytes().hex())"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert texts == {HashingEmbedder().embed(["Search the web", ""]).tobytes().hex()}
+
+
+def test_the_vectors_are_those_of_version_1() -> None:
+    """Stored vectors carry the version in the model's name: a change here needs another name."""
+    row = HashingEmbedder().embed(["searchIssues: find open issues in 3 repositories"])[0]
+    largest = np.argsort(-np.abs(row), kind="stable")[:4]
+    assert [(int(place), round(float(row[place]), 4)) for place in largest] == [(126, 0.3625), (22, 0.2537), (36, -0.2537), (109, -0.2537)]
