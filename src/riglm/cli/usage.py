@@ -9,6 +9,7 @@ import typer
 
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import json_time, print_json, print_table, written_time
+from riglm.cli.totals import EXPOSURE_COLUMNS, exposure_fields, exposure_row, totals
 from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
@@ -60,7 +61,18 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     elif not found:
         _nothing(as_json, [])
     else:
-        columns = ("tool", "server", "calls", "failed", "sessions", "median ms", "p95 ms", "last used")
+        columns = (
+            "tool",
+            "server",
+            "calls",
+            "failed",
+            "listed",
+            "searched",
+            "sessions",
+            "median ms",
+            "p95 ms",
+            "last used",
+        )
         print_table("Tools", columns, map(_tool_row, found))
 
 
@@ -75,14 +87,19 @@ def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         known = store.tool_statistics()
         pairs = store.get_cooccurrences([tool.tool for tool in known])
         counted = store.list_sessions(limit=1_000_000)
-    totals = _totals(known, counted)
+        shown = store.exposure_totals()
+    summed = totals(known, counted)
     if as_json:
-        print_json({**totals, "cooccurrences": [pair_fields(pair) for pair in pairs]})
+        lists = [exposure_fields(total) for total in shown]
+        print_json({**summed, "exposures": lists, "cooccurrences": [pair_fields(pair) for pair in pairs]})
         return
-    print_table("Recorded so far", ("what", "number"), [(name.replace("_", " "), n) for name, n in totals.items()])
+    rows = [(name.replace("_", " "), "-" if number is None else number) for name, number in summed.items()]
+    print_table("Recorded so far", ("what", "number"), rows)
+    if shown:
+        print_table("Lists and estimated tokens, by mode of filtering", EXPOSURE_COLUMNS, map(exposure_row, shown))
     if pairs:
-        rows = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MOST_PAIRS]]
-        print_table("Used together", ("tool", "and tool", "sessions", "calls apart"), rows)
+        together = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MOST_PAIRS]]
+        print_table("Used together", ("tool", "and tool", "sessions", "calls apart"), together)
 
 
 def session_fields(summary: "SessionSummary") -> dict[str, Any]:
@@ -103,6 +120,8 @@ def session_fields(summary: "SessionSummary") -> dict[str, Any]:
         "invocations": summary.invocations,
         "failures": summary.failures,
         "exposures": summary.exposures,
+        "list_changes": summary.list_changes,
+        "searches": summary.searches,
     }
 
 
@@ -131,6 +150,8 @@ def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
         "upstream": tool.upstream,
         "invocations": tool.invocations,
         "failures": tool.failures,
+        "listed": tool.listed,
+        "searched": tool.searched,
         "sessions": tool.sessions,
         "median_ms": round(tool.median_ms, 3),
         "p95_ms": round(tool.p95_ms, 3),
@@ -198,7 +219,8 @@ def _session_row(summary: "SessionSummary") -> Sequence[object]:
 def _tool_row(tool: "ToolStatistics") -> Sequence[object]:
     used = written_time(tool.last_used)
     times = (tool.median_ms, tool.p95_ms) if tool.invocations else ("-", "-")
-    return tool.tool, tool.upstream or "-", tool.invocations, tool.failures, tool.sessions, *times, used
+    counts = (tool.invocations, tool.failures, tool.listed, tool.searched, tool.sessions)
+    return tool.tool, tool.upstream or "-", *counts, *times, used
 
 
 def call_row(call: "ToolInvocation") -> Sequence[object]:
@@ -206,13 +228,3 @@ def call_row(call: "ToolInvocation") -> Sequence[object]:
     outcome = "ok" if call.success else " ".join(str(part) for part in (call.error_kind, call.error_code) if part)
     time = written_time(call.timestamp)
     return call.sequence_number, time, call.tool, call.upstream, call.duration_ms, outcome, call.found.value
-
-
-def _totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]") -> dict[str, int]:
-    return {
-        "sessions": len(counted),
-        "calls": sum(summary.invocations for summary in counted),
-        "failed_calls": sum(summary.failures for summary in counted),
-        "tools_seen": len(known),
-        "tools_used": sum(tool.invocations > 0 for tool in known),
-    }

@@ -10,7 +10,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
 from riglm.domain.identifier import uuid7
-from riglm.domain.invocation import ErrorKind, ToolInvocation
+from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
 
 runner = CliRunner()
@@ -35,7 +35,15 @@ def used(store: Path) -> UUID:
         method=Method.PROCESS,
         client=Client(name="tester", version="1"),
     )
-    shown = Exposure(id=uuid7(), session_id=session.id, timestamp=time.time(), shown=("read", HOSTILE, "unused"))
+    shown = Exposure(
+        id=uuid7(),
+        session_id=session.id,
+        timestamp=time.time(),
+        shown=("read", HOSTILE, "unused"),
+        mode="enforce",
+        tokens_hidden=900,
+        tokens_own=50,
+    )
     calls = [
         ToolInvocation(
             id=uuid7(),
@@ -48,9 +56,15 @@ def used(store: Path) -> UUID:
             sequence_number=number,
             error_kind=kind,
             error_code=code,
+            found=found,
         )
-        for number, (tool, kind, code) in enumerate(
-            [("read", None, None), (HOSTILE, None, None), ("read", ErrorKind.PROTOCOL, -32602)], start=1
+        for number, (tool, kind, code, found) in enumerate(
+            [
+                ("read", None, None, Found.LISTED),
+                (HOSTILE, None, None, Found.SEARCHED),
+                ("read", ErrorKind.PROTOCOL, -32602, Found.NAMED),
+            ],
+            start=1,
         )
     ]
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
@@ -130,12 +144,27 @@ def test_a_name_chosen_by_a_stranger_cannot_control_the_terminal(used: UUID) -> 
 def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
     totals = json.loads(run("stats", "--json"))
     pairs = totals.pop("cooccurrences")
-    assert totals == {"sessions": 1, "calls": 3, "failed_calls": 1, "tools_seen": 3, "tools_used": 2}
+    [lists] = totals.pop("exposures")
+    assert totals == {
+        "sessions": 1,
+        "calls": 3,
+        "failed_calls": 1,
+        "tools_seen": 3,
+        "tools_used": 2,
+        "calls_found_by_search": 1,
+        "zero_hop_percent": 33.3,
+        "searches_per_session": 0.0,
+        "list_changes_per_session": 0.0,
+    }
+    assert (lists["mode"], lists["lists"], lists["tokens_hidden"], lists["tokens_net"]) == ("enforce", 1, 900, 850)
     assert [(pair["tool_a"], pair["tool_b"], pair["count"]) for pair in pairs] == [(HOSTILE, "read", 1)]
-    assert "Used together" in run("stats")
+    text = run("stats")
+    assert "Used together" in text
+    assert "net saved" in text
 
 
 def test_stats_of_an_empty_store_are_zeros(store: Path) -> None:
     run("db", "upgrade")
-    assert json.loads(run("stats", "--json"))["calls"] == 0
+    totals = json.loads(run("stats", "--json"))
+    assert (totals["calls"], totals["zero_hop_percent"], totals["exposures"]) == (0, None, [])
     assert "Used together" not in run("stats")

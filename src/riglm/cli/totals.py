@@ -1,0 +1,66 @@
+"""What was recorded, summed up: for `riglm stats`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from riglm.domain.exposure import ExposureTotals
+    from riglm.ports.analytics import SessionSummary, ToolStatistics
+
+EXPOSURE_COLUMNS = (
+    "filtering",
+    "sessions",
+    "lists",
+    "changed",
+    "searches",
+    "tokens shown",
+    "hidden",
+    "own tools",
+    "re-sent",
+    "net saved",
+)
+"""Titles for `exposure_row`."""
+
+
+def totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]") -> dict[str, int | float | None]:
+    """Numbers over all tools and sessions; shares are None where there is nothing to share.
+
+    A call had zero hops when its tool was in the list that the client had.
+    """
+    calls = sum(tool.invocations for tool in known)
+    listed = sum(tool.listed for tool in known)
+    searches = sum(summary.searches for summary in counted)
+    return {
+        "sessions": len(counted),
+        "calls": sum(summary.invocations for summary in counted),
+        "failed_calls": sum(summary.failures for summary in counted),
+        "tools_seen": len(known),
+        "tools_used": sum(tool.invocations > 0 for tool in known),
+        "calls_found_by_search": sum(tool.searched for tool in known),
+        "zero_hop_percent": round(100 * listed / calls, 1) if calls else None,
+        "searches_per_session": round(searches / len(counted), 3) if counted else None,
+        "list_changes_per_session": (
+            round(sum(summary.list_changes for summary in counted) / len(counted), 3) if counted else None
+        ),
+    }
+
+
+def exposure_fields(total: "ExposureTotals") -> dict[str, Any]:
+    """What the lists of one mode came to, for JSON output; tokens are estimates."""
+    return {
+        "mode": total.mode,
+        "sessions": total.sessions,
+        "lists": total.lists,
+        "changes": total.changes,
+        "searches": total.searches,
+        "tokens_shown": total.tokens_shown,
+        "tokens_hidden": total.tokens_hidden,
+        "tokens_own": total.tokens_own,
+        "tokens_resent": total.tokens_resent,
+        "tokens_net": total.tokens_net,
+    }
+
+
+def exposure_row(total: "ExposureTotals") -> Sequence[object]:
+    """What the lists of one mode came to, as a row under `EXPOSURE_COLUMNS`."""
+    return tuple(exposure_fields(total).values())
