@@ -319,13 +319,6 @@ def test_the_model_of_the_configuration_is_the_installed_one() -> None:
     assert candidates(Embedder())[0] == BUNDLED_MODEL
 
 
-def test_each_token_but_the_special_ones_has_a_vector(embedder: FastembedEmbedder) -> None:
-    one, none, long = embedder.embed_tokens(["Read a file", "", "word " * 1000])
-    assert one.shape == (3, 384)
-    assert none.shape == (0, 384)
-    assert long.shape == (254, 384)
-
-
 def test_the_meaning_of_a_request_finds_its_tool(embedder: FastembedEmbedder) -> None:
     tools = {
         "tavily_search": "Search the web for current information and return relevant results.",

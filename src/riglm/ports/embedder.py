@@ -59,15 +59,5 @@ class EmbedderPort(Protocol):
         """
 
     @abstractmethod
-    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
-        """For each text a matrix with a row of unit length for each of its tokens, for late interaction.
-
-        Empty matrices where the model has no such vectors.
-
-        Raises:
-            EmbedderUnavailable: the model does not answer.
-        """
-
-    @abstractmethod
     def status(self) -> EmbedderStatus:
         """What is at work now."""

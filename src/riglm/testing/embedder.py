@@ -55,7 +55,6 @@ class EmbedderContract:
     def test_no_texts_get_no_rows(self, embedder: EmbedderPort) -> None:
         """The shape still tells the dimensions."""
         assert embedder.embed([]).shape == (0, embedder.status().dimensions)
-        assert embedder.embed_tokens([]) == []
 
     def test_a_text_gets_the_same_row_in_any_company(self, embedder: EmbedderPort) -> None:
         """To the last bit: alone, in another order, beside longer ones, and twice."""
@@ -76,14 +75,6 @@ class EmbedderContract:
         """Else the vectors say nothing."""
         request, near, far = embedder.embed(["reading a file", "Reads the files of a project", "Weather in Lisbon"])
         assert request @ near > request @ far
-
-    def test_vectors_of_tokens_are_rows_of_unit_length(self, embedder: EmbedderPort) -> None:
-        """One matrix for each text, with as many columns as a vector; rows only where the model has them."""
-        matrices = embedder.embed_tokens(TEXTS)
-        assert len(matrices) == len(TEXTS)
-        for matrix in matrices:
-            assert matrix.shape[1] == embedder.status().dimensions
-            assert is_unit(matrix)
 
     def test_the_answer_is_the_callers_to_change(self, embedder: EmbedderPort) -> None:
         """What the caller does with it changes no later answer."""

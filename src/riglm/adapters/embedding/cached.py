@@ -69,10 +69,6 @@ class CachedEmbedder(EmbedderPort):
                 return np.stack([known[text_hash(text)] for text in texts])
         return self._embedder.embed(texts)
 
-    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
-        """The embedder's; they are many times larger than vectors of texts and are not remembered."""
-        return self._embedder.embed_tokens(texts)
-
     def status(self) -> EmbedderStatus:
         """The embedder's."""
         return self._embedder.status()

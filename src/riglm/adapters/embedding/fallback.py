@@ -1,16 +1,15 @@
 """What stands in while the model cannot be used."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from riglm.domain.prediction import Vector
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
 
 _log = logging.getLogger("riglm.embedder")
-_T = TypeVar("_T")
 
 
 class FallbackEmbedder(EmbedderPort):
@@ -30,7 +29,7 @@ class FallbackEmbedder(EmbedderPort):
         """Open both."""
         self._stand_in.__enter__()
         self._first.__enter__()
-        self._answer(lambda embedder: embedder.embed([""]))
+        self.embed([""])
         return self
 
     def __exit__(
@@ -49,11 +48,18 @@ class FallbackEmbedder(EmbedderPort):
 
     def embed(self, texts: Sequence[str]) -> Vector:
         """One row for each text, by whichever answers."""
-        return self._answer(lambda embedder: embedder.embed(texts))
-
-    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
-        """For each text a matrix, by whichever answers."""
-        return self._answer(lambda embedder: embedder.embed_tokens(texts))
+        try:
+            rows = self._first.embed(texts)
+        except EmbedderUnavailable as error:
+            if self._acting is not self._stand_in:
+                _log.warning(
+                    "the embedder's model cannot be used; another stands in until it can",
+                    extra={"stand_in": self._stand_in.model, "reason": str(error)},
+                )
+                self._acting = self._stand_in
+            return self._stand_in.embed(texts)
+        self._acting = self._first
+        return rows
 
     def status(self) -> EmbedderStatus:
         """What the next answer will come from, beside what was wished for."""
@@ -62,17 +68,3 @@ class FallbackEmbedder(EmbedderPort):
             return first
         acting = self._stand_in.status()
         return replace(acting, provider=first.provider, model=first.model, is_fallback_active=True)
-
-    def _answer(self, ask: Callable[[EmbedderPort], _T]) -> _T:
-        try:
-            answer = ask(self._first)
-        except EmbedderUnavailable as error:
-            if self._acting is not self._stand_in:
-                _log.warning(
-                    "the embedder's model cannot be used; another stands in until it can",
-                    extra={"stand_in": self._stand_in.model, "reason": str(error)},
-                )
-                self._acting = self._stand_in
-            return ask(self._stand_in)
-        self._acting = self._first
-        return answer

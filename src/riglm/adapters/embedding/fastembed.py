@@ -1,13 +1,13 @@
 """A real model, run by fastembed in a process of its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
 
-from riglm.adapters.embedding.frames import Embed, Loaded, Vectors
+from riglm.adapters.embedding.frames import Embed, Loaded
 from riglm.adapters.embedding.supervision import Supervisor
 from riglm.adapters.embedding.text import readable
 from riglm.domain.prediction import Vector
@@ -79,12 +79,20 @@ class FastembedEmbedder(EmbedderPort):
 
     def embed(self, texts: Sequence[str]) -> Vector:
         """One row for each text, all of the same model."""
-        loaded, matrices = self._embed(texts, tokens=False)
-        return np.concatenate(matrices) if matrices else np.zeros((0, _dimensions(loaded)), dtype=np.float32)
-
-    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
-        """For each text a matrix with a row for each token, special ones left out; empty for models without."""
-        return self._embed(texts, tokens=True)[1]
+        requests = [
+            Embed(texts=tuple(map(readable, texts[start : start + self._batch])))
+            for start in range(0, len(texts), self._batch)
+        ]
+        if not requests:
+            self._supervisor.refuse_if_down()
+            return np.zeros((0, _dimensions(self._supervisor.loaded)), dtype=np.float32)
+        for _ in range(_ATTEMPTS):
+            answers = [self._supervisor.ask(request, self._deadline) for request in requests]
+            loaded = answers[0][0]
+            if all(each.identity == loaded.identity for each, _ in answers):
+                floats = bytearray().join(vectors.floats for _, vectors in answers)
+                return np.frombuffer(floats, dtype=np.float32).reshape(len(texts), loaded.dimensions)
+        raise EmbedderUnavailable("the process kept coming back with another model")
 
     def status(self) -> EmbedderStatus:
         """What is known since the last question, or since a model came back."""
@@ -101,29 +109,6 @@ class FastembedEmbedder(EmbedderPort):
             semantic_quality="none" if down or loaded is None else "high",
         )
 
-    def _embed(self, texts: Sequence[str], *, tokens: bool) -> tuple[Loaded | None, list[Vector]]:
-        requests = [
-            Embed(texts=tuple(map(readable, texts[start : start + self._batch])), tokens=tokens)
-            for start in range(0, len(texts), self._batch)
-        ]
-        if not requests:
-            self._supervisor.refuse_if_down()
-            return self._supervisor.loaded, []
-        for _ in range(_ATTEMPTS):
-            answers = [self._supervisor.ask(request, self._deadline) for request in requests]
-            loaded = answers[0][0]
-            if all(each.identity == loaded.identity for each, _ in answers):
-                return loaded, [matrix for _, vectors in answers for matrix in _matrices(vectors, loaded.dimensions)]
-        raise EmbedderUnavailable("the process kept coming back with another model")
-
 
 def _dimensions(loaded: Loaded | None) -> int:
     return loaded.dimensions if loaded else 0
-
-
-def _matrices(vectors: Vectors, dimensions: int) -> Iterator[Vector]:
-    rows = np.frombuffer(vectors.floats, dtype=np.float32).reshape(-1, dimensions)
-    start = 0
-    for count in vectors.rows_of_text:
-        yield rows[start : start + count]
-        start += count

@@ -34,16 +34,14 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Embed(msgspec.Struct, frozen=True, tag=True):
-    """Embed these texts: one row for each, or with `tokens` one row for each token of each."""
+    """Embed these texts."""
 
     texts: tuple[str, ...]
-    tokens: bool = False
 
 
 class Vectors(msgspec.Struct, frozen=True, tag=True):
-    """Rows of 32-bit floats in this machine's order of bytes; `rows_of_text` says how many belong to each text."""
+    """One row for each text: 32-bit floats in this machine's order of bytes."""
 
-    rows_of_text: tuple[int, ...]
     floats: bytes
 
 

@@ -66,10 +66,6 @@ class HashingEmbedder(EmbedderPort):
             _fill(row, readable(text))
         return rows
 
-    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
-        """An empty matrix for each text: there are no vectors of tokens."""
-        return [np.zeros((0, DIMENSIONS), dtype=np.float32) for _ in texts]
-
     def status(self) -> EmbedderStatus:
         """Always ready, and of low quality."""
         return EmbedderStatus(

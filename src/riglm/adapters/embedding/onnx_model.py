@@ -21,12 +21,16 @@ _SESSION: Final[dict[str, Any]] = {"threads": 1, "providers": ["CPUExecutionProv
 class OnnxModel:
     """A loaded model."""
 
-    def __init__(self, name: str, revision: str, dimensions: int, engine: "TextEmbedding") -> None:
-        """A model of this name, whose vectors no other revision makes."""
+    def __init__(self, name: str, revision: str, engine: "TextEmbedding") -> None:
+        """A model of this name, whose vectors no other revision makes; it is tried once.
+
+        Raises:
+            ValueError: it gives no usable vector.
+        """
         self.name = name
         self.identity = f"{name}@{revision}"
-        self.dimensions = dimensions
         self._engine = engine
+        self.dimensions = len(self.embed(""))
 
     def embed(self, text: str) -> Vector:
         """One row of unit length.
@@ -35,20 +39,7 @@ class OnnxModel:
         cannot make its vector depend on its company, and on one thread a batch is not faster.
         """
         [row] = self._engine.embed([text], batch_size=1)
-        return _unit(np.asarray(row, dtype=np.float32).reshape(1, -1))
-
-    def embed_tokens(self, text: str) -> Vector:
-        """A row of unit length for each token but the special ones; none when the model gives out no such vectors."""
-        inner: Any = self._engine.model
-        if not hasattr(inner, "onnx_embed"):
-            return np.zeros((0, self.dimensions), dtype=np.float32)
-        output = inner.onnx_embed([text])
-        hidden = np.asarray(output.model_output, dtype=np.float32)
-        if hidden.ndim != 3:
-            return np.zeros((0, self.dimensions), dtype=np.float32)
-        special = np.fromiter(inner.special_token_to_id.values(), dtype=np.int64)
-        wanted = np.asarray(output.attention_mask[0], dtype=bool) & ~np.isin(output.input_ids[0], special)
-        return _unit(hidden[0][wanted])
+        return _unit(np.asarray(row, dtype=np.float32))
 
 
 def load_first(names: Iterable[str], directory: Path) -> tuple[OnnxModel | None, list[PassedOver]]:
@@ -87,7 +78,7 @@ def _load_bundled() -> OnnxModel:
             model_file=str(file),  # an absolute path wins over the directory that it is joined to
         )
     engine = TextEmbedding(BUNDLED_MODEL, specific_model_path=str(TOKENIZER), **_SESSION)
-    return OnnxModel(BUNDLED_MODEL, REVISION, DIMENSIONS, engine)
+    return OnnxModel(BUNDLED_MODEL, REVISION, engine)
 
 
 def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
@@ -105,7 +96,7 @@ def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
         raise ValueError(f"{name} is not in {directory} — fix: riglm embedder pull {name}") from error
     inner: Any = engine.model
     revision = _revision(Path(inner._model_dir), described["model_file"])  # noqa: SLF001  # nothing else tells where
-    return OnnxModel(described["model"], revision, described["dim"], engine)
+    return OnnxModel(described["model"], revision, engine)
 
 
 def _near(name: str, known: dict[str, dict[str, Any]]) -> list[str]:
@@ -121,8 +112,8 @@ def _revision(directory: Path, file: str) -> str:
     return hashlib.sha256((directory / file).read_bytes()).hexdigest()[:12]
 
 
-def _unit(rows: Vector) -> Vector:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    if not np.all(np.isfinite(lengths)) or not np.all(lengths > 0):
+def _unit(row: Vector) -> Vector:
+    length = np.linalg.norm(row)
+    if not np.isfinite(length) or not length > 0:
         raise ValueError("the model gave no usable vector")
-    return np.ascontiguousarray(rows / lengths, dtype=np.float32)
+    return (row / length).astype(np.float32)

@@ -58,11 +58,7 @@ class Worker:
 
 
 def _embed(model: OnnxModel, request: Embed) -> Vectors:
-    embed = model.embed_tokens if request.tokens else model.embed
-    matrices = [embed(text) for text in request.texts]
-    return Vectors(
-        rows_of_text=tuple(len(matrix) for matrix in matrices), floats=b"".join(each.tobytes() for each in matrices)
-    )
+    return Vectors(floats=b"".join(model.embed(text).tobytes() for text in request.texts))
 
 
 def _private_link() -> socket.socket:

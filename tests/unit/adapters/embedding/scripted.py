@@ -39,9 +39,6 @@ class ScriptedEmbedder(EmbedderPort):
             row[: self.dimensions] = [len(text), *self.model_now.encode()[-self.dimensions + 1 :]]
         return rows
 
-    def embed_tokens(self, texts: Sequence[str]) -> list[Vector]:
-        return [self.embed([text]) for text in texts]
-
     def status(self) -> EmbedderStatus:
         name = self.model_now.partition("@")[0]
         return EmbedderStatus(

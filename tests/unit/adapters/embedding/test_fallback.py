@@ -50,7 +50,7 @@ def test_a_lasting_failure_is_told_once(caplog) -> None:
     first.fails = True
     with FallbackEmbedder(first, HashingEmbedder()) as embedder:
         embedder.embed(["a"])
-        embedder.embed_tokens(["b"])
+        embedder.embed(["b"])
     [told] = caplog.records
     assert told.levelname == "WARNING"
     assert told.reason == "scripted to fail"

@@ -54,4 +54,9 @@ def test_the_vectors_are_those_of_version_1() -> None:
     """Stored vectors carry the version in the model's name: a change here needs another name."""
     row = HashingEmbedder().embed(["searchIssues: find open issues in 3 repositories"])[0]
     largest = np.argsort(-np.abs(row), kind="stable")[:4]
-    assert [(int(place), round(float(row[place]), 4)) for place in largest] == [(126, 0.3625), (22, 0.2537), (36, -0.2537), (109, -0.2537)]
+    assert [(int(place), round(float(row[place]), 4)) for place in largest] == [
+        (126, 0.3625),
+        (22, 0.2537),
+        (36, -0.2537),
+        (109, -0.2537),
+    ]
