@@ -9,7 +9,7 @@ from riglm.application.dynamic_list import DynamicList
 from riglm.application.failing_open import FailingOpen
 from riglm.application.predicting import Predicting
 from riglm.application.session_states import MOST_SESSIONS, SessionStates
-from riglm.application.shown_list import Selection, ShownList
+from riglm.application.shown_list import ShownList
 from riglm.application.surfaces import Surfaces
 from riglm.application.unpredicted import Unpredicted
 from riglm.application.views import Views
@@ -24,6 +24,9 @@ from riglm.domain.session_state import SessionState
 from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
 from riglm.domain.view import View
+
+LONGEST_FRESH: Final = 31_536_000.0
+"""Seconds for which a list may be kept that riglm does not change."""
 
 _log: Final = logging.getLogger("riglm.filtering")
 
@@ -55,10 +58,6 @@ class FilteringService:
         self._last_catalogue: Catalogue | None = None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
 
-    def select(self, session: Session, catalogue: Catalogue) -> Selection:
-        """What a list shows that is not filtered."""
-        return Selection(catalogue.names)
-
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
         return self._surfaces.of(session)
@@ -88,7 +87,9 @@ class FilteringService:
         state = self._states.of(session)
         if state.view is None or state.shown is None:
             return frozenset()
-        return state.view.candidate_set if self._is_shadow else frozenset(state.shown)
+        if self._is_shadow or state.shown is state.view.candidates:
+            return state.view.candidate_set
+        return frozenset(state.shown)
 
     def offered(self, session: Session) -> tuple[str, ...]:
         """The names of riglm's own tools that a session is offered."""
@@ -97,6 +98,22 @@ class FilteringService:
     def turn_key(self, meta: Raw | bytes) -> str:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
         return turns.turn_key(meta, self.rules.turn_keys)
+
+    def know(self, session: Session, catalogue: Catalogue) -> None:
+        """Take note of the tools of a session, whether it is shown a list of them now or not."""
+        self._states.of(session).view = self._views.of(session, catalogue)
+        self._last_catalogue = catalogue
+        with self._guarded:
+            self.predicting.know(catalogue)
+
+    def fresh_seconds(self, session: Session) -> float:
+        """For how long a list that is composed now stays as it is, unless the catalogue or the policy changes."""
+        surface, view = self.surface(session), self.view(session)
+        if surface is Surface.FULL or (view is not None and self._surfaces.passes(view)):
+            return LONGEST_FRESH
+        if view is None or surface is Surface.DYNAMIC or not self._is_warm(session, view):
+            return 0.0
+        return self.rules.epoch - self._clock() % self.rules.epoch
 
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:
         """Have at hand what a list needs that may have to come from the store; to be awaited before `compose`."""
@@ -107,13 +124,10 @@ class FilteringService:
 
     def compose(self, session: Session, catalogue: Catalogue) -> ShownList:
         """The list of a session now; what fails besides policy costs no more than the choice."""
-        view = self._views.of(session, catalogue)
-        state = self._states.of(session)
-        state.view = view
-        self._last_catalogue = catalogue
+        self.know(session, catalogue)
+        state, view = self._states.of(session), self._views.of(session, catalogue)
         shown = None
         with self._guarded:
-            self.predicting.know(catalogue)
             common = self._views.of(session, catalogue, whoever=True)
             shown = self._surfaces.compose(session, state, view, common)
         if shown is None:
@@ -155,6 +169,12 @@ class FilteringService:
         """The tools for a session now, best first; none while there is nothing to go by."""
         view = self.view(session)
         return [] if view is None else self._dynamic.best(session, self._states.of(session), view, most)
+
+    def _is_warm(self, session: Session, view: View) -> bool:
+        with self._guarded:
+            common = self._views.of(session, view.catalogue, whoever=True)
+            return bool(self.predicting.warm_set(session, common.candidates, self.rules.profile))
+        return False
 
     @property
     def _is_shadow(self) -> bool:

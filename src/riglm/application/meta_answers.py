@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 
@@ -13,13 +14,13 @@ class MetaAnswer:
 
     `result` is a raw CallToolResult, without what an era adds to every result. Where `forward` is set there is none:
     the call is to go on to that tool with those raw arguments, by its plain name, even if it is a name of riglm's.
-    `list_changed` says that the session's list is another one now, and `named` which tools the answer shows.
+    `list_changed` says that the session's list is another one now, and `selection` which tools the result shows.
     """
 
     result: bytes = b""
     list_changed: bool = False
     forward: tuple[str, bytes] | None = None
-    named: tuple[str, ...] = ()
+    selection: Selection | None = None
 
 
 class Misused(Exception):

@@ -1,7 +1,7 @@
 """What riglm's own tools do."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from riglm.application.filtering import FilteringService
@@ -20,7 +20,9 @@ from riglm.application.meta_answers import (
     text_given,
 )
 from riglm.application.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
+from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
+from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Session
 from riglm.domain.surface import Surface
@@ -85,9 +87,10 @@ class MetaTools:
         if len(listed) <= MOST_NAMED:
             fields["listed"] = jsonrpc.encode(listed)
         fields["tools"] = array(bytes(view.catalogue.by_name[name].raw) for name in best)
+        shown = self._shown(view, best, CONTEXT_SURFACE)
         if dynamic:
             fields["list_changed"] = jsonrpc.encode(changed)
-        return MetaAnswer(result=structured(fields), list_changed=changed, named=tuple(best))
+        return MetaAnswer(result=structured(fields), list_changed=changed, selection=shown)
 
     def _listed(self, session: Session, view: View, *, dynamic: bool) -> list[str]:
         """The names in the list that the client has, or that it gets when it asks again."""
@@ -114,14 +117,19 @@ class MetaTools:
             raw = bytes(view.catalogue.by_name[hit.name].raw)
             raw = jsonrpc.with_member(raw, ("why",), jsonrpc.encode(hit.why))
             tools.append(jsonrpc.with_member(raw, ("listed",), jsonrpc.encode(hit.name in listed)))
-        names = tuple(hit.name for hit in hits)
+        names = [hit.name for hit in hits]
         self._filtering.state(session).searched.update(names)
         fields = {
             "message": jsonrpc.encode(search_message(len(hits), near)),
             "tools": array(tools),
             "near": jsonrpc.encode(near),
         }
-        return MetaAnswer(result=structured(fields), named=names)
+        return MetaAnswer(result=structured(fields), selection=self._shown(view, names, SEARCH_SURFACE))
+
+    def _shown(self, view: View, names: Sequence[str], surface: str) -> Selection:
+        """The record of the tools that an answer shows."""
+        tokens = view.tokens_of(frozenset(names))
+        return Selection(tuple(names), reason="asked for", mode=self._rules.mode, surface=surface, tokens_shown=tokens)
 
     async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         name = text_given(CALL_TOOL, given, "name")

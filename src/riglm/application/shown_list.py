@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from riglm.domain.exposure import Mode
-from riglm.domain.tokens import NO_TOKENS, Tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What of a catalogue is shown and hidden, in the catalogue's order, by whose choice, and at what cost.
 
-    In shadow mode `shown` and `hidden` say what would have been. What is denied is in neither.
+    In shadow mode `shown` and `hidden` say what would have been. What is denied is in neither. Tokens are estimates, as
+    in an exposure.
     """
 
     shown: tuple[str, ...]
@@ -19,7 +19,9 @@ class Selection:
     reason: str = "everything is shown"
     mode: Mode = "off"
     surface: str = ""
-    tokens: Tokens = NO_TOKENS
+    tokens_shown: int = 0
+    tokens_hidden: int = 0
+    tokens_own: int = 0
 
 
 @dataclass(frozen=True, slots=True)

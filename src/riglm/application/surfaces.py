@@ -14,7 +14,7 @@ from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.surface import Surface, surface_for
-from riglm.domain.tokens import Tokens, estimated_tokens
+from riglm.domain.tokens import estimated_tokens
 from riglm.domain.view import View
 
 _log: Final = logging.getLogger("riglm.filtering")
@@ -72,7 +72,7 @@ class Surfaces:
     def everything(self, session: Session, view: View, reason: str) -> ShownList:
         """All that policy leaves."""
         choice = Choice(candidates=view.candidates, reason=reason)
-        return self._as_it_is(view, self._selection(session, view, view.candidates, choice, Tokens(shown=view.tokens)))
+        return self._as_it_is(view, self._selection(session, view, view.candidates, choice))
 
     def _as_it_is(self, view: View, selection: Selection) -> ShownList:
         """All that policy leaves, without any tool or mark of riglm's."""
@@ -82,7 +82,7 @@ class Surfaces:
 
     def _with_hints(self, session: Session, view: View) -> ShownList:
         choice = self._warm(session, view)
-        selection = self._selection(session, view, view.candidates, choice, Tokens(shown=view.tokens))
+        selection = self._selection(session, view, view.candidates, choice)
         if choice.tools is None or self._rules.mode == "shadow":
             return self._as_it_is(view, selection)
         return ShownList(self._writer.marked(view.catalogue, view.candidate_set, choice.tools), selection)
@@ -103,10 +103,10 @@ class Surfaces:
         own = self.offered(session, view)
         names = (choice.chosen | view.kept) & view.candidate_set
         names = self._without_reserved(names) if own else names
-        visible, spent = view.tokens_of(names), self._own_tokens if own else 0
-        tokens = Tokens(shown=visible + spent, hidden=max(0, view.tokens - visible), own=spent)
-        shown = tuple(name for name in view.candidates if name in names)
-        selection = self._selection(session, view, shown, choice, tokens)
+        shown = view.candidates
+        if names != view.candidate_set:
+            shown = tuple(name for name in view.candidates if name in names)
+        selection = self._selection(session, view, shown, choice, own_tokens=self._own_tokens if own else 0)
         if self._rules.mode == "shadow":
             return self._as_it_is(view, selection)
         raw = self._writer.some(view.catalogue, names, own, search_first=choice.search_first)
@@ -121,9 +121,10 @@ class Surfaces:
         return names - reserved
 
     def _selection(
-        self, session: Session, view: View, shown: tuple[str, ...], choice: Choice, tokens: Tokens
+        self, session: Session, view: View, shown: tuple[str, ...], choice: Choice, own_tokens: int = 0
     ) -> Selection:
         there = frozenset(shown)
+        visible = view.tokens_of(there)
         return Selection(
             shown=shown,
             hidden=tuple(name for name in view.catalogue.names if name not in there and view.allows(name)),
@@ -131,5 +132,7 @@ class Surfaces:
             reason=choice.reason,
             mode=self._rules.mode,
             surface=self.of(session),
-            tokens=tokens,
+            tokens_shown=visible + own_tokens,
+            tokens_hidden=max(0, view.tokens - visible),
+            tokens_own=own_tokens,
         )

@@ -1,6 +1,5 @@
 """Estimates of what tool definitions cost a client."""
 
-from dataclasses import dataclass
 from typing import Final
 
 BYTES_PER_TOKEN: Final = 4
@@ -10,19 +9,6 @@ CACHED_PRICE: Final = 0.1
 WRITTEN_PRICE: Final = 1.25
 """What a token of a prompt costs when the provider has it cached, and when it writes it to its cache, in units of
 an uncached token; the ratio is much the same with all large providers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Estimated tokens of one list: of all that it shows, of what it hides, and of riglm's own tools in it."""
-
-    shown: int = 0
-    hidden: int = 0
-    own: int = 0
-
-
-NO_TOKENS: Final = Tokens()
-"""The tokens of no list."""
 
 
 def estimated_tokens(size: int) -> int:

@@ -33,7 +33,7 @@ class View:
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The bytes of each candidate's definition."""
-        return {name: len(bytes(self.catalogue.by_name[name].raw)) for name in self.candidates}
+        return {name: memoryview(self.catalogue.by_name[name].raw).nbytes for name in self.candidates}
 
     @cached_property
     def tokens(self) -> int:
