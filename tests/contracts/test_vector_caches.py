@@ -103,11 +103,24 @@ def test_beyond_the_limit_the_longest_unused_make_room(url, clock):
 
 
 def test_beyond_the_limit_of_bytes_the_longest_unused_make_room(url, clock):
-    vectors = SqlVectors(url, limits=VectorLimits(size_bytes=9000), clock=clock)
+    vectors = SqlVectors(url, limits=VectorLimits(count=100, size_bytes=9000), clock=clock)
     for name in "abcd":
         clock.now += 1
         vectors.put_many("minilm", {name: np.ones((10, 60), np.float32), name.upper(): a_vector(1)})
     assert set(vectors.get_many("minilm", list("abcdABCD"))) == set("bcdABCD")
+    vectors.close()
+
+
+def test_what_earlier_processes_left_is_counted_at_the_first_use(url, clock):
+    earlier = SqlVectors(url, clock=clock)
+    earlier.put_many("minilm", {f"{number}": a_vector(number) for number in range(20)})
+    earlier.close()
+    clock.now += 1
+    vectors = SqlVectors(url, limits=VectorLimits(count=10), clock=clock)
+    vectors.put_many("minilm", {"new": a_vector(1)})
+    found = vectors.get_many("minilm", [*map(str, range(20)), "new"])
+    assert len(found) == 9
+    assert "new" in found
     vectors.close()
 
 

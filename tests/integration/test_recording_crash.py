@@ -17,7 +17,7 @@ RECORDING = """
 import sys
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.recorder import Recorder
-from riglm.testing.analytics import a_session, an_exposure, an_invocation
+from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
 
 session = a_session()
 print("session", session.id, flush=True)
@@ -28,6 +28,7 @@ with Recorder(lambda: SqlAnalytics(sys.argv[1])) as recorder:
         calls = [an_invocation(session, "read") for _ in range(25)]
         for call in calls:
             recorder.put(call)
+            recorder.put(a_learned_pair(id=call.id))
         if recorder.flush(30.0):
             print("stored", *(call.id for call in calls), flush=True)
 """
@@ -83,7 +84,9 @@ def test_no_acknowledged_record_is_lost_or_doubled_when_the_process_is_killed(fi
     told = [each for each in recordings if each.acknowledged]
     with SqlAnalytics(url) as store:
         assert {each.session for each in told} <= {each.session.id for each in store.list_sessions()}
+        learned = {pair.id for pair in store.list_learned_pairs("minilm", 1_000_000)}
         for each in told:
+            assert set(each.acknowledged) <= learned
             stored = [call.id for call in store.list_invocations(each.session)]
             assert len(stored) == len(set(stored))
             assert set(each.acknowledged) <= set(stored)

@@ -26,7 +26,8 @@ class Override:
     """What people want of one tool, whatever is predicted.
 
     `tool` is the name as clients see it. `key` says which session (its id) or which principal (its keyed hash) is
-    concerned; it is empty where the scope is all. Times are in seconds since the epoch; `expires_at` is None when it
+    concerned; it is empty where the scope is all, and for the principal of callers without a name, such as the local
+    user. Times are in seconds since the epoch; `expires_at` is None when it
     holds until it is deleted.
     """
 
@@ -45,10 +46,6 @@ class Override:
 
     def concerns(self, session_id: str, principal: str) -> bool:
         """Whether it speaks of this session of this principal."""
-        match self.scope:
-            case OverrideScope.ALL:
-                return True
-            case OverrideScope.SESSION:
-                return self.key == session_id
-            case OverrideScope.PRINCIPAL:
-                return self.key == principal
+        if self.scope is OverrideScope.ALL:
+            return True
+        return self.key == (session_id if self.scope is OverrideScope.SESSION else principal)

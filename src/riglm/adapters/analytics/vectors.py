@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 _FRESH_SECONDS: Final = 86_400.0  # use is noted once a day: reading should not write each time
 _ROWS_AT_ONCE: Final = 200  # a transaction holds up the other writers of the database
 _KEPT_SHARE: Final = 0.9  # of the limits, so that not every new vector has to make room
+_COUNTED_SHARE: Final = 100  # a count costs 10 ms in a full cache: it is made for each 1/100 of the limit that is new
 
 _size: Final[Any] = func.coalesce(cached_vector.c.rows, 1) * cached_vector.c.dimensions * 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorLimits:
-    """How many vectors or matrices are kept, and how many bytes of them; then the longest unused make room."""
+    """About how many vectors or matrices are kept, and bytes of them; then the longest unused make room."""
 
     count: int = 50_000
     size_bytes: int = 256 << 20
@@ -56,6 +57,7 @@ class SqlVectors(VectorCachePort):
         self._limits = limits or VectorLimits()
         self._clock = clock
         self._opening = threading.Lock()
+        self._uncounted = self._limits.count  # what earlier processes put
 
     def close(self) -> None:
         """Close all connections; another use opens it again."""
@@ -82,7 +84,8 @@ class SqlVectors(VectorCachePort):
         while some := list(islice(new, _ROWS_AT_ONCE)):
             with self._opened().writing() as connection:
                 connection.execute(insert_into(connection, cached_vector).on_conflict_do_nothing(), some)
-        if self._is_over_full():
+        self._uncounted += len(vectors)
+        if self._uncounted * _COUNTED_SHARE >= self._limits.count and self._is_over_full():
             with self._database.writing() as connection:
                 _prune(connection, self._limits)
 
@@ -101,6 +104,7 @@ class SqlVectors(VectorCachePort):
     def _is_over_full(self) -> bool:
         with self._opened().reading() as connection:
             count, size = connection.execute(select(func.count(), func.coalesce(func.sum(_size), 0))).one()
+        self._uncounted = 0
         return bool(count > self._limits.count or size > self._limits.size_bytes)
 
 
