@@ -9,6 +9,9 @@ from typing import Final
 
 from riglm.domain.override import Override, OverrideKind, OverrideScope
 
+LONGEST_NAME: Final = 512
+"""Where anything is denied, a longer name is denied as well: the protocol ends names at 128."""
+
 _MOST_REMEMBERED: Final = 50_000
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
@@ -75,6 +78,8 @@ class Policy:
         return _overridden(standing, mine) if mine else standing
 
     def _by_lists(self, name: str) -> Standing:
+        if len(name) > LONGEST_NAME:
+            return Standing.DENIED if self._denied or self._allowed is not None else Standing.OPEN
         standing = self._remembered.get(name)
         if standing is None:
             if len(self._remembered) >= _MOST_REMEMBERED:

@@ -1,0 +1,121 @@
+"""What may become of a tool."""
+
+from uuid import uuid4
+
+import pytest
+
+from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.policy import Policy, Spellings, Standing, by_tool
+
+
+def override(tool, kind, scope=OverrideScope.ALL, at=0.0):
+    return Override(id=uuid4(), kind=kind, tool=tool, created_at=at, scope=scope, key="")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "delete_repo",
+        "DELETE_REPO",
+        "Delete_Repo",
+        "delete-repo",
+        "delete.repo",
+        "delete repo",
+        " delete_repo",
+        "deleteRepo",
+        "DeleteRepo",
+        "deleterepo",
+        "delete__repo",
+        "delete_repo\u200b",
+        "delete_re\u00adpo",
+        "delete_repo\n",
+        "\uff44elete_repo",
+    ],
+)
+def test_a_denied_name_is_denied_in_any_spelling(spelling):
+    assert Policy(denied=Spellings(["delete_repo"])).decide(spelling) is Standing.DENIED
+
+
+@pytest.mark.parametrize("pattern", ["delete_*", "Delete*", "delete-*", "*_repo", "*Repo", "d?lete_repo", "[cd]elete*"])
+@pytest.mark.parametrize("spelling", ["delete_repo", "DELETE-REPO", "deleteRepo", "DeleteRepo"])
+def test_a_denied_pattern_holds_in_any_spelling(pattern, spelling):
+    assert Policy(denied=Spellings([pattern])).decide(spelling) is Standing.DENIED
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("delete_*", "deleted_items"),
+        ("delete_repo", "delete_repos"),
+        ("delete_repo", "github__delete_repo"),
+        ("get_*", "budget_get"),
+        ("[ab]_x", "c_x"),
+        ("*", ""),
+    ],
+)
+def test_a_denied_pattern_does_not_reach_other_tools(pattern, name):
+    expected = Standing.DENIED if pattern == "*" else Standing.OPEN
+    assert Policy(denied=Spellings([pattern])).decide(name) is expected
+
+
+def test_an_allowlist_denies_whatever_is_not_on_it_exactly_as_spelt():
+    policy = Policy(allowed=Spellings(["read_*", "Write"]))
+    standings = {name: policy.decide(name) for name in ("read_file", "Write", "write", "Read_file", "other")}
+    allowed = [name for name, standing in standings.items() if standing is Standing.OPEN]
+    assert allowed == ["read_file", "Write"]
+
+
+def test_what_is_on_both_lists_is_denied():
+    policy = Policy(allowed=Spellings(["read_*"]), denied=Spellings(["read_secret"]))
+    assert policy.decide("read_secret") is Standing.DENIED
+
+
+def test_two_tools_that_differ_in_case_are_denied_together_and_allowed_apart():
+    assert Policy(denied=Spellings(["read"])).decide("READ") is Standing.DENIED
+    assert Policy(allowed=Spellings(["read"])).decide("READ") is Standing.DENIED
+
+
+def test_a_pinned_tool_is_kept_unless_it_is_denied():
+    policy = Policy(denied=Spellings(["b"]), pinned=Spellings(["a", "b"]))
+    assert [policy.decide(name) for name in "abc"] == [Standing.KEPT, Standing.DENIED, Standing.OPEN]
+
+
+def test_including_lifts_a_denial_and_shows_the_tool():
+    mine = by_tool([override("a", OverrideKind.INCLUDE)])
+    assert Policy(denied=Spellings(["a"])).decide("a", mine) is Standing.KEPT
+
+
+def test_including_for_one_session_lifts_no_denial():
+    mine = by_tool([override("a", OverrideKind.INCLUDE, OverrideScope.SESSION)])
+    assert Policy(denied=Spellings(["a"])).decide("a", mine) is Standing.DENIED
+    assert Policy().decide("a", mine) is Standing.KEPT
+
+
+def test_pinning_lifts_no_denial():
+    mine = by_tool([override("a", OverrideKind.PIN)])
+    assert Policy(denied=Spellings(["a"])).decide("a", mine) is Standing.DENIED
+    assert Policy().decide("a", mine) is Standing.KEPT
+
+
+def test_an_excluded_tool_is_away_but_not_denied():
+    mine = by_tool([override("a", OverrideKind.EXCLUDE)])
+    assert Policy(pinned=Spellings(["a"])).decide("a", mine) is Standing.AWAY
+
+
+def test_of_including_and_excluding_the_later_one_counts():
+    older, newer = override("a", OverrideKind.INCLUDE, at=1.0), override("a", OverrideKind.EXCLUDE, at=2.0)
+    assert Policy().decide("a", by_tool([newer, older])) is Standing.AWAY
+    newest = override("a", OverrideKind.INCLUDE, at=3.0)
+    assert Policy().decide("a", by_tool([newest, newer, older])) is Standing.KEPT
+
+
+def test_an_override_concerns_its_tool_alone():
+    mine = by_tool([override("a", OverrideKind.EXCLUDE)])
+    assert Policy().decide("b", mine) is Standing.OPEN
+
+
+def test_a_name_of_a_million_signs_is_denied_where_anything_is():
+    name = "a" * 1_000_000
+    assert Policy(denied=Spellings(["b"])).decide(name) is Standing.DENIED
+    assert Policy(allowed=Spellings(["*"])).decide(name) is Standing.DENIED
+    assert Policy(pinned=Spellings(["b"])).decide(name) is Standing.OPEN

@@ -1,0 +1,70 @@
+"""Where a turn of a session begins, and what was used lately."""
+
+import pytest
+
+from riglm.domain.session_state import MOST_CALLS, MOST_USED, SessionState
+from riglm.domain.turns import begin_turn, begins_turn, turn_key, used_lately
+
+KEYS = ("vscode.requestId", "traceparent")
+
+
+@pytest.mark.parametrize(
+    ("meta", "key"),
+    [
+        (b"", ""),
+        (b"{}", ""),
+        (b"[1]", ""),
+        (b'{"vscode.requestId":"r1"}', "vscode.requestId=r1"),
+        (b'{"vscode.requestId":7}', ""),
+        (b'{"traceparent":"00-abc-01-01","vscode.requestId":"r1"}', "vscode.requestId=r1"),
+        (b'{"traceparent":"00-abc-01-01"}', "traceparent=abc"),
+        (b'{"traceparent":"odd"}', "traceparent=odd"),
+    ],
+)
+def test_a_turn_is_named_by_the_first_key_that_is_there(meta, key):
+    assert turn_key(meta, KEYS) == key
+
+
+def test_two_calls_of_one_trace_are_of_one_turn():
+    keys = {turn_key(b'{"traceparent":"00-abc-%d-01"}' % span, KEYS) for span in (1, 2)}
+    assert len(keys) == 1
+
+
+def test_a_new_key_begins_a_turn_and_the_first_one_does_not():
+    assert not begins_turn(SessionState(), "k1", 10.0, 120.0)
+    assert begins_turn(SessionState(turn_key="k1"), "k2", 10.0, 120.0)
+    assert not begins_turn(SessionState(turn_key="k1"), "k1", 10.0, 120.0)
+
+
+def test_a_call_without_a_key_stays_in_its_turn():
+    assert not begins_turn(SessionState(turn_key="k1", last_at=9.0), "", 10.0, 120.0)
+
+
+def test_a_pause_begins_a_turn():
+    assert begins_turn(SessionState(last_at=10.0), "", 131.0, 120.0)
+    assert not begins_turn(SessionState(last_at=10.0), "", 129.0, 120.0)
+
+
+def test_a_tool_counts_as_used_lately_for_three_turns():
+    state = SessionState()
+    state.called("a", 1.0)
+    kept = []
+    for _ in range(4):
+        kept.append("a" in used_lately(state, 3))
+        begin_turn(state)
+    assert kept == [True, True, True, False]
+
+
+def test_a_state_stays_bounded_over_a_long_session():
+    state = SessionState()
+    for number in range(MOST_USED + 500):
+        state.called(f"tool{number}", float(number))
+    assert (len(state.calls), len(state.used_in_turn)) == (MOST_CALLS, MOST_USED)
+    assert f"tool{MOST_USED + 499}" in state.used_in_turn
+
+
+def test_only_a_list_that_differs_counts_as_a_change():
+    state = SessionState()
+    for names in (("a",), ("a",), ("a", "b"), ("a", "b"), ("a",)):
+        state.listed(names)
+    assert state.changes == 2
