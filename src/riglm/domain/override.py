@@ -27,8 +27,7 @@ class Override:
 
     `tool` is the name as clients see it. `key` says which session (its id) or which principal (its keyed hash) is
     concerned; it is empty where the scope is all, and for the principal of callers without a name, such as the local
-    user. Times are in seconds since the epoch; `expires_at` is None when it
-    holds until it is deleted.
+    user. Times are in seconds since the epoch; `expires_at` is None when it holds until it is deleted.
     """
 
     id: UUID
