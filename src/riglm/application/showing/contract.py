@@ -4,76 +4,26 @@ from abc import abstractmethod
 from collections.abc import Collection
 from typing import Protocol
 
-from riglm.domain.exposure import Mode
+from riglm.application.meta_answers import MetaAnswer
+from riglm.application.shown_list import ShownList
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
+from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
-
-
-class Selection(Protocol):
-    """What was shown and hidden, by whose choice, and why; the members are those of an exposure."""
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The upstream's tools that were shown, in order."""
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """The upstream's tools that were not."""
-
-    @property
-    def predictor(self) -> str:
-        """Who chose."""
-
-    @property
-    def reason(self) -> str:
-        """Why."""
-
-    @property
-    def mode(self) -> Mode:
-        """Whether the choice was followed."""
-
-    @property
-    def surface(self) -> str:
-        """How it reached the client."""
-
-    @property
-    def tokens_shown(self) -> int:
-        """Estimated tokens of what was shown."""
-
-    @property
-    def tokens_hidden(self) -> int:
-        """Estimated tokens of what was hidden."""
-
-    @property
-    def tokens_own(self) -> int:
-        """Estimated tokens of riglm's own tools."""
-
-
-class ShownList(Protocol):
-    """What one client is shown of a catalogue."""
-
-    @property
-    def untouched(self) -> bool:
-        """Whether the client is to get the upstream's own bytes and pages."""
-
-    @property
-    def raw(self) -> bytes:
-        """The entries to send, as a JSON array."""
-
-    @property
-    def selection(self) -> Selection:
-        """What is shown and hidden, and why."""
 
 
 class Filter(Protocol):
     """The one decision function, as the wire uses it."""
 
     @abstractmethod
-    def surface(self, session: Session) -> str:
-        """How a selection reaches the client: `dynamic`, `stable`, `hints` or `full`."""
+    def surface(self, session: Session) -> Surface:
+        """How a selection reaches the client."""
+
+    @abstractmethod
+    def announces(self, session: Session) -> bool:
+        """Whether the lists of a session may change while its client is connected."""
 
     @abstractmethod
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:
@@ -114,26 +64,6 @@ class Filter(Protocol):
     @abstractmethod
     def called(self, session: Session, tool: str, found: Found, turn_key: str) -> bool:
         """A call has ended; whether the session's list is another one now, which must be announced."""
-
-
-class MetaAnswer(Protocol):
-    """What comes of a call of one of riglm's own tools."""
-
-    @property
-    def result(self) -> bytes:
-        """The raw result, unless the call is forwarded."""
-
-    @property
-    def list_changed(self) -> bool:
-        """Whether the session's list is another one now, which must be announced."""
-
-    @property
-    def forward(self) -> tuple[str, Raw | bytes | None] | None:
-        """The tool that is to run in the place of this one, and its raw arguments."""
-
-    @property
-    def selection(self) -> Selection | None:
-        """The tools that the result shows, if it does."""
 
 
 class MetaTools(Protocol):

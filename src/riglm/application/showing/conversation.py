@@ -199,7 +199,7 @@ class ShowingConversation(Conversation):
         self._catalogue = None
 
     def _greeting(self, answer: Message) -> Message:
-        return announcing(answer) if self._showing.is_dynamic(self._whole.session) else answer
+        return announcing(answer) if self._showing.announces(self._whole.session) else answer
 
     def _cancelled(self, notice: Message) -> bool:
         """Give up what riglm does for a request; whether it did anything for it."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from riglm.application.exchange import Exchange
+from riglm.application.meta_tool_definitions import CALL_TOOL
 from riglm.application.showing.showing import Showing
 from riglm.application.workers import Workers
 from riglm.domain import jsonrpc
@@ -73,7 +74,8 @@ class MetaCalls:
         changed: Callable[[ReplySink], None],
     ) -> None:
         started, clock = time.time(), time.perf_counter()
-        await ready()
+        if name != CALL_TOOL:
+            await ready()
         answer = await self._showing.meta_tools.run(session, name, bytes(given.arguments) or b"{}")
         if answer.forward is not None:
             self._forward(call, session, *answer.forward, forward)
@@ -86,15 +88,13 @@ class MetaCalls:
         call.call.started, call.call.clock = started, clock  # what is forwarded is not counted twice
         call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
 
-    def _forward(
-        self, call: MetaCall, session: Session, target: str, arguments: Raw | bytes | None, forward: Forward
-    ) -> None:
+    def _forward(self, call: MetaCall, session: Session, target: str, arguments: bytes, forward: Forward) -> None:
         """Make the call the one that it stands for; whatever else the request carries stays."""
         fields = jsonrpc.members(call.message.params)
         fields["name"] = Raw(jsonrpc.encode(target))
         fields.pop("arguments", None)
         if arguments:
-            fields["arguments"] = Raw(bytes(arguments))
+            fields["arguments"] = Raw(arguments)
         asked = call.message.replace(params=jsonrpc.join_object(fields))
         given = Parameters(arguments=fields.get("arguments", Raw()))
         refused = self._showing.refusal(session, asked, self._spellings(target), given)

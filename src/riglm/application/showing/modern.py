@@ -63,9 +63,9 @@ class ShowingModern(ModernService):
                 return self._list(asked, sink)
             case "tools/call":
                 return self._call(asked, sink)
-            case "server/discover" if self._is_dynamic(asked):
+            case "server/discover" if self._announces(asked):
                 return asked.forward(message, Relay(sink, announcing))
-            case "subscriptions/listen" if self._is_dynamic(asked):
+            case "subscriptions/listen" if self._announces(asked):
                 return self._listen(asked, sink)
         return self._whole.received(message, envelope, sink, caller, headers)
 
@@ -182,10 +182,10 @@ class ShowingModern(ModernService):
         self._catalogue = catalogue
         self._known_until = time.monotonic() + KNOWN_SECONDS
 
-    def _is_dynamic(self, asked: "_Asked") -> bool:
+    def _announces(self, asked: "_Asked") -> bool:
         """Whether lists change for this client, found out without opening a session for it."""
         client, transport = asked.envelope.client, asked.caller.transport
-        return self._showing.is_dynamic(
+        return self._showing.announces(
             Session(started_at=0.0, era=Era.MODERN, transport=transport, method=Method.ADDRESS, client=client)
         )
 

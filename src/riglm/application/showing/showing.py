@@ -9,20 +9,19 @@ from typing import Any, Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.services import Services
 from riglm.application.showing.call_watch import CallWatch
-from riglm.application.showing.contract import Filter, MetaTools, Selection
+from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.read_lists import ReadLists
+from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
+from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue, read_catalogue
 
-DYNAMIC: Final = "dynamic"
-"""The surface whose lists change while a client is connected."""
-
-_PREPARED: Final = frozenset({"stable", "hints"})
+_PREPARED: Final = frozenset({Surface.STABLE, Surface.HINTS})
 """Surfaces whose lists are made from what is fetched first."""
 
 PREPARING_SECONDS: Final = 1.0
@@ -101,10 +100,10 @@ class Showing:
             tokens_own=selection.tokens_own,
         )
 
-    def is_dynamic(self, session: Session) -> bool:
-        """Whether the lists of a session change while its client is connected."""
+    def announces(self, session: Session) -> bool:
+        """Whether the lists of a session may change while its client is connected."""
         with self._guarded:
-            return self.filtering.surface(session) == DYNAMIC
+            return self.filtering.announces(session)
         return False
 
     async def close(self) -> None:

@@ -1,0 +1,121 @@
+"""A filter and tools of riglm's own that do what a test says."""
+
+from riglm.application.meta_answers import MetaAnswer
+from riglm.application.showing.contract import Filter, MetaTools
+from riglm.application.showing.showing import Showing
+from riglm.application.shown_list import Selection, ShownList
+from riglm.domain import jsonrpc
+from riglm.domain.session_state import SessionState
+from riglm.domain.surface import Surface
+from tests.unit.application.fakes import World
+
+OWN = b'{"name":"search_available_tools","description":"own"}'
+
+
+class ScriptedFilter(Filter):
+    """Shows what it is told to, everything untouched by default, and refuses what it is told to."""
+
+    def __init__(self):
+        self.shown = None
+        self.denied = set()
+        self.kind = Surface.DYNAMIC
+        self.fails = None
+        self.changes = False
+        self.fresh = 60.0
+        self.calls = []
+        self.known = []
+        self.prepared = []
+        self.forgotten = []
+        self.states = {}
+
+    def surface(self, session):
+        return self.kind
+
+    def announces(self, session):
+        return self.kind is Surface.DYNAMIC
+
+    async def prepare(self, session, catalogue):
+        self.prepared.append(catalogue.names)
+
+    def compose(self, session, catalogue):
+        if self.fails:
+            raise self.fails
+        self.know(session, catalogue)
+        seen = [tool for tool in catalogue.tools if tool.name not in self.denied]
+        names = tuple(tool.name for tool in seen if self.shown is None or tool.name in self.shown)
+        untouched = names == catalogue.names and self.shown is None
+        self.state(session).shown = names
+        hidden = tuple(tool.name for tool in seen if tool.name not in names)
+        return ShownList(
+            b"[%b]" % b",".join([*(bytes(catalogue.by_name[name].raw) for name in names), OWN]),
+            Selection(names, hidden, "scripted", "the test", "enforce", self.kind, 1, 2, 3),
+            untouched=untouched,
+        )
+
+    def know(self, session, catalogue):
+        self.known.append(catalogue.names)
+
+    def fresh_seconds(self, session):
+        return self.fresh
+
+    def denial(self, session, name):
+        return "denied" if name.casefold() in {one.casefold() for one in self.denied} else None
+
+    def state(self, session):
+        return self.states.setdefault(session.id, SessionState())
+
+    def listed(self, session):
+        return frozenset(self.state(session).shown or ())
+
+    def forget(self, session):
+        self.forgotten.append(session.id)
+
+    def turn_key(self, meta):
+        return jsonrpc.text(jsonrpc.members(meta).get("turn")) or "" if meta else ""
+
+    def called(self, session, tool, found, turn_key):
+        self.calls.append((tool, found.value, turn_key))
+        return self.changes
+
+
+class ScriptedMeta(MetaTools):
+    """Owns the tools of riglm; `call_tool` goes where its arguments say."""
+
+    names = ("set_context", "search_available_tools", "call_tool")
+
+    def __init__(self, filtering):
+        self.filtering = filtering
+        self.ran = []
+        self.gate = None
+        self.fails = None
+
+    def owns(self, session, name):
+        return name in self.names
+
+    async def run(self, session, name, arguments):
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fails:
+            raise self.fails
+        self.ran.append((name, arguments))
+        fields = jsonrpc.members(arguments)
+        forward = None
+        if name == "call_tool":
+            forward = (jsonrpc.text(fields["name"]), bytes(fields.get("arguments", b"")))
+        elif name == "search_available_tools":
+            self.filtering.state(session).searched.add(jsonrpc.text(fields["query"]))
+        return MetaAnswer(
+            result=b'{"content":[{"type":"text","text":"own"}]}',
+            list_changed=name == "set_context",
+            forward=forward,
+        )
+
+
+class ShowingWorld(World):
+    """The services of one process, with a filter that does what it is told."""
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.filter = ScriptedFilter()
+        self.meta = ScriptedMeta(self.filter)
+        self.showing = Showing(self.services, self.filter, self.meta)

@@ -1,0 +1,441 @@
+"""A client of the handshake era that is shown what a filter chooses: tools change, and nothing else does."""
+
+import asyncio
+
+import pytest
+
+from riglm.application.aggregate import AggregateConversation
+from riglm.application.conversation import DirectConversation
+from riglm.application.listings import Listings
+from riglm.application.showing.conversation import ShowingConversation
+from riglm.domain import jsonrpc
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.session import Transport
+from riglm.domain.surface import Surface
+from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
+from tests.unit.application.showing.scripted import OWN, ShowingWorld
+
+CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+CALLER = Caller(transport=Transport.HTTP)
+
+
+class Stage(ShowingWorld):
+    """A client, the filter, and one server."""
+
+    def __init__(self):
+        super().__init__()
+        self.server = Server("up")
+        self.channel = Channel()
+        self.conversation = ShowingConversation(self.showing, self.converse, CALLER, self.channel)
+
+    def converse(self, services, channel):
+        return DirectConversation(services, self.server, CALLER, channel)
+
+    def send(self, line, **more):
+        sink = Sink()
+        self.conversation.received(jsonrpc.decode(line), sink, **more)
+        return sink
+
+    def list(self, number=1, params=b"{}"):
+        return self.send(asks(number, "tools/list", params).line)
+
+    def call(self, number, name, arguments=b"{}", meta=b""):
+        more = b',"_meta":%b' % meta if meta else b""
+        params = b'{"name":%b,"arguments":%b%b}' % (jsonrpc.encode(name), arguments, more)
+        return self.send(asks(number, "tools/call", params).line)
+
+    @property
+    def link(self):
+        return self.server.link
+
+
+@pytest.fixture
+async def stage():
+    made = Stage()
+    yield made
+    await made.conversation.close()
+
+
+def names_of(message):
+    return [tool["name"] for tool in jsonrpc.plain(message.result)["tools"]]
+
+
+async def test_a_list_that_the_filter_leaves_alone_is_the_server_s_own_line(stage):
+    sink = stage.list()
+    line = b'{"jsonrpc":"2.0", "id":1, "result":{"x":1.0, "tools": [{"name":"a"}, {}], "nextCursor":null}}'
+    stage.link.asked[0].reply.replied(jsonrpc.decode(line))
+    assert sink.got == [("replied", line, 200, None)]
+    assert stage.link.methods == ["tools/list"]
+
+
+async def test_a_chosen_list_keeps_the_envelope_and_the_entries_byte_for_byte(stage):
+    stage.filter.shown = {"b"}
+    sink = stage.list()
+    stage.link.asked[0].result(b'{"vendor": 1.50,"tools":[{"name":"a"},{"name":"b", "x":1.0}],"_meta":{"k":[ 1]}}')
+    assert sink.got[0][1] == (
+        b'{"jsonrpc":"2.0","id":1,"result":{"vendor":1.50,"tools":[{"name":"b", "x":1.0},%b],"_meta":{"k":[ 1]}}}' % OWN
+    )
+
+
+async def test_all_pages_are_collected_and_answered_in_one(stage):
+    stage.filter.shown = {"a", "c"}
+    sink = stage.list(7, b'{"_meta":{"progressToken":"p"},"v":1.0}')
+    stage.link.asked[0].result(tools("a", "b", nextCursor="n1"))
+    second = stage.link.asked[1].message
+    assert jsonrpc.plain(second.params) == {"_meta": {"progressToken": "p"}, "v": 1.0, "cursor": "n1"}
+    assert second.id != b"7"
+    stage.link.asked[1].result(tools("b", "c"))
+    (answer,) = sink.answers
+    assert answer.id == b"7"
+    assert names_of(answer) == ["a", "c", "search_available_tools"]
+    assert "nextCursor" not in jsonrpc.members(answer.result)
+    assert stage.filter.known == [("a", "b", "c")]
+
+
+async def test_untouched_pages_are_walked_by_the_client_itself(stage):
+    sink = stage.list()
+    first = tools("a", nextCursor="n1")
+    stage.link.asked[0].result(first)
+    stage.link.asked[1].result(tools("b"))
+    assert bytes(sink.answers[0].result) == first
+    sink = stage.list(2, b'{"cursor":"n1"}')
+    stage.link.asked[2].result(tools("b"))
+    assert names_of(sink.answers[0]) == ["b"]
+
+
+async def test_a_page_that_is_asked_for_by_cursor_has_no_denied_tool(stage):
+    stage.filter.denied = {"b"}
+    sink = stage.list(2, b'{"cursor":"guessed"}')
+    stage.link.asked[0].result(tools("b", "c", nextCursor="n"))
+    assert jsonrpc.plain(sink.answers[0].result) == {"tools": [{"name": "c"}], "nextCursor": "n"}
+
+
+async def test_an_error_of_the_list_passes_unchanged_whatever_page_it_is_for(stage):
+    sink = stage.list()
+    stage.link.asked[0].error(-32601, "no tools")
+    assert sink.answers[0].line == jsonrpc.error(b"1", -32601, "no tools").line
+    sink = stage.list(2)
+    stage.link.asked[1].result(tools("a", nextCursor="n1"))
+    stage.link.asked[2].error(-32602, "bad cursor")
+    assert sink.answers[0].line == jsonrpc.error(b"2", -32602, "bad cursor").line
+
+
+async def test_a_list_without_end_ends(stage):
+    stage.filter.shown = {"a"}
+    sink = stage.list()
+    for asked in range(2):
+        stage.link.asked[asked].result(tools("a", nextCursor="again"))
+    assert names_of(sink.answers[0]) == ["a", "search_available_tools"]
+
+
+async def test_a_filter_that_fails_shows_everything_but_what_is_denied(stage, caplog):
+    stage.filter.fails = ZeroDivisionError("the filter")
+    for number in (1, 2):
+        sink = stage.list(number)
+        stage.link.asked[-1].result(tools("a", "b"))
+        assert names_of(sink.answers[0]) == ["a", "b"]
+    stage.filter.denied = {"a"}
+    sink = stage.list(3)
+    stage.link.asked[-1].result(tools("a", "b"))
+    assert names_of(sink.answers[0]) == ["b"]
+    assert [record.name for record in caplog.records] == ["riglm.filtering"]
+
+
+async def test_what_was_shown_is_recorded_once_and_by_the_filter_s_choice(stage):
+    stage.filter.shown = {"b"}
+    for number in (1, 2):
+        stage.list(number)
+        stage.link.asked[-1].result(tools("a", "b"))
+    (exposure,) = stage.records.of(Exposure)
+    assert (exposure.shown, exposure.hidden, exposure.predictor) == (("b",), ("a",), "scripted")
+    assert (exposure.mode, exposure.surface) == ("enforce", "dynamic")
+    assert (exposure.tokens_shown, exposure.tokens_hidden, exposure.tokens_own) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(("pages", "id_upstream"), [(0, b"5"), (1, b'"riglm-list-1"')])
+async def test_a_list_that_is_given_up_is_given_up_upstream(stage, pages, id_upstream):
+    sink = stage.list(5)
+    for _ in range(pages):
+        stage.link.asked[-1].result(tools("a", nextCursor="n"))
+    stage.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}')
+    assert [cancelled for cancelled, _ in stage.link.cancelled] == [id_upstream]
+    stage.link.asked[-1].result(tools("b"))
+    assert sink.got == []
+    assert stage.list(5).got == []
+
+
+async def test_an_id_that_riglm_works_for_is_in_use(stage):
+    stage.list(5)
+    stage.link.asked[0].result(tools("a", nextCursor="n"))
+    sink = stage.send(asks(5, "ping").line)
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
+
+
+SPELLINGS = [
+    b'{"name":"delete"}',
+    b'{"name":"DELETE"}',
+    b'{"na\\u006de":"del\\u0065te"}',
+    b'{"name":"a","Name":"delete"}',
+    b'{"NAME":"delete"}',
+    b'{"n\\u0041me":"delete","name":"a"}',
+]
+
+
+@pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
+async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
+    stage.filter.denied = {"delete"}
+    sink = stage.send(asks(1, "tools/call", params).line)
+    code, words = jsonrpc.error_code(sink.answers[0]), jsonrpc.plain(sink.answers[0].error)["message"]
+    assert (code, words.startswith("Unknown tool: ")) == (-32602, True)
+    assert stage.link.asked == []
+    ((_, upstream, kind, found),) = stage.records.calls
+    assert (upstream, kind, found) == ("", ErrorKind.PROTOCOL, Found.NAMED)
+    assert stage.filter.calls == []
+
+
+async def test_how_a_tool_was_found_is_recorded(stage):
+    stage.filter.shown = {"b"}
+    stage.list()
+    stage.link.asked[-1].result(tools("a", "b", "c"))
+    search = stage.call(2, "search_available_tools", b'{"query":"c"}')
+    await search.answer()
+    for name in ("a", "b", "c"):
+        stage.call(3, name, meta=b'{"turn":"t1"}')
+        stage.link.asked[-1].result(b'{"content":[]}')
+    assert stage.filter.calls == [("a", "named", "t1"), ("b", "listed", "t1"), ("c", "searched", "t1")]
+    assert [(tool, upstream, found.value) for tool, upstream, _, found in stage.records.calls] == [
+        ("search_available_tools", "riglm", "listed"),
+        ("a", "up", "named"),
+        ("b", "up", "listed"),
+        ("c", "up", "searched"),
+    ]
+
+
+async def test_a_call_that_used_no_tool_is_not_told_to_the_filter(stage):
+    stage.call(1, "nowhere")
+    stage.link.asked[-1].error(-32602, "Unknown tool")
+    stage.call(2, "a")
+    stage.link.asked[-1].dies()
+    stage.call(3, "a")
+    stage.link.asked[-1].result(b'{"content":[],"isError":true}')
+    assert [tool for tool, _, _ in stage.filter.calls] == ["a"]
+
+
+async def test_call_tool_is_the_call_that_it_stands_for(stage):
+    stage.conversation.received(
+        asks(
+            9,
+            "tools/call",
+            b'{"name":"call_tool","arguments":{"name":"far","arguments":{"n":1.50}},"_meta":{"progressToken":"p"},"task":{}}',
+        ),
+        sink := Sink(),
+    )
+    asked = await stage_asked(stage)
+    assert bytes(asked.message.params) == (
+        b'{"name":"far","_meta":{"progressToken":"p"},"task":{},"arguments":{"n":1.50}}'
+    )
+    assert asked.message.id == b"9"
+    asked.says(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}')
+    asked.result(b'{"content":[],"structuredContent":{"x":1.0},"isError":true}')
+    assert [got[0] for got in sink.got] == ["related", "replied"]
+    assert bytes(sink.answers[0].result) == b'{"content":[],"structuredContent":{"x":1.0},"isError":true}'
+    assert stage.records.calls == [("far", "up", ErrorKind.TOOL, Found.NAMED)]
+
+
+async def stage_asked(stage, count=1):
+    """The so-manieth call that reached the server."""
+    await asyncio.sleep(0)
+    return await stage.link.next("tools/call", count)
+
+
+async def test_a_forwarded_call_is_cancelled_upstream(stage):
+    sink = stage.call(9, "call_tool", b'{"name":"far"}')
+    asked = await stage_asked(stage)
+    notice = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9,"reason":"r"}}'
+    stage.send(notice)
+    assert stage.link.cancelled == [(b"9", notice)]
+    asked.result(b"{}")
+    assert sink.got == []
+    assert stage.records.calls == [("far", "up", ErrorKind.CANCELLED, Found.NAMED)]
+
+
+async def test_an_own_tool_is_cancelled_before_it_has_done_anything(stage):
+    stage.meta.gate = asyncio.Event()
+    sink = stage.call(9, "call_tool", b'{"name":"far"}')
+    await asyncio.sleep(0)
+    stage.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}')
+    stage.meta.gate.set()
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*running, return_exceptions=True)
+    assert stage.link.of("tools/call") == []
+    assert sink.got == []
+
+
+@pytest.mark.parametrize("target", ["delete", "DELETE"])
+async def test_call_tool_reaches_no_denied_tool(stage, target):
+    stage.filter.denied = {"delete"}
+    sink = stage.call(1, "call_tool", b'{"name":%b}' % jsonrpc.encode(target))
+    answer = await sink.answer()
+    assert jsonrpc.plain(answer.error) == {"code": -32602, "message": f"Unknown tool: {target}"}
+    assert stage.link.of("tools/call") == []
+    assert stage.records.calls == [(target, "", ErrorKind.PROTOCOL, Found.NAMED)]
+
+
+async def test_call_tool_never_ends_in_a_tool_of_riglm(stage):
+    stage.call(1, "call_tool", b'{"name":"call_tool","arguments":{"name":"x"}}')
+    asked = await stage_asked(stage)
+    assert jsonrpc.plain(asked.message.params)["name"] == "call_tool"
+    assert len(stage.meta.ran) == 1
+
+
+async def test_an_own_tool_that_fails_is_an_error_and_the_next_request_works(stage, caplog):
+    stage.server.answers["tools/list"] = tools("a")
+    stage.meta.fails = ZeroDivisionError("own")
+    answer = await stage.call(1, "set_context").answer()
+    assert answer.error
+    assert "a request failed inside riglm" in caplog.text
+    assert stage.call(1, "a").got == []
+
+
+async def test_an_own_tool_searches_the_list_even_if_the_client_never_asked_for_it(stage):
+    sink = stage.call(1, "search_available_tools", b'{"query":"q"}')
+    asked = await stage.link.next("tools/list")
+    asked.result(tools("a", nextCursor="n"))
+    (await stage.link.next("tools/list", 2)).result(tools("b"))
+    await sink.answer()
+    assert stage.filter.known == [("a", "b")]
+    await stage.call(2, "search_available_tools", b'{"query":"q"}').answer()
+    assert len(stage.link.of("tools/list")) == 2
+    stage.link.says(CHANGED)
+    stage.call(3, "search_available_tools", b'{"query":"q"}')
+    await stage.link.next("tools/list", 3)
+
+
+async def test_a_change_is_told_once_until_the_client_has_listed_again(stage):
+    stage.filter.changes = True
+    for number in (1, 2):
+        stage.call(number, "a")
+        stage.link.asked[-1].result(b"{}")
+    assert stage.channel.told == [CHANGED]
+    stage.list(3)
+    stage.link.asked[-1].result(tools("a"))
+    stage.call(4, "a")
+    stage.link.asked[-1].result(b"{}")
+    assert stage.channel.told == [CHANGED, CHANGED]
+
+
+async def test_a_change_waits_for_a_stream(stage):
+    stage.channel.is_open = False
+    stage.filter.changes = True
+    stage.call(1, "a")
+    stage.link.asked[-1].result(b"{}")
+    stage.channel.is_open = True
+    stage.conversation.listen(listening=True)
+    assert stage.channel.told == [CHANGED]
+
+
+async def test_a_change_by_an_own_tool_comes_with_its_answer_where_no_stream_is_open(stage):
+    stage.server.answers["tools/list"] = tools("a")
+    stage.list()
+    stage.channel.is_open = False
+    sink = stage.call(2, "set_context", b"{}")
+    await sink.answer()
+    assert sink.got[0][:2] == ("related", CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "capabilities", "announced"),
+    [
+        (Surface.DYNAMIC, b'{"tools":{},"x":1.0}', b'{"tools":{"listChanged":true},"x":1.0}'),
+        (Surface.DYNAMIC, b'{"tools": {"listChanged":true}}', b'{"tools": {"listChanged":true}}'),
+        (Surface.DYNAMIC, b'{"prompts":{}}', b'{"prompts":{}}'),
+        (Surface.STABLE, b'{"tools":{}}', b'{"tools":{}}'),
+    ],
+)
+async def test_the_greeting_announces_changes_where_lists_change(stage, kind, capabilities, announced):
+    stage.filter.kind = kind
+    sink = stage.send(asks(0, "initialize", b'{"clientInfo":{"name":"c"}}').line)
+    stage.link.asked[0].result(b'{"capabilities":%b,"serverInfo":{"v":1.50}}' % capabilities)
+    assert sink.got[0][1] == (
+        b'{"jsonrpc":"2.0","id":0,"result":{"capabilities":%b,"serverInfo":{"v":1.50}}}' % announced
+    )
+
+
+async def test_a_surface_that_lasts_is_prepared_before_its_list(stage):
+    stage.filter.kind = Surface.STABLE
+    stage.filter.shown = {"a"}
+    sink = stage.list()
+    stage.link.asked[0].result(tools("a", "b"))
+    assert names_of(await sink.answer()) == ["a", "search_available_tools"]
+    assert stage.filter.prepared == [("a", "b")]
+
+
+async def test_everything_else_passes(stage):
+    sink = stage.send(asks(1, "prompts/list").line, resumable=True)
+    stage.link.asked[0].result(b'{"prompts":[]}')
+    assert sink.got[0][1] == b'{"jsonrpc":"2.0","id":1,"result":{"prompts":[]}}'
+    note = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
+    stage.send(note)
+    assert stage.link.sent == [note]
+
+
+async def test_an_ended_session_is_forgotten_by_the_filter():
+    stage = Stage()
+    stage.call(1, "a")
+    await stage.conversation.close()
+    assert stage.filter.forgotten == stage.records.closed != []
+
+
+class Many(Stage):
+    """Two servers shown as one."""
+
+    naming = "prefix"
+
+    def converse(self, services, channel):
+        answers = {"initialize": opened("tools")}
+        self.servers = [
+            Server("one", {**answers, "tools/list": tools("delete", "read")}),
+            Server("two", {**answers, "tools/list": tools("write")}),
+        ]
+        return AggregateConversation(services, self.servers, Listings(self.naming), CALLER, channel)
+
+    async def hello(self):
+        await self.send(asks(0, "initialize", b"{}").line).answer()
+
+    @property
+    def reached(self):
+        return [asked.message.method for server in self.servers for asked in server.link.of("tools/call")]
+
+
+@pytest.mark.parametrize("naming", ["prefix", "on_collision", "none"])
+@pytest.mark.parametrize("listed", [True, False])
+async def test_no_prefix_leads_to_a_denied_tool(naming, listed):
+    stage = type("Named", (Many,), {"naming": naming})()
+    await stage.hello()
+    stage.filter.denied = {"one__delete" if naming == "prefix" else "delete"}
+    if listed:
+        shown = names_of(await stage.list().answer())
+        assert shown == (["one__read", "two__write"] if naming == "prefix" else ["read", "write"]) + [
+            "search_available_tools"
+        ]
+    for number, spelling in enumerate(("one__delete", "delete", "ONE__delete", "one__DELETE"), 10):
+        answer = await stage.call(number, spelling).answer()
+        assert jsonrpc.error_code(answer) == -32602, spelling
+        answer = await stage.call(number, "call_tool", b'{"name":"%b"}' % spelling.encode()).answer()
+        assert jsonrpc.error_code(answer) == -32602, spelling
+    assert stage.reached == []
+    await stage.conversation.close()
+
+
+async def test_tools_of_several_servers_are_chosen_from_together():
+    stage = Many()
+    await stage.hello()
+    stage.filter.shown = {"two__write"}
+    assert names_of(await stage.list().answer()) == ["two__write", "search_available_tools"]
+    stage.call(2, "call_tool", b'{"name":"one__read"}')
+    asked = await stage.servers[0].link.next("tools/call")
+    asked.result(b"{}")
+    assert stage.records.calls == [("one__read", "one", None, Found.NAMED)]
+    await stage.conversation.close()

@@ -1,0 +1,261 @@
+"""Requests of the modern era that are shown what a filter chooses."""
+
+import asyncio
+
+import pytest
+
+from riglm.application.exchange import Exchange
+from riglm.application.showing.modern import ShowingModern
+from riglm.application.stateless import Stateless
+from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.session import Transport
+from riglm.domain.surface import Surface
+from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import Server, Sink, tools
+from tests.unit.application.showing.scripted import ShowingWorld
+from tests.unit.application.showing.test_conversation import SPELLINGS, names_of
+
+CHANGED = "notifications/tools/list_changed"
+CALLER = Caller(transport=Transport.HTTP, address="127.0.0.1")
+
+
+class Stage(ShowingWorld):
+    """Clients of the modern era, the filter, and one server."""
+
+    def __init__(self):
+        super().__init__()
+        self.server = Server("up", modern=True)
+        self.filter.kind = Surface.STABLE
+        self.modern = ShowingModern(self.showing, lambda services: Stateless(services, self.server))
+        self.underway = None
+
+    def send(self, number, method, params=b"{}", client="c", headers=None):
+        meta = {
+            protocol.META_VERSION: "2026-07-28",
+            protocol.META_CLIENT: {"name": client},
+            protocol.META_CAPABILITIES: {},
+            "progressToken": "p",
+        }
+        whole = jsonrpc.with_member(params, ("_meta",), jsonrpc.encode(meta))
+        message = jsonrpc.decode(jsonrpc.request(jsonrpc.encode(number), method, whole).line)
+        envelope = parameters.envelope(message)
+        sink = Sink()
+        self.underway = self.modern.received(message, envelope, sink, CALLER, headers or {})
+        return sink
+
+    def call(self, number, name, arguments=b"{}", **more):
+        params = b'{"name":%b,"arguments":%b}' % (jsonrpc.encode(name), arguments)
+        return self.send(number, "tools/call", params, **more)
+
+    @property
+    def link(self):
+        return self.server.shared
+
+
+@pytest.fixture
+async def stage():
+    made = Stage()
+    yield made
+    await made.modern.close()
+
+
+def listed(*names, **more):
+    return tools(*names, resultType="complete", **more)
+
+
+async def test_a_chosen_list_is_private_and_no_fresher_than_it_is(stage):
+    stage.filter.shown = {"a"}
+    for theirs, own, told in ((5000, 60.0, 5000), (5000, 1.5, 1500), (0, 60.0, 0), ("x", 60.0, 0), (5000, -1.0, 0)):
+        stage.filter.fresh = own
+        sink = stage.send(1, "tools/list")
+        stage.link.asked[-1].result(listed("a", "b", ttlMs=theirs, cacheScope="public", x=1))
+        result = jsonrpc.plain((await sink.answer()).result)
+        assert [tool["name"] for tool in result.pop("tools")] == ["a", "search_available_tools"]
+        assert result == {"resultType": "complete", "ttlMs": told, "cacheScope": "private", "x": 1}
+
+
+async def test_a_list_that_the_filter_leaves_alone_keeps_its_scope(stage):
+    sink = stage.send(1, "tools/list")
+    raw = listed("a", ttlMs=5, cacheScope="public")
+    stage.link.asked[0].result(raw)
+    assert bytes((await sink.answer()).result) == raw
+
+
+async def test_a_refusal_of_the_era_passes_with_its_status():
+    stage = Stage()
+    stage.server.eras.clear()
+    sink = stage.send(1, "tools/list")
+    stage.link.asked[0].error(-32601, "what?")
+    ((_, line, status, _),) = sink.got
+    assert (jsonrpc.error_code(jsonrpc.decode(line)), status) == (jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, 400)
+
+
+async def test_pages_are_asked_for_in_the_client_s_envelope_and_with_its_headers(stage):
+    stage.filter.shown = {"b"}
+    headers = {b"mcp-method": b"tools/list"}
+    sink = stage.send(1, "tools/list", headers=headers)
+    stage.link.asked[0].result(listed("a", nextCursor="n", ttlMs=9000))
+    second = stage.link.asked[1]
+    assert parameters.envelope(second.message).client.name == "c"
+    assert second.reply.headers == headers
+    second.result(listed("b", ttlMs=2000))
+    answer = await sink.answer()
+    assert names_of(answer) == ["b", "search_available_tools"]
+    assert jsonrpc.plain(answer.result)["ttlMs"] == 2000
+
+
+@pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
+async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
+    stage.filter.denied = {"delete"}
+    sink = stage.send(1, "tools/call", params)
+    assert jsonrpc.error_code(sink.answers[0]) == -32602
+    assert stage.underway.done
+    assert stage.link.asked == []
+    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.PROTOCOL]
+
+
+async def test_a_cursor_leads_to_no_denied_tool(stage):
+    stage.filter.denied = {"delete"}
+    sink = stage.send(1, "tools/list", b'{"cursor":"x"}')
+    stage.link.asked[0].result(listed("delete", "a", ttlMs=5, cacheScope="public"))
+    result = jsonrpc.plain(sink.answers[0].result)
+    assert result == {"resultType": "complete", "tools": [{"name": "a"}], "ttlMs": 0, "cacheScope": "private"}
+
+
+async def test_call_tool_has_the_headers_of_the_call_that_it_stands_for(stage):
+    sink = stage.call("x", "call_tool", b'{"name":"far","arguments":{"n":1.50}}', headers={b"mcp-name": b"call_tool"})
+    asked = await stage.link.next("tools/call")
+    assert asked.reply.headers == {}
+    assert asked.message.id == b'"x"'
+    params = jsonrpc.members(asked.message.params)
+    assert (bytes(params["name"]), bytes(params["arguments"])) == (b'"far"', b'{"n":1.50}')
+    assert b'"progressToken":"p"' in bytes(params["_meta"])
+    asked.says(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p"}}')
+    raw = b'{"resultType":"input_required","requestState":"s","inputRequests":{}}'
+    asked.result(raw)
+    assert [got[0] for got in sink.got] == ["related", "replied"]
+    assert bytes(sink.answers[0].result) == raw
+    assert stage.records.calls == [("far", "up", None, Found.NAMED)]
+    assert stage.underway.done
+
+
+async def test_the_answer_to_what_was_required_reaches_the_same_tool(stage):
+    stage.send(
+        2,
+        "tools/call",
+        b'{"name":"call_tool","arguments":{"name":"far"},"requestState":"s","inputResponses":{"q":1.0}}',
+    )
+    params = jsonrpc.members((await stage.link.next("tools/call")).message.params)
+    assert bytes(params["inputResponses"]) == b'{"q":1.0}'
+    assert bytes(params["requestState"]) == b'"s"'
+    assert bytes(params["name"]) == b'"far"'
+
+
+async def test_a_forwarded_call_is_given_up_upstream(stage):
+    sink = stage.call(1, "call_tool", b'{"name":"far"}')
+    asked = await stage.link.next("tools/call")
+    stage.modern.cancel(stage.underway)
+    assert stage.link.cancelled == [(b"1", None)]
+    assert stage.underway.done
+    asked.result(b"{}")
+    assert sink.got == []
+
+
+async def test_a_list_and_a_plain_call_are_given_up_upstream(stage):
+    for number, method in ((1, "tools/list"), (2, "tools/call"), (3, "prompts/list")):
+        stage.send(number, method, b'{"name":"a"}')
+        stage.modern.cancel(stage.underway)
+        stage.modern.cancel(stage.underway)
+        assert stage.underway.done
+    assert [cancelled for cancelled, _ in stage.link.cancelled] == [b"1", b"2", b"3"]
+
+
+async def test_an_own_tool_that_waits_is_given_up(stage):
+    stage.meta.gate = asyncio.Event()
+    sink = stage.call(1, "call_tool", b'{"name":"far"}')
+    await asyncio.sleep(0)
+    stage.modern.cancel(stage.underway)
+    stage.meta.gate.set()
+    await stage.modern.close()
+    assert stage.link.of("tools/call") == []
+    assert sink.got == []
+
+
+async def test_an_answer_of_riglm_says_that_it_is_complete(stage):
+    stage.server.answers["tools/list"] = listed("a")
+    answer = await stage.call(1, "search_available_tools", b'{"query":"a"}').answer()
+    assert jsonrpc.plain(answer.result)["resultType"] == "complete"
+
+
+async def test_an_own_tool_searches_a_list_that_no_client_asked_for(stage):
+    stage.server.answers["tools/list"] = listed("a", "b")
+    for number in (1, 2):
+        await stage.call(number, "search_available_tools", b'{"query":"a"}').answer()
+    (asked,) = stage.link.of("tools/list")
+    assert parameters.envelope(asked.message).version == "2026-07-28"
+    assert b"progressToken" not in asked.message.line
+    assert stage.filter.known == [("a", "b"), ("a", "b")]
+
+
+async def test_what_was_searched_counts_as_found_so(stage):
+    stage.server.answers["tools/list"] = listed("a", "b", "c")
+    stage.filter.shown = {"b"}
+    await stage.send(1, "tools/list").answer()
+    await stage.call(2, "search_available_tools", b'{"query":"c"}').answer()
+    stage.server.answers["tools/call"] = b"{}"
+    for name in "abc":
+        stage.call(3, name)
+    assert [(tool, found) for tool, found, _ in stage.filter.calls] == [
+        ("a", "named"),
+        ("b", "listed"),
+        ("c", "searched"),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "announced"), [(Surface.DYNAMIC, True), (Surface.STABLE, False)])
+async def test_discovery_announces_changes_only_where_lists_change(stage, kind, announced):
+    stage.filter.kind = kind
+    raw = b'{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}'
+    sink = stage.send(1, "server/discover")
+    stage.link.asked[0].result(raw)
+    tools_raw = jsonrpc.plain(sink.answers[0].result)["capabilities"]["tools"]
+    assert tools_raw == ({"listChanged": True} if announced else {})
+    assert stage.records.opened == set()
+
+
+async def listening(stage, number, wanted, **more):
+    sink = stage.send(number, "subscriptions/listen", b'{"notifications":%b}' % wanted, **more)
+    params = {"notifications": {}, "_meta": {protocol.META_SUBSCRIPTION: number}}
+    note = jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.encode(params))
+    stage.link.asked[-1].says(note.line)
+    return sink
+
+
+async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage):
+    stage.filter.kind = Surface.DYNAMIC
+    stage.filter.changes = True
+    one = await listening(stage, 5, b'{"toolsListChanged":true}')
+    first = stage.underway
+    no_tools = await listening(stage, 6, b'{"promptsListChanged":true}')
+    stranger = await listening(stage, 7, b'{"toolsListChanged":true}', client="other")
+    assert jsonrpc.plain(jsonrpc.decode(one.notes[0]).params)["notifications"] == {"toolsListChanged": True}
+    stage.call(8, "a")
+    stage.link.asked[-1].result(b"{}")
+    told = jsonrpc.decode(one.notes[1])
+    assert (told.method, jsonrpc.plain(told.params)) == (CHANGED, {"_meta": {protocol.META_SUBSCRIPTION: 5}})
+    assert [len(sink.notes) for sink in (one, no_tools, stranger)] == [2, 1, 1]
+    stage.modern.cancel(first)
+    stage.call(9, "a")
+    stage.link.asked[-1].result(b"{}")
+    assert len(one.notes) == 2
+
+
+async def test_a_stable_surface_adds_nothing_to_a_subscription(stage):
+    stage.filter.changes = True
+    sink = await listening(stage, 5, b'{"toolsListChanged":true}')
+    assert jsonrpc.plain(jsonrpc.decode(sink.notes[0]).params)["notifications"] == {}
+    stage.call(8, "a")
+    stage.link.asked[-1].result(b"{}")
+    assert len(sink.notes) == 1
+    assert isinstance(stage.underway, Exchange)
