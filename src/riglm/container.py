@@ -17,11 +17,14 @@ from pathlib import Path
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.catalogues import Catalogues
+from riglm.application.filtering import FilteringService
 from riglm.application.maintenance import Maintenance
+from riglm.application.meta_tools import MetaTools
 from riglm.application.proxy import ProxyService
 from riglm.application.recorder import Recorder
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.showing.showing import Showing
 from riglm.application.tracking import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
@@ -75,6 +78,10 @@ def _evidence(settings: Settings) -> Evidence:
     )
 
 
+def _showing(settings: Settings, services: Services, filtering: FilteringService) -> Showing | None:
+    return Showing(services, filtering, MetaTools(filtering)) if settings.filtering.is_on else None
+
+
 class Container(containers.DeclarativeContainer):
     """Everything that one riglm process is made of."""
 
@@ -97,6 +104,10 @@ class Container(containers.DeclarativeContainer):
         catalogues=providers.Singleton(Catalogues),
         grace=settings.provided.timeouts.grace,
     )
+    filtering: providers.Provider[FilteringService] = providers.Singleton(
+        FilteringService, settings.provided.filtering, predictor=settings.provided.predictor.kind
+    )
+    showing: providers.Provider[Showing | None] = providers.Singleton(_showing, settings, services, filtering)
 
 
 def build(settings: Settings) -> Container:
@@ -117,7 +128,7 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
         stack.enter_context(recorder)
         stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored))
         async with upstreams.opened(services.catalogues.input_schema) as ports:
-            proxy = ProxyService(services, ports, settings.naming)
+            proxy = ProxyService(services, ports, settings.naming, container.showing())
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
             try:
                 await proxy.check_names()

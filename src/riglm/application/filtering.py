@@ -62,6 +62,10 @@ class FilteringService:
         """How a selection reaches the client of a session."""
         return self._surfaces.of(session)
 
+    def announces(self, session: Session) -> bool:
+        """Whether the lists of a session may change while its client is connected."""
+        return self.surface(session) is Surface.DYNAMIC and not self._is_shadow
+
     def state(self, session: Session) -> SessionState:
         """How far a session has come."""
         return self._states.of(session)
