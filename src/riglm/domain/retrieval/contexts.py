@@ -1,0 +1,93 @@
+"""The contexts that something was learned in, and how similar they are to another."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riglm.domain.prediction import Scores, Vector
+from riglm.domain.retrieval.growing import GrowingRows
+
+WORDS_WEIGHT: Final = 0.3
+"""How much shared words count beside the likeness of vectors."""
+
+
+class Likeness(NamedTuple):
+    """How similar each context is, between 0 and 1, and -1 where it does not count for the scope.
+
+    `meaning` is the cosine of the vectors, `overall` weighs shared words with it; where vectors cannot be compared,
+    both are the shared words alone.
+    """
+
+    overall: Scores
+    meaning: Scores
+
+
+class LearnedContexts:
+    """Grows by one context at a time; contexts are numbered in the order they came."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._scopes: dict[str, int] = {}
+        self._scope = GrowingRows(0, np.int64)
+        self._matrices: dict[tuple[str, int], tuple[GrowingRows, GrowingRows]] = {}
+        self._vocabulary: dict[int, int] = {}
+        self._found = GrowingRows(0, np.int64)
+        self._term = GrowingRows(0, np.int64)
+        self._term_context = GrowingRows(0, np.int64)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> int:
+        """Take in a context and give its number. A vector of no length is none."""
+        number = self._count
+        self._count += 1
+        self._scope.append(self._scopes.setdefault(scope, len(self._scopes)))
+        if len(vector):
+            empty = (GrowingRows(len(vector), np.float32), GrowingRows(0, np.int64))
+            rows, numbers = self._matrices.setdefault((model, len(vector)), empty)
+            rows.append(vector)
+            numbers.append(number)
+        for term in set(terms):
+            at = self._vocabulary.setdefault(term, len(self._vocabulary))
+            if at == len(self._found):
+                self._found.append(0)
+            self._found.rows[at] += 1
+            self._term.append(at)
+            self._term_context.append(number)
+        return number
+
+    def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> Likeness:
+        """How similar each context is that was learned for the scope, or for all."""
+        shared = self._shared_words(terms)
+        overall, meaning = shared.copy(), shared.copy()
+        rows, numbers = self._matrices.get((model, len(vector)), (None, None))
+        if rows is not None and numbers is not None:
+            compared = numbers.rows
+            meaning[compared] = np.clip(rows.rows @ vector, 0.0, 1.0)
+            overall[compared] = (meaning[compared] + WORDS_WEIGHT * shared[compared]) / (1 + WORDS_WEIGHT)
+        elsewhere = ~self._counts_for(scope)
+        overall[elsewhere] = meaning[elsewhere] = -1.0
+        return Likeness(overall, meaning)
+
+    def _counts_for(self, scope: str) -> NDArray[np.bool_]:
+        own, shared = self._scopes.get(scope, -1), self._scopes.get("", -1)
+        return np.asarray((self._scope.rows == own) | (self._scope.rows == shared))
+
+    def _shared_words(self, terms: Sequence[int]) -> Scores:
+        """The cosine of the contexts' words with those of another, rare words weighing more."""
+        wanted = set(terms)
+        rarity = np.log1p(self._count / np.maximum(self._found.rows, 1)) ** 2
+        asked = np.zeros(len(rarity))
+        known = [at for term in wanted if (at := self._vocabulary.get(term)) is not None]
+        asked[known] = rarity[known]
+        unknown = (len(wanted) - len(known)) * np.log1p(max(self._count, 1)) ** 2
+        size = np.sqrt(asked.sum() + unknown)
+        if not known or not size:
+            return np.zeros(self._count)
+        context, term = self._term_context.rows, self._term.rows
+        common = np.bincount(context, asked[term], minlength=self._count)
+        own = np.sqrt(np.bincount(context, rarity[term], minlength=self._count))
+        return np.asarray(common / np.maximum(own * size, 1e-9))

@@ -1,0 +1,24 @@
+"""What a search found."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A tool that was found: its score between 0 and 1, and in a few words why it was found."""
+
+    name: str
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOutcome:
+    """The hits, best first, and the names of the tools that came next.
+
+    `abstained` says that nothing fits; then there are no hits, and what came nearest is in `near`.
+    """
+
+    hits: tuple[Hit, ...]
+    near: tuple[str, ...]
+    abstained: bool

@@ -1,0 +1,199 @@
+"""Learned pairs, the dynamic index: which tools were used in contexts like this one."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riglm.domain.learning import LearnedPair
+from riglm.domain.prediction import Context, Scores, Vector
+from riglm.domain.retrieval.contexts import LearnedContexts
+from riglm.domain.retrieval.reliability import Reliability
+from riglm.domain.retrieval.words import hashed, words
+
+MOST_TERMS: Final = 64
+"""Different words of a context that are remembered."""
+
+MOST_SIMILAR: Final = 10
+"""Learned contexts that are asked about another, the most similar ones."""
+
+_NARROWNESS: Final = 0.05
+_KEPT: Final = 0.8
+_HALF_LIFE: Final = 30 * 86_400.0
+_SAME: Final = 0.95
+_CHECKED: Final = 200
+_KEPT_WHEN_PRUNED: Final = 0.9
+
+
+class Votes(NamedTuple):
+    """What similar contexts say: for each tool a number between 0 and 1, and how far to trust them, likewise."""
+
+    by_tool: Mapping[str, float]
+    trust: float
+
+
+class LearnedPairs:
+    """Learns on the event loop, and tells how well its own lessons would have foretold each new one.
+
+    Votes count by that record: where tools recur they outweigh descriptions, where they do not they fade.
+    """
+
+    def __init__(self) -> None:
+        self._contexts = LearnedContexts()
+        self._numbers: dict[tuple[str, str, bytes], int] = {}
+        self._lessons: list[dict[str, LearnedPair]] = []
+        self._size = 0
+        self._reliability = Reliability()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def learn(
+        self, context: Context, tool: str, signal: float, *, scope: str, at: float, description_hash: str
+    ) -> LearnedPair:
+        """A tool was used in a context, at a time in seconds since the epoch; the pair as it is now."""
+        vector, terms = _vector(context), _terms(context.text)
+        fresh = LearnedPair(
+            id=_identity(scope, context, tool),
+            scope=scope,
+            tool=tool,
+            model=context.model if len(vector) else "",
+            vector=vector,
+            confidence=signal,
+            uses=1,
+            updated_at=at,
+            description_hash=description_hash,
+            terms=terms,
+        )
+        number = self._numbers.get(_key(fresh))
+        known = self._lessons[number].get(tool) if number is not None else None
+        if known is None or known.description_hash != description_hash:
+            if signal > 0:
+                self._check(fresh, number)
+            self._put(fresh)
+            return fresh
+        confidence = _KEPT * known.confidence + (1 - _KEPT) * signal
+        pair = replace(known, confidence=confidence, uses=known.uses + 1, updated_at=at)
+        self._put(pair)
+        return pair
+
+    def restore(self, pairs: Iterable[LearnedPair]) -> None:
+        """Take back what was learned before, and see on a sample how reliable it is."""
+        for pair in pairs:
+            self._put(pair)
+        numbers = range(len(self._lessons))
+        for number in numbers[:: max(1, len(numbers) // _CHECKED)]:
+            for pair in self._lessons[number].values():
+                self._check(pair, number)
+
+    def pruned(self, bound: int = 5000) -> list[UUID]:
+        """Forget the oldest and least sure pairs when there are more than `bound`; the ids of those that went."""
+        if self._size <= bound:
+            return []
+        kept = [pair for lessons in self._lessons for pair in lessons.values()]
+        newest = max(pair.updated_at for pair in kept)
+        kept.sort(key=lambda pair: pair.confidence * 0.5 ** ((newest - pair.updated_at) / _HALF_LIFE), reverse=True)
+        most = int(bound * _KEPT_WHEN_PRUNED)  # some room, so that not every lesson to come prunes again
+        self._rebuild(kept[:most])
+        return [pair.id for pair in kept[most:]]
+
+    def forget_tool(self, tool: str, keep_hash: str) -> list[UUID]:
+        """Forget what was learned of a tool under another description; the ids of the pairs that went."""
+        kept: list[LearnedPair] = []
+        gone: list[LearnedPair] = []
+        for lessons in self._lessons:
+            for pair in lessons.values():
+                stale = pair.tool == tool and pair.description_hash != keep_hash
+                (gone if stale else kept).append(pair)
+        if gone:
+            self._rebuild(kept)
+        return [pair.id for pair in gone]
+
+    def confidence(self, context: Context, scope: str) -> float:
+        """The context confidence: the mean similarity of the ten most similar lessons, times their number by ten."""
+        if not self._lessons:
+            return 0.0
+        similar = self._contexts.likeness(scope, context.model, _vector(context), _terms(context.text)).meaning
+        left, total = MOST_SIMILAR, 0.0
+        for number in _best(similar):
+            uses = min(left, sum(pair.uses for pair in self._lessons[number].values() if pair.confidence > 0))
+            total += float(similar[number]) * uses
+            left -= uses
+        return min(1.0, total / MOST_SIMILAR)
+
+    def votes(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> Votes:
+        """What was used in similar contexts, among tools that still describe themselves as they did then."""
+        if not self._lessons:
+            return Votes({}, 0.0)
+        likeness = self._contexts.likeness(scope, context.model, _vector(context), _terms(context.text))
+        best = _best(likeness.overall)
+        if not len(best):
+            return Votes({}, 0.0)
+        similar = likeness.overall[best]
+        shares = np.exp((similar - similar[0]) / _NARROWNESS)
+        votes: dict[str, float] = defaultdict(float)
+        for number, share in zip(best, shares / shares.sum(), strict=True):
+            for tool, pair in self._lessons[number].items():
+                if pair.description_hash in ("", fingerprints.get(tool, "")):
+                    votes[tool] += float(share) * pair.confidence
+        sameness = (float(likeness.meaning[best].max()) - _SAME) / (1 - _SAME)
+        trust = max(self._reliability.trust, min(1.0, sameness))
+        return Votes({tool: min(1.0, vote) for tool, vote in votes.items()}, trust)
+
+    def _check(self, pair: LearnedPair, number: int | None) -> None:
+        """Note whether the contexts most like that of a pair, but itself, would have named its tool."""
+        if not self._lessons:
+            return
+        overall = self._contexts.likeness(pair.scope, pair.model, pair.vector, pair.terms).overall
+        if number is not None:
+            overall[number] = -1.0
+        self._reliability.note(any(pair.tool in self._lessons[like] for like in _best(overall)))
+
+    def _put(self, pair: LearnedPair) -> None:
+        number = self._numbers.get(_key(pair))
+        if number is None:
+            number = self._contexts.add(pair.scope, pair.model, pair.vector, pair.terms)
+            self._numbers[_key(pair)] = number
+            self._lessons.append({})
+        pairs = self._lessons[number]
+        self._size += pair.tool not in pairs
+        pairs[pair.tool] = pair
+
+    def _rebuild(self, pairs: Iterable[LearnedPair]) -> None:
+        self._contexts, self._numbers, self._lessons, self._size = LearnedContexts(), {}, [], 0
+        for pair in pairs:
+            self._put(pair)
+
+
+def _best(similar: Scores) -> NDArray[np.intp]:
+    """The numbers of the most similar contexts, best first; none that shares nothing."""
+    most = min(MOST_SIMILAR, len(similar))
+    best = np.argpartition(-similar, most - 1)[:most]
+    best = best[np.argsort(-similar[best], kind="stable")]
+    return best[similar[best] > 0]
+
+
+def _vector(context: Context) -> Vector:
+    """The vector of the whole context."""
+    if context.vector is None:
+        return np.zeros(0, np.float32)
+    return np.asarray(context.vector if context.vector.ndim == 1 else context.vector[0], np.float32)
+
+
+def _terms(text: str) -> tuple[int, ...]:
+    return tuple(sorted(hashed(stem) for stem in list(dict.fromkeys(words(text)))[:MOST_TERMS]))
+
+
+def _key(pair: LearnedPair) -> tuple[str, str, bytes]:
+    said = pair.vector.tobytes() if len(pair.vector) else repr(pair.terms).encode()
+    return pair.scope, pair.model, blake2b(said, digest_size=16).digest()
+
+
+def _identity(scope: str, context: Context, tool: str) -> UUID:
+    said = "\0".join((scope, context.model, context.text, tool)).encode("utf-8", "surrogatepass")
+    return UUID(bytes=blake2b(said, digest_size=16).digest(), version=5)

@@ -1,0 +1,106 @@
+"""The door of retrieval: which tools fit a context, and what a search finds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from riglm.domain.prediction import Context, Relevance, Scores, Vector
+from riglm.domain.retrieval.outcome import Hit, SearchOutcome
+from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.retrieval.static_index import StaticIndex
+from riglm.domain.retrieval.texts import LONGEST_REQUEST, tool_text
+from riglm.domain.retrieval.words import spelt
+from riglm.domain.tool import ToolProfile
+
+LEARNED_WEIGHT: Final = 6.0
+"""How much fully trusted votes of similar contexts count beside descriptions."""
+
+NEAR_MISSES: Final = 5
+"""How many names are given of what came after the hits."""
+
+_TELLING: Final = 0.3
+_MOST_WORDS_NAMED: Final = 4
+
+passage = tool_text
+"""What is embedded of a tool."""
+
+
+class Retriever:
+    """What tools say of themselves and what use taught, weighed together.
+
+    Building it takes time and can be done on any thread; afterwards it is only read. The learned pairs are read as they
+    are at each question.
+    """
+
+    def __init__(self, profiles: Sequence[ToolProfile], *, pairs: LearnedPairs | None = None) -> None:
+        """Index words at once. Of two tools with one name the first counts."""
+        tools = {tool.name: tool for tool in reversed(profiles)}
+        self._tools = tuple(reversed(tools.values()))
+        self._rows = {tool.name: row for row, tool in enumerate(self._tools)}
+        self._fingerprints = {tool.name: tool.fingerprint for tool in self._tools}
+        self._pairs = pairs if pairs is not None else LearnedPairs()
+        self._static = StaticIndex(self._tools)
+
+    def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "Retriever":
+        """The same with vectors of one model, by tool; a tool that has none yet is found by its words."""
+        other = object.__new__(Retriever)
+        other.__dict__.update(self.__dict__)
+        other._static = self._static.with_vectors(model, vectors)
+        return other
+
+    def relevance(self, context: Context, candidates: Sequence[str] | None = None, *, scope: str = "") -> Relevance:
+        """How well each candidate fits; all tools in their order when none are named. Unknown ones fit by use alone."""
+        return self._judged(context, list(self._rows) if candidates is None else candidates, scope)[0]
+
+    def search(
+        self, query: Context, limit: int, *, scope: str = "", allowed: Callable[[str], bool] | None = None
+    ) -> SearchOutcome:
+        """At most `limit` tools that fit, best first, among those that are allowed; none when nothing fits."""
+        names = [name for name in self._rows if allowed is None or allowed(name)]
+        relevance, trust = self._judged(query, names, scope)
+        taught = trust * float(relevance.learned.max(initial=0.0)) >= _TELLING
+        order = np.argsort(-relevance.combined, kind="stable")[: max(limit, 0) + NEAR_MISSES]
+        found = [int(at) for at in order if relevance.combined[at] > 0]
+        if not found or not (taught or self._static.fits(query)):
+            return SearchOutcome(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
+        _, likeness = self._static.likeness(query)
+        spoken = {stem: word for word, stem in spelt(query.text[:LONGEST_REQUEST])}
+        hits = tuple(
+            Hit(
+                name=names[at],
+                score=float(relevance.combined[at]),
+                why=self._why(self._rows[names[at]], spoken, likeness, float(relevance.learned[at])),
+            )
+            for at in found[:limit]
+        )
+        return SearchOutcome(hits=hits, near=tuple(names[at] for at in found[limit:]), abstained=False)
+
+    def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float]:
+        """The relevance of tools, and how far what was learned is trusted."""
+        described = self._described(context, names)
+        votes = self._pairs.votes(context, scope, self._fingerprints)
+        learned = np.array([votes.by_tool.get(name, 0.0) for name in names], float)
+        weight = LEARNED_WEIGHT * votes.trust
+        relevance = Relevance(
+            described=described,
+            learned=learned,
+            combined=(described + weight * learned) / (1 + weight),
+            confidence=self._pairs.confidence(context, scope),
+        )
+        return relevance, votes.trust
+
+    def _described(self, context: Context, names: Sequence[str]) -> Scores:
+        scores = np.append(self._static.scores(context), 0.0)
+        return scores[np.array([self._rows.get(name, -1) for name in names], np.int64)]
+
+    def _why(self, row: int, spoken: Mapping[str, str], likeness: Scores, learned: float) -> str:
+        shared = [word for stem, word in spoken.items() if self._static.lexical.has(row, stem)]
+        reasons = []
+        if shared:
+            reasons.append("words: " + ", ".join(shared[:_MOST_WORDS_NAMED]))
+        if likeness[row] > 0:
+            reasons.append(f"meaning: {likeness[row]:.2f}")
+        if learned > 0:
+            reasons.append(f"used in similar contexts: {learned:.2f}")
+        return "; ".join(reasons) or "nearest of what there is"

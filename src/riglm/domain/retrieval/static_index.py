@@ -1,0 +1,104 @@
+"""The static index: how well each tool fits a request by what it says of itself."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from riglm.domain.prediction import Context, Scores, Vector
+from riglm.domain.retrieval.dense import SERVER_WEIGHT, DenseIndex
+from riglm.domain.retrieval.fit import fits
+from riglm.domain.retrieval.lexical import LexicalIndex
+from riglm.domain.retrieval.standard import relative, standardised
+from riglm.domain.retrieval.texts import request_texts
+from riglm.domain.retrieval.words import words
+from riglm.domain.tool import ToolProfile
+
+WORDS_WITHOUT_MEANING: Final = "riglm/hash-"
+"""How the names of models begin whose vectors know words and no meaning."""
+
+SENTENCES_WEIGHT: Final = 0.7
+"""How much the sentence that fits a tool best counts beside the whole request."""
+
+_MOST_STEMS: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """How much standardised scores count."""
+
+    lexical: float
+    semantic: float
+
+
+REAL_MODEL: Final = Weights(lexical=0.35, semantic=0.65)
+FALLBACK_MODEL: Final = Weights(lexical=0.8, semantic=0.2)
+
+
+class StaticIndex:
+    """Words at once, meaning as soon as there are vectors."""
+
+    def __init__(self, tools: Sequence[ToolProfile]) -> None:
+        self.lexical = LexicalIndex(tools)
+        self._names = [tool.name for tool in tools]
+        self._servers = [tool.server for tool in tools]
+        self._dense: DenseIndex | None = None
+
+    def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "StaticIndex":
+        """The same with vectors of the tools, by name."""
+        other = copy(self)
+        other._dense = DenseIndex(model, self._names, self._servers, vectors)  # noqa: SLF001  # a copy of its own
+        return other
+
+    def scores(self, context: Context) -> Scores:
+        """Each tool's score, the best at 1 and what is no better than the mean at 0."""
+        stems = _stems(context.text)
+        if not self._names or not stems:
+            return np.zeros(len(self._names))
+        lexical = standardised(np.stack([self.lexical.scores(part) for part in stems]))
+        queries = self._queries(context)
+        if queries is None or self._dense is None:
+            return relative(_with_sentences(standardised(lexical[0]), lexical[1:]))
+        dense = self._dense
+        weights = FALLBACK_MODEL if dense.model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
+        semantic = lexical[[min(row, len(lexical) - 1) for row in range(len(queries))]]
+        semantic[:, dense.rows] = dense.scores(queries, dense.similarities(queries))
+        both = min(len(lexical), len(queries))
+        parts = weights.lexical * lexical[:both] + weights.semantic * semantic[:both]
+        whole = parts[0].copy()
+        whole[dense.rows] += weights.semantic * SERVER_WEIGHT * dense.server_scores(queries[0])
+        return relative(_with_sentences(standardised(whole), parts[1:]))
+
+    def likeness(self, context: Context) -> tuple[float | None, Scores]:
+        """The best cosine of any part of a request, and each tool's; None and zeros where there is no meaning."""
+        each = np.zeros(len(self._names))
+        queries = self._queries(context)
+        if queries is None or self._dense is None or self._dense.model.startswith(WORDS_WITHOUT_MEANING):
+            return None, each
+        each[self._dense.rows] = self._dense.similarities(queries).max(axis=0)
+        return float(each.max(initial=0.0)), each
+
+    def fits(self, context: Context) -> bool:
+        """Whether any tool is near enough to be of use."""
+        best, _ = self.likeness(context)
+        covered = self.lexical.coverage(words(context.text)[:_MOST_STEMS])
+        return bool(self._names) and fits(best, covered, len(self._names))
+
+    def _queries(self, context: Context) -> Vector | None:
+        """The context's vectors as rows, if they can be compared with those of the tools."""
+        if context.vector is None or self._dense is None or context.model != self._dense.model:
+            return None
+        rows = np.atleast_2d(np.asarray(context.vector, np.float32))
+        return rows if len(rows) and self._dense.fits(rows) else None
+
+
+def _stems(text: str) -> list[list[str]]:
+    return [words(part)[:_MOST_STEMS] for part in request_texts(text)]
+
+
+def _with_sentences(whole: Scores, sentences: Scores) -> Scores:
+    if not len(sentences):
+        return whole
+    return np.asarray(whole + SENTENCES_WEIGHT * standardised(sentences.max(axis=0)))

@@ -1,0 +1,57 @@
+"""Words as they are compared: names split, endings cut, words that say nothing left out."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+MOST_CHARACTERS: Final = 20_000
+"""Of one text no more is read: it bounds the time that a text of megabytes takes."""
+
+_LONGEST_WORD: Final = 64
+_SHORTEST_STEM: Final = 3
+_ENDINGS: Final = (("ing", ""), ("ies", "y"), ("es", ""), ("ed", ""), ("s", ""))
+_HUMP: Final = re.compile(r"([a-z0-9])([A-Z])")
+_ACRONYM: Final = re.compile(r"([A-Z]+)([A-Z][a-z])")
+_JOINT: Final = re.compile(r"[_\-/.\s]+")
+_WORD: Final = re.compile(r"[^\W_]+")
+_STOP_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be by can do for from has have how i if in into is it its me my of on or our please so "
+        "that the their them then there these this to was we what when which who will with would you your",
+    )
+)
+
+
+def words(text: str) -> list[str]:
+    """The stems of a text's words in order; camelCase and snake_case count as several words."""
+    return [stem for _, stem in spelt(text)]
+
+
+def spelt(text: str) -> Iterator[tuple[str, str]]:
+    """Each word that counts as it is spelt, in lower case, and its stem."""
+    for word in _WORD.findall(_HUMP.sub(r"\1 \2", text[:MOST_CHARACTERS]).lower()):
+        if word not in _STOP_WORDS:
+            yield word, _stem(word[:_LONGEST_WORD])
+
+
+def split_name(name: str) -> str:
+    """A name as one would say it: `getUserByID`, `get_user-by.id` become words with spaces between."""
+    humps = _ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", name[:MOST_CHARACTERS]))
+    return _JOINT.sub(" ", humps).strip()
+
+
+@lru_cache(maxsize=65_536)
+def hashed(stem: str) -> int:
+    """32 bits that stand for a stem where words are not to be stored; a dictionary finds most of them again."""
+    return int.from_bytes(blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    for ending, instead in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            return word[: -len(ending)] + instead
+    return word
