@@ -213,6 +213,25 @@ def test_a_process_that_hangs_is_given_up_and_replaced(tmp_path: Path, heard: He
     assert heard.warnings() == ["the embedding process did not answer within 0.2 s"]
 
 
+def test_a_text_that_ends_the_process_again_and_again_harms_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "from riglm.adapters.embedding.onnx_model import OnnxModel\n"
+        "embed = OnnxModel.embed\n"
+        "OnnxModel.embed = lambda self, text: os._exit(9) if text == 'poison' else embed(self, text)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path[1:]]))
+    with real(tmp_path) as embedder:
+        before = embedder.embed(["Read a file"])
+        with pytest.raises(EmbedderUnavailable, match="ended"):
+            embedder.embed(["Read a file", "poison"])
+        heard.wait_for("the model can be used again")
+        assert np.array_equal(embedder.embed(["Read a file"]), before)
+    assert heard.warnings() == ["the embedding process ended"]
+
+
 def test_a_process_that_cannot_load_in_time_does_not_hold_up_the_start(tmp_path: Path) -> None:
     with FallbackEmbedder(real(tmp_path, start_deadline=0.001, first_delay=60), HashingEmbedder()) as embedder:
         assert asdict(embedder.status()) == STANDING_IN
@@ -233,6 +252,18 @@ def test_closing_ends_the_process_even_while_it_hangs_with_a_question(tmp_path: 
     assert embedder.pid is None
     with pytest.raises(EmbedderUnavailable, match="not open"):
         embedder.embed(["Read a file"])
+
+
+def test_closing_ends_a_process_that_is_still_loading(tmp_path: Path) -> None:
+    embedder = real(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(embedder.__enter__)
+        while (pid := embedder.pid) is None:
+            assert not opening.done()
+        embedder.__exit__(None, None, None)
+        opening.result(PATIENCE)
+    assert gone(pid)
+    assert embedder.pid is None
 
 
 def test_a_process_that_nobody_asks_gives_its_memory_back(tmp_path: Path) -> None:

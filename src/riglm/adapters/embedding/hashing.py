@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -22,6 +23,7 @@ STATIC_MODEL: Final = "riglm/hash-ngram-256-v1"
 """The identity of these vectors. Whatever changes a vector needs a new name, so nothing here is shared with others."""
 
 DIMENSIONS: Final = 256
+_PAUSE_SECONDS: Final = 0.0001  # pure Python keeps the event loop waiting: it gets its turn between two texts
 _GRAM: Final = 4
 _WEIGHT_OF_A_GRAM: Final = 0.7
 _SHORTEST_STEM: Final = 3
@@ -62,8 +64,10 @@ class HashingEmbedder(EmbedderPort):
     def embed(self, texts: Sequence[str]) -> Vector:
         """One row for each text; a text without any word has a direction of its own."""
         rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            _fill(row, readable(text))
+        for number, text in enumerate(texts):
+            if number:
+                time.sleep(_PAUSE_SECONDS)
+            _fill(rows[number], readable(text))
         return rows
 
     def status(self) -> EmbedderStatus:
