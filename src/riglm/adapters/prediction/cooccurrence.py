@@ -1,0 +1,71 @@
+"""Which tools are used in the same sessions: the strategy `cooccurrence`, and a statistic of the hybrid."""
+
+from typing import Final
+
+import numpy as np
+
+from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.frequency import Frequency
+from riglm.adapters.prediction.view import View
+from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.ports.predictor import PredictorPort
+
+_FADING: Final = 0.9
+"""What a tool counts beside the tool used just after it."""
+
+
+class Company:
+    """How often a tool joins a session in which another was used: next of all new ones, or ever."""
+
+    def __init__(self) -> None:
+        self._next = Counts()
+        self._together = Counts()
+        self._sessions = Counts(most_rows=1, most_tools=4096, most_total=1e6)
+
+    def learn(self, view: View, tool: str, weight: float) -> None:
+        """Count the company that a tool finds when its session uses it first."""
+        if tool in view.ages:
+            return
+        self._sessions.add("", tool, weight)
+        for other in view.latest:
+            self._next.add(other, tool, weight)
+            self._together.add(other, tool, weight)
+            self._together.add(tool, other, weight)
+
+    def shares(self, view: View, otherwise: Scores) -> tuple[Scores, Scores]:
+        """How probable each candidate is to come next, and to come at all, by the tools in use, the latest most."""
+        if not view.latest:
+            return otherwise, otherwise
+        following, ever = np.zeros(view.size), np.zeros(view.size)
+        sessions = self._sessions.row("")
+        total = 0.0
+        for place, tool in enumerate(view.latest):
+            weight = _FADING**place
+            total += weight
+            following += weight * self._next.share(view, tool, otherwise)
+            beside = view.spread(self._together.row(tool)) + otherwise
+            ever += weight * beside / (sessions.get(tool, 0.0) + 1.0)
+        return following / total, np.minimum(ever / total, 1.0)
+
+
+class CooccurrencePredictor(PredictorPort):
+    """Tools that share sessions with those in use, the latest counting most; without company, what is used often."""
+
+    def __init__(self) -> None:
+        self._frequency = Frequency()
+        self._company = Company()
+
+    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+        """Count the company of a call."""
+        view = View(situation)
+        self._frequency.learn(view, tool, weight)
+        self._company.learn(view, tool, weight)
+
+    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+        """Log-odds against chance."""
+        view = View(situation)
+        use = self._frequency.share(view)
+        _, ever = self._company.shares(view, use)
+        base, scores = view.lift(use), view.lift(ever)
+        parts = {"use": base, "company": scores - base} if explain else {}
+        return Prediction(scores=scores, contributions=parts, confidence=self._frequency.confidence())

@@ -1,0 +1,110 @@
+"""How often tools are used: the strategy `frequency`, and a statistic of the hybrid."""
+
+from collections.abc import Hashable, Mapping
+from time import gmtime
+from typing import Final
+
+import numpy as np
+
+from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.view import View
+from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.ports.predictor import PredictorPort
+
+_EVERYBODY: Final = ""
+_HOURS: Final = 4
+_STAGES: Final = (1, 2, 3, 5)
+_MOMENT_WEIGHT: Final = 0.1
+_HALF_SURE: Final = 100.0
+"""After so many calls a predictor that only counts calls itself half as sure as it can be."""
+
+
+class Frequency:
+    """Use by everybody, by client and by principal, by time of day and weekday, and by how far a session has come."""
+
+    def __init__(self) -> None:
+        self._use = Counts(most_rows=1024, most_tools=1024)
+        self._fresh = Counts(most_rows=len(_STAGES) + 2, most_tools=1024)
+        self._moment = Counts(most_rows=24 // _HOURS + 7)
+
+    def learn(self, view: View, tool: str, weight: float) -> None:
+        """Count a call."""
+        for who in _who(view.situation):
+            self._use.add(who, tool, weight)
+        for moment in _moments(view.situation.time):
+            self._moment.add(moment, tool, weight)
+        if tool not in view.ages:
+            self._fresh.add("any", tool, weight)
+            self._fresh.add(_stage(view), tool, weight)
+
+    def share(self, view: View) -> Scores:
+        """How probable each candidate is by its use alone, backed off from principal to client to all."""
+        found = view.uniform
+        for who in _who(view.situation):
+            found = self._use.share(view, who, found)
+        return found
+
+    def fresh_share(self, view: View) -> Scores:
+        """How probable each candidate is among calls of tools that their session had not used before."""
+        return self._fresh.share(view, "any", view.uniform)
+
+    def confidence(self) -> float:
+        """How much was counted lately, between 0 and 1."""
+        counted = self._use.total(_EVERYBODY)
+        return counted / (counted + _HALF_SURE)
+
+    def signals(self, view: View) -> Mapping[str, Scores]:
+        """`use`; `stage`, what is particular to tools that come so early or late; `moment`, likewise by time."""
+        fresh, everybody = self.fresh_share(view), self._use.share(view, _EVERYBODY, view.uniform)
+        moment = np.zeros(view.size)
+        for name in _moments(view.situation.time):
+            moment += np.log(self._moment.share(view, name, everybody) / everybody)
+        return {
+            "use": view.lift(self.share(view)),
+            "stage": np.log(self._fresh.share(view, _stage(view), fresh) / fresh),
+            "moment": moment,
+        }
+
+
+class FrequencyPredictor(PredictorPort):
+    """Tools that are used often come first: decayed, per principal and client, backed off to all."""
+
+    def __init__(self) -> None:
+        self._frequency = Frequency()
+
+    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+        """Count a call."""
+        self._frequency.learn(View(situation), tool, weight)
+
+    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+        """Log-odds against chance."""
+        found = self._frequency.signals(View(situation))
+        parts = {"use": found["use"], "moment": _MOMENT_WEIGHT * found["moment"]}
+        scores = parts["use"] + parts["moment"]
+        return Prediction(
+            scores=scores, contributions=parts if explain else {}, confidence=self._frequency.confidence()
+        )
+
+
+def _who(situation: Situation) -> tuple[Hashable, ...]:
+    """Whose use counts, from all to the one."""
+    client, principal = situation.client, situation.principal
+    return (
+        _EVERYBODY,
+        *([("client", client)] if client else []),
+        *([("principal", principal)] if principal else []),
+        *([("both", principal, client)] if principal and client else []),
+    )
+
+
+def _moments(time: float) -> tuple[str, ...]:
+    """The parts of the day and of the week in which a time lies, in UTC; none for an unknown time."""
+    if not time:
+        return ()
+    moment = gmtime(time)
+    return f"hour {moment.tm_hour // _HOURS}", f"weekday {moment.tm_wday}"
+
+
+def _stage(view: View) -> int:
+    """How far the session has come, in a few steps of different tools used."""
+    return sum(len(view.ages) >= step for step in _STAGES)

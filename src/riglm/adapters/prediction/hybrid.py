@@ -1,0 +1,158 @@
+"""The default strategy: all signals, weighed by what each one got right."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from riglm.adapters.prediction import embedding, recency
+from riglm.adapters.prediction.cooccurrence import Company
+from riglm.adapters.prediction.frequency import Frequency
+from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty
+from riglm.adapters.prediction.reliability import Reliability
+from riglm.adapters.prediction.sequence import Order
+from riglm.adapters.prediction.server import Home
+from riglm.adapters.prediction.view import View
+from riglm.adapters.prediction.weighing import Matrix, Weighed, Weighing
+from riglm.adapters.prediction.wording import Wording
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.ports.predictor import PredictorPort
+
+TOP: Final = 10
+"""`confidence` is the probability that the next tool is among so many."""
+
+SIGNALS: Final[Mapping[str, tuple[str, float, float]]] = {
+    "mixed": ("", 1.2, 0.0),
+    "use": ("frequency", -0.2, -0.15),
+    "stage": ("frequency", 0.12, 0.1),
+    "moment": ("frequency", 0.1, 0.1),
+    "follows": ("sequence", 0.03, 0.45),
+    "server_moves": ("server", 0.1, 0.1),
+    "word_use": ("words", 0.0, -0.1),
+    "word_follows": ("words", 0.2, 0.15),
+    "age": ("recency", 0.0, 0.3),
+    "again": ("recency", 0.0, 0.25),
+    "again_two": ("recency", 0.0, 0.2),
+    "described": ("context", 0.08, 0.0),
+    "relevant": ("context", 0.17, 0.0),
+    "learned": ("learned", 0.08, 0.0),
+}
+"""The family of each signal, and its weight at the start for tools fresh to the session and for used ones.
+
+`mixed` is the logarithm of a mixture, whose parts belong to the families of `EXPLANATIONS`.
+"""
+
+_NEST: Final = (0.0, 0.8, 0.0, -0.1, 0.25, -0.2)
+FAMILIES: Final = tuple(
+    dict.fromkeys(
+        [family for family, *_ in SIGNALS.values() if family] + [family for family, _ in EXPLANATIONS.values()]
+    )
+)
+"""The families of signals, by which contributions are told; `repeat_or_new` comes beside them."""
+_LEAST_LIFT: Final = 0.02
+
+
+class HybridPredictor(PredictorPort):
+    """All signals in one model that learns online what each is worth.
+
+    `rate` is how fast the weights move, `pull` how strongly they are drawn back to where they started. `fresh_bonus`,
+    in log-odds, lifts tools that the session has not used above their probability: a used tool is retained in the list
+    anyway, so a place near the top helps a new one more. `without` names families of signals to leave out.
+
+    Raises:
+        ConfigurationError: `without` names an unknown family.
+    """
+
+    def __init__(
+        self, *, rate: float = 0.01, pull: float = 0.01, fresh_bonus: float = 1.0, without: Sequence[str] = ()
+    ) -> None:
+        unknown = sorted(set(without) - set(FAMILIES))
+        if unknown:
+            raise ConfigurationError(
+                f"predictor.options.without: no signals are called {', '.join(unknown)} — fix: {', '.join(FAMILIES)}"
+            )
+        self._fresh_bonus = fresh_bonus
+        self._kept = np.array([[family not in without] for family, *_ in SIGNALS.values()], np.float64)
+        self._frequency = Frequency()
+        self._order = Order()
+        self._company = Company()
+        self._home = Home()
+        self._wording = Wording()
+        self._novelty = Novelty(
+            frequency=self._frequency, order=self._order, company=self._company, home=self._home, without=without
+        )
+        _, fresh, used = zip(*SIGNALS.values(), strict=True)
+        self._weighing = Weighing(fresh, used, _NEST, rate=rate, pull=pull)
+        self._reliability = Reliability()
+
+    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+        """Learn the weights from what was known before the call, then count the call."""
+        view = View(situation)
+        target = view.column.get(tool)
+        if target is not None and view.size > 1:
+            self._learn_weights(view, target, weight)
+        for statistic in (self._frequency, self._order, self._company, self._home, self._wording):
+            statistic.learn(view, tool, weight)
+
+    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+        """The logarithm of each candidate's probability, fresh ones lifted by `fresh_bonus`."""
+        view = View(situation)
+        if not view.size:
+            return Prediction(scores=np.zeros(0))
+        explanations = self._novelty.explanations(view)
+        mixed, made = self._novelty.mix(explanations)
+        weighed = self._weighing.weigh(self._signals(view, mixed), view.used, self._hints(view))
+        scores = self._ranked(view, weighed)
+        return Prediction(
+            scores=scores,
+            contributions=self._contributions(weighed, made, scores) if explain else {},
+            confidence=self._reliability.of(_mass(weighed, scores)),
+        )
+
+    def _learn_weights(self, view: View, target: int, weight: float) -> None:
+        explanations = self._novelty.explanations(view)
+        mixed, _ = self._novelty.mix(explanations)
+        signals, hints = self._signals(view, mixed), self._hints(view)
+        weighed = self._weighing.weigh(signals, view.used, hints)
+        scores = self._ranked(view, weighed)
+        self._reliability.learn(_mass(weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
+        self._weighing.learn(signals, view.used, hints, target, weight)
+        if not view.used[target]:
+            self._novelty.learn(explanations, target, weight)
+
+    def _signals(self, view: View, mixed: Scores) -> Matrix:
+        found: dict[str, Scores] = {
+            "mixed": np.where(view.used, 0.0, np.log(mixed * view.size + _LEAST_LIFT)),
+            **self._frequency.signals(view),
+            **self._order.signals(view),
+            **self._home.signals(view),
+            **self._wording.signals(view),
+            **recency.signals(view),
+            **embedding.signals(view),
+        }
+        return np.stack([found[name] for name in SIGNALS]) * self._kept
+
+    def _hints(self, view: View) -> tuple[float, float, float]:
+        return self._order.fresh_odds(view), float(np.log1p(len(view.ages))), float(np.log1p(len(view.calls)))
+
+    def _ranked(self, view: View, weighed: Weighed) -> Scores:
+        ranked: Scores = weighed.scores + self._fresh_bonus * ~view.used
+        return ranked
+
+    def _contributions(self, weighed: Weighed, made: Matrix, scores: Scores) -> dict[str, Scores]:
+        found: dict[str, Scores] = {family: np.zeros(scores.size) for family in FAMILIES}
+        for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
+            if family:
+                found[family] += part
+        mixed = weighed.parts[list(SIGNALS).index("mixed")]
+        for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
+            found[family] += mixed * share
+        found["repeat_or_new"] = scores - sum(found.values())
+        return found
+
+
+def _mass(weighed: Weighed, scores: Scores) -> float:
+    """The probability of the candidates that come first."""
+    first = np.argsort(-scores, kind="stable")[:TOP]
+    return float(np.exp(weighed.scores[first]).sum())

@@ -1,0 +1,116 @@
+"""Which tool comes new to a session: explanations, and their mixture."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import numpy as np
+
+from riglm.adapters.prediction.cooccurrence import Company
+from riglm.adapters.prediction.frequency import Frequency
+from riglm.adapters.prediction.mixing import Mixture
+from riglm.adapters.prediction.sequence import Order
+from riglm.adapters.prediction.server import Home
+from riglm.adapters.prediction.view import View
+from riglm.adapters.prediction.weighing import Matrix
+from riglm.domain.prediction import Relevance, Scores
+
+EXPLANATIONS: Final[Mapping[str, tuple[str, float]]] = {
+    "chance": ("frequency", 0.02),
+    "follows": ("sequence", 0.24),
+    "joins": ("cooccurrence", 0.06),
+    "company": ("cooccurrence", 0.06),
+    "server": ("server", 0.06),
+    "near": ("server", 0.08),
+    "near_any": ("server", 0.06),
+    "rank": ("context", 0.09),
+    "described": ("context", 0.14),
+    "near_described": ("context", 0.06),
+    "learned": ("learned", 0.13),
+}
+"""What may explain a fresh tool: the family of its signal, and its share of the mixture at the start."""
+
+_RANK_OFFSET: Final = 3.0
+_RANK_POWER: Final = 1.5
+_DESCRIBED_POWER: Final = 1.5
+_LEAST_LEARNED: Final = 1e-6
+_MOST_BELOW: Final = 4.0
+_MOST_ABOVE: Final = 8.0
+
+
+class Novelty:
+    """The probability of each candidate, given that the next tool is one that the session has not used."""
+
+    def __init__(
+        self, *, frequency: Frequency, order: Order, company: Company, home: Home, without: Collection[str] = ()
+    ) -> None:
+        self._frequency = frequency
+        self._order = order
+        self._company = company
+        self._home = home
+        self._mixture = Mixture(
+            {name: 0.0 if family in without else share for name, (family, share) in EXPLANATIONS.items()}
+        )
+
+    def learn(self, explanations: Matrix, target: int, weight: float) -> None:
+        """A fresh tool was called; `explanations` are those of the situation before."""
+        self._mixture.learn(explanations, target, weight)
+
+    def mix(self, explanations: Matrix) -> tuple[Scores, Matrix]:
+        """The mixed probabilities, and the part of each explanation in them."""
+        return self._mixture.mix(explanations)
+
+    def explanations(self, view: View) -> Matrix:
+        """A distribution over the fresh candidates by each explanation; nothing for used ones."""
+        use = self._frequency.fresh_share(view)
+        joins, company = self._company.shares(view, use)
+        server, inside = self._home.shares(view)
+        near = self._home.near(view)
+        near_any = near / np.bincount(view.servers, minlength=len(view.server_names))[view.servers]
+        found = {
+            "chance": view.uniform,
+            "follows": self._order.share(view, fresh=True),
+            "joins": joins,
+            "company": company,
+            "server": server * inside,
+            "near": near * inside,
+            "near_any": near_any,
+            **_by_context(view.situation.relevance, use, near_any),
+        }
+        return _fresh_only(view, found)
+
+
+def _by_context(relevance: Relevance | None, otherwise: Scores, near: Scores) -> Mapping[str, Scores]:
+    if relevance is None:
+        return dict.fromkeys(("rank", "described", "near_described", "learned"), otherwise)
+    place = np.empty(otherwise.size)
+    place[np.argsort(-finite(relevance.combined), kind="stable")] = np.arange(otherwise.size)
+    described = np.exp(_DESCRIBED_POWER * standard(relevance.described))
+    return {
+        "rank": (_RANK_OFFSET + place) ** -_RANK_POWER,
+        "described": described,
+        "near_described": near * described ** (1 / _DESCRIBED_POWER),
+        "learned": np.maximum(finite(relevance.learned), 0.0) + _LEAST_LEARNED,
+    }
+
+
+def _fresh_only(view: View, found: Mapping[str, Scores]) -> Matrix:
+    table = np.stack([found[name] for name in EXPLANATIONS])
+    table[:, view.used] = 0.0
+    totals = table.sum(1, keepdims=True)
+    fresh = ~view.used
+    return np.where(totals > 0, table / np.where(totals > 0, totals, 1.0), fresh / max(int(fresh.sum()), 1))
+
+
+def finite(values: Scores) -> Scores:
+    """The values with what is not a number made 0, and what is beyond all bounds 1."""
+    return np.nan_to_num(np.asarray(values, np.float64), nan=0.0, posinf=1.0, neginf=0.0)
+
+
+def standard(values: Scores) -> Scores:
+    """The values in standard deviations from their mean, within bounds; zeros when all are alike."""
+    values = finite(values)
+    spread = float(values.std())
+    if spread < 1e-9:
+        return np.zeros_like(values)
+    found: Scores = np.clip((values - values.mean()) / spread, -_MOST_BELOW, _MOST_ABOVE)
+    return found

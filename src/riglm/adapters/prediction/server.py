@@ -1,0 +1,93 @@
+"""Which servers are in use: the strategy `server`, and a statistic of the hybrid."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.view import View
+from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.ports.predictor import PredictorPort
+
+_FADING: Final = 0.9
+_MOST_CALLS: Final = 20
+_LEAST_LIFT: Final = 0.1
+
+
+class Home:
+    """The servers of the tools in use, and which server follows which when a session takes up a new tool."""
+
+    def __init__(self) -> None:
+        self._moves = Counts()
+        self._within = Counts()
+
+    def learn(self, view: View, tool: str, weight: float) -> None:
+        """Count a move to a new tool's server."""
+        if tool in view.ages:
+            return
+        server = view.server_of(tool)
+        self._within.add(server, tool, weight)
+        for past in _pasts(view):
+            self._moves.add(past, server, weight)
+
+    def near(self, view: View) -> Scores:
+        """How lately a candidate's server was used, between 0 and 1; needs no learning."""
+        last: dict[str, float] = {}
+        for age, tool in enumerate(reversed(view.calls[-_MOST_CALLS:])):
+            last.setdefault(view.server_of(tool), _FADING**age)
+        last.pop("", None)
+        found: Scores = np.array([last.get(name, 0.0) for name in view.server_names])[view.servers]
+        return found
+
+    def shares(self, view: View) -> tuple[Scores, Scores]:
+        """How probable the server of each candidate is, and the candidate within its server."""
+        members = np.bincount(view.servers, minlength=len(view.server_names))
+        known = np.zeros(view.size)
+        trust = np.ones(len(members))
+        for name, number in view.server_names.items():
+            row = self._within.row(name)
+            if row:
+                known += view.spread(row)
+                trust[number] += self._within.total(name)
+        inside: Scores = (known + 1.0 / np.maximum(members, 1)[view.servers]) / trust[view.servers]
+        return self._moved(view)[view.servers], inside
+
+    def signals(self, view: View) -> Mapping[str, Scores]:
+        """`server_moves`: how probable the candidate's server is, against chance."""
+        moved = self._moved(view)
+        return {"server_moves": np.log(moved * moved.size + _LEAST_LIFT)[view.servers]}
+
+    def _moved(self, view: View) -> Scores:
+        """The probability of each server."""
+        share: Scores = np.bincount(view.servers, minlength=len(view.server_names)) / max(view.size, 1)
+        for past in _pasts(view):
+            row = self._moves.row(past)
+            if row:
+                counts = np.array([row.get(name, 0.0) for name in view.server_names])
+                share = (counts + len(row) * share) / (self._moves.total(past) + len(row))
+        return share
+
+
+class ServerPredictor(PredictorPort):
+    """Tools of the servers in use, lately used ones first; learns nothing."""
+
+    def __init__(self) -> None:
+        self._home = Home()
+
+    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+        """Nothing is learned."""
+
+    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+        """How lately the server of each candidate was used, between 0 and 1."""
+        scores = self._home.near(View(situation))
+        return Prediction(
+            scores=scores,
+            contributions={"near_server": scores} if explain else {},
+            confidence=float(scores.max(initial=0.0)) / 2,
+        )
+
+
+def _pasts(view: View) -> tuple[tuple[str, ...], ...]:
+    """The circumstances of a move, least telling first."""
+    return (), (view.server_of(view.calls[-1]),) if view.calls else ("", "first")

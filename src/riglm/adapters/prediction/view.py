@@ -1,0 +1,81 @@
+"""A situation, laid out for arithmetic."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riglm.domain.prediction import Scores, Situation
+
+MOST_LATEST: Final = 24
+"""So many of the different tools that a session used last are looked at one by one."""
+_LEAST_LIFT: Final = 0.1
+
+
+class View:
+    """What the signals of one prediction share: made for one situation and dropped after it."""
+
+    def __init__(self, situation: Situation) -> None:
+        self.situation = situation
+        self.size = len(situation.candidates)
+        self.column = {tool: index for index, tool in enumerate(situation.candidates)}
+        self.calls = situation.calls
+
+    @cached_property
+    def ages(self) -> dict[str, int]:
+        """The different tools of the session, latest first, each with the number of calls since."""
+        found: dict[str, int] = {}
+        for age, tool in enumerate(reversed(self.calls)):
+            found.setdefault(tool, age)
+        return found
+
+    @cached_property
+    def latest(self) -> tuple[str, ...]:
+        """The different tools that were used last, latest first."""
+        return tuple(self.ages)[:MOST_LATEST]
+
+    @cached_property
+    def used(self) -> NDArray[np.bool_]:
+        """Which candidates the session has used."""
+        mask = np.zeros(self.size, np.bool_)
+        mask[[self.column[tool] for tool in self.ages if tool in self.column]] = True
+        return mask
+
+    @cached_property
+    def server_names(self) -> dict[str, int]:
+        """A number for each server of a candidate, in the order of the catalogue; number 0 stands for none."""
+        servers = self.situation.servers
+        names = dict.fromkeys(("", *(servers.get(tool, "") for tool in self.situation.candidates)))
+        return {name: number for number, name in enumerate(names)}
+
+    @cached_property
+    def servers(self) -> NDArray[np.intp]:
+        """The number of each candidate's server."""
+        servers, numbers = self.situation.servers, self.server_names
+        return np.fromiter((numbers[servers.get(tool, "")] for tool in self.situation.candidates), np.intp, self.size)
+
+    @cached_property
+    def uniform(self) -> Scores:
+        """The same probability for each candidate."""
+        return np.full(self.size, 1.0 / max(self.size, 1))
+
+    def server_of(self, tool: str) -> str:
+        """The server of a tool, candidate or not; empty when unknown."""
+        return self.situation.servers.get(tool, "")
+
+    def spread(self, amounts: Mapping[str, float]) -> Scores:
+        """Amounts by tool as an array over the candidates."""
+        found = np.zeros(self.size)
+        column = self.column
+        for tool, amount in amounts.items():
+            index = column.get(tool)
+            if index is not None:
+                found[index] = amount
+        return found
+
+    def lift(self, probability: Scores) -> Scores:
+        """How much likelier than by chance, as a logarithm: about 0 for chance, never below log 0.1."""
+        found: Scores = np.log(probability * self.size + _LEAST_LIFT)
+        return found

@@ -1,0 +1,29 @@
+"""Every predictor that is installed, held to the same contract."""
+
+from importlib.metadata import entry_points
+
+import pytest
+
+from riglm.adapters.prediction.selection import GROUP, available, select_predictor
+from riglm.ports.predictor import PredictorPort
+from riglm.testing.predictor import PredictorContract
+
+
+@pytest.fixture(params=available())
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+class TestInstalledPredictors(PredictorContract):
+    @pytest.fixture
+    def predictor(self, kind: str) -> PredictorPort:
+        return select_predictor(kind)
+
+
+def test_each_strategy_of_the_handbook_is_installed():
+    assert set(available()) >= {"frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid"}
+
+
+def test_each_entry_point_names_a_class_with_defaults_for_all_options():
+    for point in entry_points(group=GROUP):
+        assert isinstance(select_predictor(point.name), point.load())
