@@ -76,7 +76,8 @@ class DirectConversation(Conversation):
         self._session: Session | None = None
         self._client = Client()
         self._seen: SeenTools | None = None
-        self._open: dict[bytes, Exchange] = {}
+        self._open: dict[bytes, Exchange] | None = None
+        """The requests on their way; None when there are none, for there may be very many idle clients."""
 
     @property
     def resumable(self) -> bool:
@@ -114,6 +115,8 @@ class DirectConversation(Conversation):
             client, _ = parameters.client_of(message)
             self._client = _shared(client) if len(client.name) + len(client.version) <= _USUAL else client
             exchange.on_reply = self._opened
+        if self._open is None:
+            self._open = {}
         self._open[key] = exchange
         self._link.request(message, exchange)
         return exchange
@@ -132,7 +135,7 @@ class DirectConversation(Conversation):
         """Find a way to the client for a message that belongs to no request."""
         if self._channel.push(message, event):
             return
-        under_way = [exchange for exchange in self._open.values() if not exchange.is_interrupted]
+        under_way = [exchange for exchange in (self._open or {}).values() if not exchange.is_interrupted]
         if message.is_request and under_way:
             under_way[-1].related(message, event)
         else:
@@ -141,7 +144,7 @@ class DirectConversation(Conversation):
 
     async def close(self) -> None:
         """End the link; answers that are still owed have nobody to go to."""
-        for exchange in list(self._open.values()):
+        for exchange in list((self._open or {}).values()):
             exchange.cancelled()
         if self._session is not None:
             self._services.sessions.closed(self._session)
@@ -150,11 +153,11 @@ class DirectConversation(Conversation):
             await self._closing
 
     def _find(self, key: bytes) -> Exchange | None:
-        return self._open.get(key)
+        return self._open.get(key) if self._open is not None else None
 
     def _is_free(self, key: bytes) -> bool:
         """Whether an id can be used; one whose stream broke off is given up, for its client may never come back."""
-        exchange = self._open.get(key)
+        exchange = self._find(key)
         if exchange is not None and exchange.is_interrupted:
             exchange.cancelled()
             return True
@@ -162,7 +165,7 @@ class DirectConversation(Conversation):
 
     def _told(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
-            exchange = self._open.get(parameters.cancelled_id(message) or b"")
+            exchange = self._find(parameters.cancelled_id(message) or b"")
             if exchange is not None:
                 self._link.cancel(exchange, message)
                 exchange.cancelled()
@@ -207,9 +210,9 @@ class DirectConversation(Conversation):
         bridge.request(exchange.message, exchange)
 
     def _finished(self, exchange: Exchange) -> None:
-        del self._open[jsonrpc.id_key(exchange.message.id or b"null")]
-        if not self._open:
-            self._open = {}  # one that was used stays large, and there may be very many idle clients
+        if self._open is not None:
+            del self._open[jsonrpc.id_key(exchange.message.id or b"null")]
+            self._open = self._open or None
 
 
 @functools.lru_cache(maxsize=64)

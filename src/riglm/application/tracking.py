@@ -22,6 +22,10 @@ _BYTES_PER_NOTE: Final = 600
 _BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
 
 
+_Said = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""What was shown, what was hidden, and the rest that tells one exposure from another."""
+
+
 class RecordSink(Protocol):
     """Where records go: the recorder."""
 
@@ -91,7 +95,8 @@ class TrackingService:
         self._hides_arguments = privacy.arguments == "none"
         self._keeps_arguments = privacy.arguments == "raw"
         self._clock = clock
-        self._last_exposures: dict[UUID, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {}
+        self._last_exposures: dict[UUID, _Said] = {}
+        self._latest: _Said = ((), (), ())
         self._listeners: list[Callable[[Session], None]] = []
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
 
@@ -194,6 +199,9 @@ class TrackingService:
         said = (exposure.shown, exposure.hidden, kind)
         if self._last_exposures.get(session.id) == said:
             return False
+        if said == self._latest:
+            said = self._latest  # one object for the very many sessions that are shown the same
+        self._latest = said
         if session.ended_at is None:
             self._last_exposures[session.id] = said
         available = exposure.available

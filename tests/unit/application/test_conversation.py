@@ -217,7 +217,7 @@ async def test_closing_ends_what_is_open_once(stage):
     assert [sink.got for sink in sinks] == [[], []]
     assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.CANCELLED]
     assert stage.records.closed == list(stage.records.opened)
-    assert stage.conversation._open == {}
+    assert stage.conversation._open is None
 
 
 async def test_a_client_that_never_asked_anything_leaves_no_session(stage):

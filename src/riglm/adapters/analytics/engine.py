@@ -16,6 +16,9 @@ from riglm.domain.errors import AnalyticsUnavailable
 BUSY_TIMEOUT_MS: Final = 5000
 """How long a statement waits for another process that holds the SQLite database."""
 
+_CACHE_KIB: Final = 512
+"""The most memory for pages, a quarter of SQLite's own: riglm mostly appends, and what was used once stays with it."""
+
 _WAL_PAUSE_SECONDS: Final = 0.01
 _WRITING: Final = "riglm_writing"
 
@@ -99,6 +102,7 @@ def _use_wal(cursor: Any) -> None:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver begins no transactions: _begin_sqlite does
     connection.execute("PRAGMA synchronous=NORMAL").close()
+    connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
