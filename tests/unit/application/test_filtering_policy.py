@@ -1,0 +1,104 @@
+"""Overrides and denials, in lists and calls."""
+
+from uuid import uuid4
+
+import pytest
+
+from riglm.domain.invocation import Found
+from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.session import Era
+from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
+
+ALL = [f"tool{number:02}" for number in range(30)]
+
+
+def override(kind, tool, **about):
+    return Override(id=uuid4(), kind=kind, tool=tool, created_at=1.0, **about)
+
+
+@pytest.fixture
+def catalogue():
+    return a_catalogue(count=30)
+
+
+async def filtered(stage, session, catalogue):
+    stage.shown(session, catalogue)
+    await stage.about(session, "mail", "tool01", "tool02", "tool03")
+    return stage.shown(session, catalogue)
+
+
+async def test_an_included_tool_is_shown_whatever_is_predicted(catalogue):
+    stage = Stage(overrides=[override(OverrideKind.INCLUDE, "tool29")])
+    assert await filtered(stage, a_session(), catalogue) == ["tool01", "tool02", "tool29"]
+
+
+async def test_an_excluded_tool_is_not_shown_and_runs(catalogue):
+    stage, session = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool01")]), a_session()
+    assert "tool01" not in stage.shown(session, catalogue)
+    assert await filtered(stage, session, catalogue) == ["tool00", "tool02", "tool03"]
+    assert stage.filtering.denial(session, "tool01") is None
+    assert "tool01" in stage.filtering.compose(session, catalogue).selection.hidden
+
+
+async def test_an_override_that_is_made_or_expires_counts_at_the_next_list(catalogue):
+    stage, session = Stage(), a_session()
+    await filtered(stage, session, catalogue)
+    stage.overrides = (override(OverrideKind.PIN, "tool29", expires_at=1500.0),)
+    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03", "tool29"]
+    stage.now = 1500.0
+    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
+
+
+async def test_an_override_for_one_session_concerns_no_other(catalogue):
+    mine, other = a_session(), a_session()
+    stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.SESSION, key=str(mine.id))])
+    assert stage.shown(mine, catalogue) == ALL[1:]
+    assert stage.shown(other, catalogue) == ALL
+
+
+def test_a_stable_list_does_not_vary_by_session(catalogue):
+    mine, other = a_session("x", Era.MODERN), a_session("x", Era.MODERN)
+    stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.SESSION, key=str(mine.id))])
+    lists = [stage.filtering.compose(each, catalogue).raw for each in (mine, other)]
+    assert lists[0] == lists[1]
+
+
+def test_an_override_for_a_principal_concerns_its_sessions(catalogue):
+    mine = a_session("x", Era.MODERN)
+    mine.principal = "p"
+    stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.PRINCIPAL, key="p")])
+    assert "tool00" not in stage.shown(mine, catalogue)
+    assert "tool00" in stage.shown(a_session("x", Era.MODERN), catalogue)
+
+
+@pytest.mark.parametrize("client", ["", "claude-code"])
+@pytest.mark.parametrize("era", Era)
+def test_a_denied_tool_is_in_no_list_of_any_surface(catalogue, client, era):
+    stage = Stage(denylist=["TOOL05"])
+    stage.prediction.warm = ("tool05", "tool06")
+    listed = stage.filtering.compose(a_session(client, era), catalogue)
+    assert "tool05" not in names_in(listed.raw)
+    assert "tool05" not in {*listed.selection.shown, *listed.selection.hidden}
+
+
+async def test_a_denied_tool_is_not_predicted_learned_or_followed(catalogue):
+    stage, session = Stage(denylist=["tool05"]), a_session()
+    stage.shown(session, catalogue)
+    stage.calls(session, "tool05", found=Found.NAMED)
+    await stage.about(session, "mail", "tool05", "tool06", "tool07")
+    assert stage.prediction.lessons == []
+    assert stage.shown(session, catalogue) == ["tool00", "tool06", "tool07"]
+
+
+def test_a_denial_reads_like_the_answer_for_a_tool_that_is_not_there(catalogue):
+    stage = Stage(allowlist=["tool0*"])
+    assert stage.filtering.denial(a_session(), "tool10") == "Unknown tool: tool10"
+    assert stage.filtering.denial(a_session(), "Tool01") == "Unknown tool: Tool01"
+    assert stage.filtering.denial(a_session(), "tool01") is None
+
+
+def test_a_hidden_tool_may_run():
+    stage = Stage(cold_start_limit=1)
+    session = a_session()
+    assert stage.shown(session, a_catalogue("a", "b")) == ["a"]
+    assert stage.filtering.denial(session, "b") is None
