@@ -36,6 +36,7 @@ class LearnedContexts:
         self._found = GrowingRows(0, np.int64)
         self._term = GrowingRows(0, np.int64)
         self._term_context = GrowingRows(0, np.int64)
+        self._weighed: tuple[Scores, Scores] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -44,6 +45,7 @@ class LearnedContexts:
         """Take in a context and give its number. A vector of no length is none."""
         number = self._count
         self._count += 1
+        self._weighed = None
         self._scope.append(self._scopes.setdefault(scope, len(self._scopes)))
         if len(vector):
             empty = (GrowingRows(len(vector), np.float32), GrowingRows(0, np.int64))
@@ -79,15 +81,20 @@ class LearnedContexts:
     def _shared_words(self, terms: Sequence[int]) -> Scores:
         """The cosine of the contexts' words with those of another, rare words weighing more."""
         wanted = set(terms)
-        rarity = np.log1p(self._count / np.maximum(self._found.rows, 1)) ** 2
-        asked = np.zeros(len(rarity))
         known = [at for term in wanted if (at := self._vocabulary.get(term)) is not None]
-        asked[known] = rarity[known]
-        unknown = (len(wanted) - len(known)) * np.log1p(max(self._count, 1)) ** 2
-        size = np.sqrt(asked.sum() + unknown)
-        if not known or not size:
+        if not known:
             return np.zeros(self._count)
-        context, term = self._term_context.rows, self._term.rows
-        common = np.bincount(context, asked[term], minlength=self._count)
-        own = np.sqrt(np.bincount(context, rarity[term], minlength=self._count))
-        return np.asarray(common / np.maximum(own * size, 1e-9))
+        rarity, own = self._weighed_words()
+        asked = np.zeros(len(rarity))
+        asked[known] = rarity[known]
+        unknown = (len(wanted) - len(known)) * np.log1p(self._count) ** 2
+        common = np.bincount(self._term_context.rows, asked[self._term.rows], minlength=self._count)
+        return np.asarray(common / np.maximum(own * np.sqrt(asked.sum() + unknown), 1e-9))
+
+    def _weighed_words(self) -> tuple[Scores, Scores]:
+        """How much each word counts, and how much all words of each context; kept until a context comes."""
+        if self._weighed is None:
+            rarity = np.log1p(self._count / self._found.rows) ** 2
+            own = np.bincount(self._term_context.rows, rarity[self._term.rows], minlength=self._count)
+            self._weighed = rarity, np.sqrt(own)
+        return self._weighed

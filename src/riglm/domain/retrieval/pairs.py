@@ -31,10 +31,14 @@ _KEPT_WHEN_PRUNED: Final = 0.9
 
 
 class Votes(NamedTuple):
-    """What similar contexts say: for each tool a number between 0 and 1, and how far to trust them, likewise."""
+    """What similar contexts say of each tool, how far to trust them, and the context confidence; all from 0 to 1."""
 
     by_tool: Mapping[str, float]
     trust: float
+    confidence: float
+
+
+_NO_VOTES: Final = Votes({}, 0.0, 0.0)
 
 
 class LearnedPairs:
@@ -116,24 +120,16 @@ class LearnedPairs:
 
     def confidence(self, context: Context, scope: str) -> float:
         """The context confidence: the mean similarity of the ten most similar lessons, times their number by ten."""
-        if not self._lessons:
-            return 0.0
-        similar = self._contexts.likeness(scope, context.model, _vector(context), _terms(context.text)).meaning
-        left, total = MOST_SIMILAR, 0.0
-        for number in _best(similar):
-            uses = min(left, sum(pair.uses for pair in self._lessons[number].values() if pair.confidence > 0))
-            total += float(similar[number]) * uses
-            left -= uses
-        return min(1.0, total / MOST_SIMILAR)
+        return self.votes(context, scope, {}).confidence
 
     def votes(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> Votes:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""
         if not self._lessons:
-            return Votes({}, 0.0)
+            return _NO_VOTES
         likeness = self._contexts.likeness(scope, context.model, _vector(context), _terms(context.text))
         best = _best(likeness.overall)
         if not len(best):
-            return Votes({}, 0.0)
+            return _NO_VOTES
         similar = likeness.overall[best]
         shares = np.exp((similar - similar[0]) / _NARROWNESS)
         votes: dict[str, float] = defaultdict(float)
@@ -142,8 +138,19 @@ class LearnedPairs:
                 if pair.description_hash in ("", fingerprints.get(tool, "")):
                     votes[tool] += float(share) * pair.confidence
         sameness = (float(likeness.meaning[best].max()) - _SAME) / (1 - _SAME)
-        trust = max(self._reliability.trust, min(1.0, sameness))
-        return Votes({tool: min(1.0, vote) for tool, vote in votes.items()}, trust)
+        return Votes(
+            by_tool={tool: min(1.0, vote) for tool, vote in votes.items()},
+            trust=max(self._reliability.trust, min(1.0, sameness)),
+            confidence=self._confidence(likeness.meaning),
+        )
+
+    def _confidence(self, meaning: Scores) -> float:
+        left, total = MOST_SIMILAR, 0.0
+        for number in _best(meaning):
+            uses = min(left, sum(pair.uses for pair in self._lessons[number].values() if pair.confidence > 0))
+            total += float(meaning[number]) * uses
+            left -= uses
+        return min(1.0, total / MOST_SIMILAR)
 
     def _check(self, pair: LearnedPair, number: int | None) -> None:
         """Note whether the contexts most like that of a pair, but itself, would have named its tool."""

@@ -86,7 +86,7 @@ class Retriever:
             described=described,
             learned=learned,
             combined=(described + weight * learned) / (1 + weight),
-            confidence=self._pairs.confidence(context, scope),
+            confidence=votes.confidence,
         )
         return relevance, votes.trust
 
