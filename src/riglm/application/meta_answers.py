@@ -13,7 +13,8 @@ class MetaAnswer:
     """What became of a call of one of riglm's own tools.
 
     `result` is a raw CallToolResult, without what an era adds to every result. Where `forward` is set there is none:
-    the call is to go on to that tool with those raw arguments, by its plain name, even if it is a name of riglm's.
+    the call is to go on to that tool with those raw arguments, like a call of the client's own that may be denied, and
+    to an upstream even if the name is one of riglm's.
     `list_changed` says that the session's list is another one now, and `selection` which tools the result shows.
     """
 

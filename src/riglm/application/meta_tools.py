@@ -134,8 +134,6 @@ class MetaTools:
     async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         name = text_given(CALL_TOOL, given, "name")
         arguments = object_given(CALL_TOOL, given, "arguments")
-        if self._filtering.denial(session, name) is not None:
-            return refused(f"Unknown tool: {name}")
         view = self._filtering.view(session)
         if name in self._filtering.offered(session) and (view is None or not view.allows(name)):
             return refused(f"{name} is one of riglm's own tools: call it directly.")

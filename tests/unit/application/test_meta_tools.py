@@ -189,10 +189,12 @@ async def test_call_tool_passes_on_names_that_no_list_has(catalogue):
     assert answer.forward == ("new_tool", b"{}")
 
 
-async def test_call_tool_runs_no_denied_tool(catalogue):
+async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalogue):
     stage, session = Stage(denylist=["tool09"]), a_session()
     stage.shown(session, catalogue)
-    assert await refusal(stage, session, "call_tool", name="Tool-09") == "Unknown tool: Tool-09"
+    answer, _ = await run(stage, session, "call_tool", name="Tool-09")
+    assert answer.forward == ("Tool-09", b"{}")
+    assert stage.filtering.denial(session, answer.forward[0]) is not None
 
 
 @pytest.mark.parametrize("name", NAMES)
