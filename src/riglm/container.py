@@ -11,8 +11,10 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
@@ -20,6 +22,10 @@ from riglm.application.catalogues import Catalogues
 from riglm.application.filtering import FilteringService
 from riglm.application.maintenance import Maintenance
 from riglm.application.meta_tools import MetaTools
+from riglm.application.owners import ToolOwners
+from riglm.application.prediction.service import OnLoop, PredictionService
+from riglm.application.prediction.warm_sets import WarmSets
+from riglm.application.prediction.worker import Worker
 from riglm.application.proxy import ProxyService
 from riglm.application.recorder import Recorder
 from riglm.application.services import Services
@@ -30,6 +36,11 @@ from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
 from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus
+from riglm.ports.predictor import PredictorPort
+
+if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+    from riglm.application.prediction.knowledge import Knowledge
 
 _SWEEP_SECONDS = 30.0
 _STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
@@ -52,9 +63,13 @@ def _memory() -> AnalyticsPort:
 def _sqlite(settings: Settings) -> AnalyticsPort:
     from riglm.adapters.analytics.sql import SqlAnalytics
 
+    return SqlAnalytics(_url(settings))
+
+
+def _url(settings: Settings) -> str:
     path = store_path(settings)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return SqlAnalytics(f"sqlite:///{path}")
+    return f"sqlite:///{path}"
 
 
 def _hasher(settings: Settings) -> KeyedHasher:
@@ -76,6 +91,72 @@ def _evidence(settings: Settings) -> Evidence:
         idle_gap=sessions.idle_gap,
         most_kept=settings.downstream.max_sessions,
     )
+
+
+def build_predictor(settings: Settings) -> PredictorPort:
+    """The predictor that the configuration asks for; one that was not written here under guard.
+
+    Raises:
+        ConfigurationError: there is none of this kind, or it does not take its options.
+    """
+    from riglm.adapters.prediction.selection import select_predictor
+
+    chosen = select_predictor(settings.predictor.kind, settings.predictor.options)
+    if type(chosen).__module__.startswith("riglm.adapters."):
+        return chosen
+    from riglm.application.prediction.guarding import GuardedPredictor
+
+    return GuardedPredictor(chosen, select_predictor("hybrid"))
+
+
+def build_embedder(settings: Settings) -> EmbedderPort:
+    """The embedder that the configuration asks for, with its vectors kept in the store; not open yet."""
+    from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
+    from riglm.adapters.embedding import building
+
+    in_memory = settings.storage.kind == "memory"
+    return building.build_embedder(settings.embedder, InMemoryVectors() if in_memory else SqlVectors(_url(settings)))
+
+
+def _prediction(
+    settings: Settings, worker: Worker, services: Services, recorder: Recorder, open_store: Callable[[], AnalyticsPort]
+) -> PredictionService:
+    def load(on_loop: OnLoop) -> "Knowledge":
+        from riglm.application.prediction.knowledge import load_knowledge
+        from riglm.domain.coverage import CoverageCalibrator
+
+        filtering = settings.filtering
+        return load_knowledge(
+            worker=worker,
+            owners=services.owners,
+            predictor=build_predictor(settings),
+            embedder=build_embedder(settings),
+            coverage=CoverageCalibrator(filtering.coverage, filtering.min_tools, filtering.max_tools),
+            open_store=open_store,
+            put=recorder.put,
+            on_loop=on_loop,
+            now=time.time(),
+            most_pairs=settings.learning.max_pairs,
+        )
+
+    asked = settings.embedder
+    configured = EmbedderStatus(
+        provider=asked.provider,
+        model=asked.model,
+        status="loading",
+        actual_provider="none",
+        actual_model="",
+        dimensions=0,
+        is_fallback_active=False,
+        semantic_quality="none",
+    )
+    warm_sets = WarmSets(open_store, settings.filtering.epoch)
+    return PredictionService(worker, load, services.owners, warm_sets, configured, scope=settings.learning.scope)
+
+
+def _owners(settings: Settings) -> ToolOwners:
+    specs = settings.upstream_specs()
+    return ToolOwners(specs[0].name if len(specs) == 1 else "")
 
 
 def _showing(settings: Settings, services: Services, filtering: FilteringService) -> Showing | None:
@@ -102,10 +183,15 @@ class Container(containers.DeclarativeContainer):
         tracking=tracking,
         sessions=sessions,
         catalogues=providers.Singleton(Catalogues),
+        owners=providers.Singleton(_owners, settings),
         grace=settings.provided.timeouts.grace,
     )
+    worker: providers.Provider[Worker] = providers.Singleton(Worker)
+    prediction: providers.Provider[PredictionService] = providers.Singleton(
+        _prediction, settings, worker, services, recorder, analytics.provider
+    )
     filtering: providers.Provider[FilteringService] = providers.Singleton(
-        FilteringService, settings.provided.filtering, predictor=settings.provided.predictor.kind
+        FilteringService, settings.provided.filtering, prediction, predictor=settings.provided.predictor.kind
     )
     showing: providers.Provider[Showing | None] = providers.Singleton(_showing, settings, services, filtering)
 
@@ -127,6 +213,7 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(recorder)
         stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored))
+        stack.enter_context(container.worker())
         async with upstreams.opened(services.catalogues.input_schema) as ports:
             proxy = ProxyService(services, ports, settings.naming, container.showing())
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
@@ -136,6 +223,7 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             finally:
                 sweeping.cancel()
                 await proxy.close()
+                await container.prediction().close()
 
 
 async def _sweep(proxy: ProxyService) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from riglm.application.catalogues import Catalogues, SeenTools
 from riglm.application.exchange import Call, Exchange
 from riglm.application.failing_open import FailingOpen
+from riglm.application.owners import ToolOwners
 from riglm.application.sessions import SessionRegistry
 from riglm.application.tracking import TrackingService
 from riglm.domain import jsonrpc
@@ -44,6 +45,7 @@ class Services:
     tracking: TrackingService
     sessions: SessionRegistry
     catalogues: Catalogues
+    owners: ToolOwners = field(default_factory=ToolOwners)
     grace: float = 0.8
     """Seconds that a client waits for the slowest of several servers before it gets what the others have."""
     guarded: FailingOpen = field(

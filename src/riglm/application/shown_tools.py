@@ -18,6 +18,7 @@ class ShownTools:
     def select(self, session: Session, joined: JoinedList) -> bytes:
         """The entries that the session sees, as a raw JSON array; the exposure is recorded."""
         self._catalogue = joined.catalogue
+        self._services.owners.note(joined.owners)
         self._services.expose(session, joined.catalogue)
         return joined.raw
 

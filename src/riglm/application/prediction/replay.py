@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Sequence
 
 from riglm.domain.learning import SIGNALS
-from riglm.domain.past_session import PastSession
 from riglm.domain.prediction import Situation
 from riglm.domain.session_state import MOST_CALLS
+from riglm.ports.analytics import RecordedSession
 from riglm.ports.predictor import PredictorPort
 
 
-def replayed(history: Sequence[PastSession], predictor: PredictorPort) -> int:
+def replayed(history: Sequence[RecordedSession], predictor: PredictorPort) -> int:
     """Teach `predictor` the calls of recorded sessions, in order; how many there were.
 
     The candidates are the tools that were called in any of them: what else there was matters little by now.

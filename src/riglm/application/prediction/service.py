@@ -8,25 +8,29 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.knowledge import Knowledge
+from riglm.application.predicting import Predicting
 from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.prediction.worker import Urgency, Worker
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Context, Prediction, Situation
 from riglm.domain.retrieval.outcome import SearchOutcome
+from riglm.domain.retrieval.texts import request_texts
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Catalogue
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
 
+if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+    from riglm.application.prediction.knowledge import Knowledge
+
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
 
-LearningScope = Literal["principal", "instance"]
+LearningScope = Literal["principal", "tenant", "instance"]
 """Who learns from whom: each principal for itself, or all who use this riglm together."""
 
 MARKED_SIGNAL: Final = 1.5
@@ -44,6 +48,7 @@ _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_UNLEARNED: Final = 256
 _PAUSE_SECONDS: Final = 0.01
 _LOADING_SECONDS: Final = 5.0
+_CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
 
 
@@ -60,7 +65,7 @@ class Lesson(NamedTuple):
     scope: str
 
 
-class PredictionService:
+class PredictionService(Predicting):
     """Answers on the event loop from what is known there; what takes time is done on the worker.
 
     Until the worker has loaded what prediction needs, nothing is known, and everything is shown. Calls are learned
@@ -71,7 +76,7 @@ class PredictionService:
     def __init__(
         self,
         worker: Worker,
-        load: Callable[[OnLoop], Knowledge],
+        load: Callable[[OnLoop], "Knowledge"],
         owners: ToolOwners,
         warm_sets: WarmSets,
         configured: EmbedderStatus,
@@ -166,13 +171,7 @@ class PredictionService:
         context = await self._embedded(state.context, lambda late: self._replace_context(state, late))
         self._replace_context(state, context)
 
-    async def search(
-        self,
-        session: Session,
-        query: str,
-        limit: int,
-        allowed: Callable[[str], bool],
-    ) -> SearchOutcome:
+    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
         """The tools that fit a query, among those that are allowed."""
         if await self._wait_loaded() and self._knowledge is not None:
             retriever = self._knowledge.index.retriever
@@ -218,13 +217,15 @@ class PredictionService:
         }
 
     async def close(self) -> None:
-        """Learn what is left, and let the model go."""
-        while self._lessons:
+        """Learn what is left, as far as there is time, and let the model go."""
+        until = time.monotonic() + _CLOSING_SECONDS
+        while self._lessons and time.monotonic() < until:
             self._learn_one()
         knowledge, self._knowledge = self._knowledge, None
         if knowledge is not None:
             with self._guarded:
-                knowledge.embedder.__exit__(None, None, None)
+                async with asyncio.timeout(_CLOSING_SECONDS):
+                    await self._on_worker(lambda: knowledge.embedder.__exit__(None, None, None))
 
     def _begin(self) -> None:
         """Load, once, and after the client has had its first answer."""
@@ -237,7 +238,7 @@ class PredictionService:
         future = self._worker.submit(lambda: self._load(loop.call_soon_threadsafe))
         future.add_done_callback(lambda done: None if done.cancelled() else loop.call_soon_threadsafe(self._take, done))
 
-    def _take(self, loading: Future[Knowledge]) -> None:
+    def _take(self, loading: "Future[Knowledge]") -> None:
         if loading.cancelled() or self._loaded is None:
             return
         with self._guarded:
@@ -328,7 +329,7 @@ class PredictionService:
 
 def _with_vector(embedder: EmbedderPort, context: Context) -> Context:
     try:
-        vector = embedder.embed([context.text])[0]
+        vector = embedder.embed(request_texts(context.text))
     except EmbedderUnavailable as error:
         _log.info("a context counts by its words alone: %s", error)
         return context
