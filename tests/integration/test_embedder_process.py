@@ -232,6 +232,24 @@ def test_a_text_that_ends_the_process_again_and_again_harms_no_other(
     assert heard.warnings() == ["the embedding process ended"]
 
 
+def test_a_text_that_the_model_refuses_leaves_the_process_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "from riglm.adapters.embedding.onnx_model import OnnxModel\n"
+        "embed = OnnxModel.embed\n"
+        "OnnxModel.embed = lambda self, text: int(text) if text == 'poison' else embed(self, text)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path[1:]]))
+    with real(tmp_path) as embedder:
+        pid = embedder.pid
+        with pytest.raises(EmbedderUnavailable, match="refused a text: ValueError"):
+            embedder.embed(["Read a file", "poison"])
+        assert embedder.embed(["Read a file"]).shape == (1, 384)
+        assert embedder.pid == pid
+    assert heard.warnings() == []
+
+
 def test_a_process_that_cannot_load_in_time_does_not_hold_up_the_start(tmp_path: Path) -> None:
     with FallbackEmbedder(real(tmp_path, start_deadline=0.001, first_delay=60), HashingEmbedder()) as embedder:
         assert asdict(embedder.status()) == STANDING_IN

@@ -9,7 +9,7 @@ from typing import Final
 
 from riglm.adapters.embedding.frames import Embed, Loaded, Vectors
 from riglm.adapters.embedding.turns import Turns
-from riglm.adapters.embedding.worker_process import WorkerCrashed, WorkerProcess
+from riglm.adapters.embedding.worker_process import NothingLoaded, WorkerCrashed, WorkerProcess, WorkerSilent
 from riglm.ports.embedder import EmbedderUnavailable
 
 _log = logging.getLogger("riglm.embedder")
@@ -91,7 +91,7 @@ class Supervisor:
             self.refuse_if_down()
             try:
                 return self._ask_twice(request, seconds)
-            except EmbedderUnavailable as error:
+            except (NothingLoaded, WorkerCrashed, WorkerSilent) as error:  # but not a text that the model refused
                 if self._open:
                     self._fail(error)
                 raise
