@@ -14,7 +14,9 @@ from benchmarks.overhead.target import start_upstream, upstream_command
 from benchmarks.sessions.finding import Finding
 from benchmarks.subject import Served
 
-_WARM_UPS = 200
+_HANDFUL = 5
+"""Sessions before the memory is looked at first: a user who looks at a riglm that just started sees the same."""
+
 _CLOSED_LIMIT_KIB = 4.0
 _ABANDONED_LIMIT_MIB = 20.0
 _SETTLE_SECONDS = 3.0
@@ -22,7 +24,7 @@ _REAPER_SECONDS = 45.0  # to close them all, and for idle connections to the ups
 
 
 def closed(riglm: tuple[str, ...], count: int, directory: Path) -> Iterator[Finding]:
-    """Sessions that are opened, used once and closed, one after the other; the upstream is reached over HTTP.
+    """Sessions that are opened, list the tools, call one and are closed, in turn; the upstream is reached over HTTP.
 
     Raises:
         NoAnswer: a session was refused.
@@ -31,7 +33,7 @@ def closed(riglm: tuple[str, ...], count: int, directory: Path) -> Iterator[Find
     server, port = start_upstream(10, directory)
     served = Served(riglm, ["--url", f"http://127.0.0.1:{port}/mcp"], directory / "closed")
     try:
-        _use(served, _WARM_UPS, politely=True)
+        _use(served, _HANDFUL, politely=True)
         memory, files = resident_mib(served.process.pid), open_files(served.process.pid)
         _use(served, count, politely=True)
         time.sleep(_SETTLE_SECONDS)
@@ -45,7 +47,7 @@ def closed(riglm: tuple[str, ...], count: int, directory: Path) -> Iterator[Find
 
 
 def abandoned(riglm: tuple[str, ...], count: int, idle_seconds: int, directory: Path) -> Iterator[Finding]:
-    """Sessions that are opened, used once and never heard of again, until the idle timeout has closed them.
+    """Sessions that are opened, list the tools, call one and are never heard of again, until the timeout closed them.
 
     Raises:
         NoAnswer: a session was refused.
@@ -55,7 +57,7 @@ def abandoned(riglm: tuple[str, ...], count: int, idle_seconds: int, directory: 
     idle = {"RIGLM_DOWNSTREAM__SESSION_IDLE": str(idle_seconds)}
     served = Served(riglm, ["--url", f"http://127.0.0.1:{port}/mcp"], directory / "abandoned", **idle)
     try:
-        _use(served, _WARM_UPS, politely=True)
+        _use(served, _HANDFUL, politely=True)
         memory, files = resident_mib(served.process.pid), open_files(served.process.pid)
         _use(served, count, politely=False)
         most = resident_mib(served.process.pid) - memory
@@ -105,6 +107,7 @@ def _together(served: Served, count: int) -> int:
 def _use(served: Served, count: int, *, politely: bool) -> None:
     for _ in range(count):
         (session,) = open_sessions(served.port, 1)
+        session.ask("tools/list", {})
         session.ask("tools/call", echo("ok"))[1].text()
         if politely:
             with suppress(NoAnswer):

@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 import riglm
+from riglm.adapters.analytics import engine as engine_module
 from riglm.adapters.analytics import schema
 from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.sql import SqlAnalytics
@@ -22,6 +23,7 @@ from riglm.testing.records import a_learned_pair
 
 UPGRADER = """
 import sys
+from riglm.adapters.analytics import engine as engine_module
 from riglm.adapters.analytics import schema
 import alembic.command
 print("ready", flush=True)
@@ -173,6 +175,31 @@ def test_processes_that_upgrade_at_once_all_find_the_newest_schema(file, url):
     found = [each.communicate(timeout=60)[0].strip() for each in upgraders]
     assert found == [SCHEMA_REVISION] * 3
     assert [each.returncode for each in upgraders] == [0, 0, 0]
+
+
+class Busy:
+    """A connection to a file that another process is just about to change; the driver says so without waiting."""
+
+    def __init__(self, times, code=sqlite3.SQLITE_BUSY):
+        self.times = times
+        self.code = code
+
+    def execute(self, _):
+        self.times -= 1
+        if self.times >= 0:
+            error = sqlite3.OperationalError("as the test wants")
+            error.sqlite_errorcode = self.code
+            raise error
+
+
+def test_a_new_file_that_another_process_is_changing_is_tried_again(monkeypatch):
+    cursor = Busy(3)
+    engine_module.use_wal(cursor)
+    assert cursor.times == -1
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 20)
+    for hopeless in (Busy(10**9), Busy(1, sqlite3.SQLITE_READONLY)):
+        with pytest.raises(sqlite3.OperationalError, match="as the test wants"):
+            engine_module.use_wal(hopeless)
 
 
 def test_the_status_of_a_missing_file_is_told_without_making_it(file, url):

@@ -80,12 +80,12 @@ def prepare(engine: Engine, url: str) -> None:
             os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600))
     raw = engine.raw_connection()
     try:
-        _use_wal(raw.cursor())
+        use_wal(raw.cursor())
     finally:
         raw.close()
 
 
-def _use_wal(cursor: Any) -> None:
+def use_wal(cursor: Any) -> None:
     """Change the journal's mode; SQLite does not wait for another process that does the same, so this does."""
     until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:

@@ -16,6 +16,30 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
 
 
+async def test_a_client_that_raises_does_not_keep_the_requests_of_others_waiting():
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    clock = Deadlines("server", HASTY)
+    first, second = Answer(request(1, "tools/call")), Answer(request(1, "tools/call"))
+
+    def fault(_: Waiting) -> None:
+        raise RuntimeError("a fault of one client's")
+
+    clock.add(first, fault)
+    clock.add(second, ignore)
+    assert "did not answer tools/call" in await second.words()
+
+
+async def test_a_request_that_is_answered_at_the_last_moment_does_not_expire():
+    clock = Deadlines("server", HASTY)
+    first, second = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
+    late = clock.add(first, lambda _: clock.remove(other))
+    other = clock.add(second, ignore)
+    late.last = other.last = 0.0
+    await first.words()
+    await settle()
+    assert not second.over.is_set()
+
+
 def ignore(*_: object) -> None:
     """Nobody needs to know."""
 

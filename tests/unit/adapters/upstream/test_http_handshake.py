@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import tracemalloc
 
 import pytest
 
@@ -98,6 +100,26 @@ async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_e
         link = upstream.connect(Ears())
         await greet(link)
         await ask(link, 1, "tools/list").result()
+
+
+async def test_a_link_that_has_nothing_to_do_takes_less_than_a_kibibyte():
+    async with standing(WebServer()) as upstream:
+        for link in [upstream.connect(Ears()) for _ in range(40)]:
+            await greet(link)
+            await ask(link, 1, "tools/list").result()
+        tracemalloc.start()
+        try:
+            links = [upstream.connect(Ears()) for _ in range(100)]
+            for link in links:
+                await greet(link)
+                await ask(link, 1, "tools/list").result()
+            gc.collect()
+            ours = tracemalloc.take_snapshot().filter_traces(
+                [tracemalloc.Filter(True, "*/riglm/adapters/mcp/upstream/*")]
+            )
+        finally:
+            tracemalloc.stop()
+    assert sum(one.size for one in ours.statistics("filename")) < 1024 * len(links)
 
 
 async def test_closing_ends_what_is_held_and_what_is_in_flight():
