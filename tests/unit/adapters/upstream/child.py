@@ -1,4 +1,4 @@
-"""A server on pipes that does as it is asked: `python child.py [stubborn] [deaf] [modern] [frail] [mute]`."""
+"""A server on pipes that does as it is asked: `python child.py [stubborn] [deaf] [modern] [frail] [mute] [stillborn]`."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 out = sys.stdout.buffer
 
@@ -42,9 +42,13 @@ def grandchild() -> int:
 
 
 def die(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
+    complain_and_exit(params["code"])
+
+
+def complain_and_exit(code: int) -> NoReturn:
     sys.stderr.write("a traceback\nmy last words\n")
     sys.stderr.flush()
-    os._exit(params["code"])
+    os._exit(code)
 
 
 def kill(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
@@ -149,6 +153,8 @@ def main() -> None:
         say(b"not listening\n")
         time.sleep(120)
     while line := sys.stdin.buffer.readline():
+        if "stillborn" in modes:
+            complain_and_exit(4)
         serve(line, modes)
     if "stubborn" in modes:
         time.sleep(120)

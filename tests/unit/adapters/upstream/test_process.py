@@ -1,5 +1,6 @@
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -131,10 +132,42 @@ async def test_a_last_line_without_a_newline_counts(guardian):
         await running.ended()
 
 
-async def test_the_end_tells_the_exit_code_and_the_last_words(guardian):
+async def test_what_a_child_says_on_standard_error_reaches_no_client_and_the_log_only_at_debug(guardian, caplog):
+    caplog.set_level(logging.INFO)
     async with Running(guardian) as running:
         running.tell("die", code=3)
-        assert await running.ended() == "exited with code 3; its last words: my last words"
+        words = await running.ended()
+    assert words == "exited with code 3; riglm's log has its standard error with `logging.level: debug`"
+    assert "my last words" not in str([vars(record) for record in caplog.records])
+
+
+async def test_the_log_has_all_of_standard_error_at_debug(guardian, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with Running(guardian) as running:
+        running.tell("die", code=3)
+        await running.ended()
+    said = [(record.upstream, record.line) for record in caplog.records if record.msg == "stderr"]
+    assert said == [("server", "a traceback"), ("server", "my last words")]
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+async def test_the_last_words_of_a_child_that_ends_before_it_was_asked_anything_are_a_warning(guardian, caplog, method):
+    caplog.set_level(logging.INFO)
+    async with Running(guardian, "stillborn") as running:
+        running.tell(method)
+        assert await running.ended() == "exited with code 4; riglm's log has its last words"
+    [said] = [record for record in caplog.records if hasattr(record, "said")]
+    assert (said.levelname, said.upstream, said.said) == ("WARNING", "server", "a traceback\nmy last words")
+
+
+async def test_a_child_that_was_asked_something_after_its_opening_has_no_last_words(guardian, caplog):
+    caplog.set_level(logging.INFO)
+    async with Running(guardian) as running:
+        running.tell("initialize")
+        await running.hear()
+        running.tell("die", code=3)
+        await running.ended()
+    assert "my last words" not in str([vars(record) for record in caplog.records])
 
 
 async def test_the_end_tells_the_signal(guardian):

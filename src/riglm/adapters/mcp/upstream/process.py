@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import signal
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -20,6 +21,9 @@ _log = logging.getLogger("riglm.upstream")
 _STDERR_LINE: Final = 8192
 _MOST_UNREAD: Final = 4
 _LAST_OUTPUT_SECONDS: Final = 0.25
+_LAST_WORDS: Final = 10
+_OPENINGS: Final = frozenset({"initialize", "server/discover", "ping"})
+"""Requests that carry nothing of what a client works with."""
 
 
 class Child(asyncio.SubprocessProtocol, Channel):
@@ -64,7 +68,9 @@ class Child(asyncio.SubprocessProtocol, Channel):
         self._open_pipes = {0, 1, 2}
         self._ended = False
         self._ending: asyncio.TimerHandle | None = None
-        self._last_words = ""
+        self._last_words: deque[bytes] | None = deque(maxlen=_LAST_WORDS)
+        """The last lines of its standard error; None once they may quote what a client sent."""
+        self._complains = False
 
     async def start(self) -> None:
         """Start the process.
@@ -112,6 +118,8 @@ class Child(asyncio.SubprocessProtocol, Channel):
         """
         if self._stdin is None or self._stdin.is_closing():
             return
+        if self._last_words is not None and not _is_opening(line):
+            self._last_words = None
         unread = self._stdin.get_write_buffer_size()
         if unread > self._limit * _MOST_UNREAD:
             raise UpstreamUnavailable(f"does not read its input: {unread} bytes wait for it already")
@@ -185,7 +193,21 @@ class Child(asyncio.SubprocessProtocol, Channel):
             how = "closed its input or output"
         else:
             how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
-        self._receiver.ended(how + (f"; its last words: {self._last_words}" if self._last_words else ""))
+        self._receiver.ended(how + self._where_it_says_why())
+
+    def _where_it_says_why(self) -> str:
+        """Log the last words of a child that came to nothing, and tell where they are; its words go to no client.
+
+        Servers quote on standard error what they are asked, so of one that was asked anything riglm logs them at
+        debug only.
+        """
+        if not self._complains:
+            return ""
+        if self._last_words is None:
+            return "; riglm's log has its standard error with `logging.level: debug`"
+        words = b"\n".join(self._last_words).decode("utf-8", "replace")
+        _log.warning("a server ended before it was asked anything", extra={"upstream": self._spec.name, "said": words})
+        return "; riglm's log has its last words"
 
     def _abandon(self) -> None:
         """It did not come to a start, or not to its end."""
@@ -224,8 +246,11 @@ class Child(asyncio.SubprocessProtocol, Channel):
             self._receiver.heard(well_formed(line))
 
     def _complained(self, line: bytes) -> None:
-        self._last_words = line.decode("utf-8", "replace").strip()[:300] or self._last_words
-        _log.info("stderr", extra={"upstream": self._spec.name, "line": self._last_words})
+        self._complains = True
+        if self._last_words is not None:
+            self._last_words.append(line)
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("stderr", extra={"upstream": self._spec.name, "line": line.decode("utf-8", "replace")})
 
     def _too_long(self, size: int) -> None:
         """A line over the limit was skipped: answer in the child's place.
@@ -247,6 +272,13 @@ class Child(asyncio.SubprocessProtocol, Channel):
 def _inherited() -> dict[str, str]:
     """What a server sees of its client's environment: all but riglm's own settings and secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
+
+
+def _is_opening(line: bytes) -> bool:
+    try:
+        return jsonrpc.decode(line).method in _OPENINGS
+    except jsonrpc.Malformed:
+        return False
 
 
 def _is_whole(line: bytes) -> bool:
