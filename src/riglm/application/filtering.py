@@ -105,10 +105,11 @@ class FilteringService:
 
     def know(self, session: Session, catalogue: Catalogue) -> None:
         """Take note of the tools of a session, whether it is shown a list of them now or not."""
-        self._states.of(session).view = self._views.of(session, catalogue)
+        view = self._states.of(session).view = self._views.of(session, catalogue)
         self._last_catalogue = catalogue
-        with self._guarded:
-            self.predicting.know(catalogue)
+        if not self._surfaces.passes(view):  # no model is loaded for what is passed whole anyway
+            with self._guarded:
+                self.predicting.know(catalogue)
 
     def fresh_seconds(self, session: Session) -> float:
         """For how long a list that is composed now stays as it is, unless the catalogue or the policy changes."""
@@ -123,7 +124,10 @@ class FilteringService:
         """Have at hand what a list needs that may have to come from the store; to be awaited before `compose`."""
         if self.surface(session) in (Surface.STABLE, Surface.HINTS):
             with self._guarded:
-                names = self._views.of(session, catalogue, whoever=True).candidates
+                common = self._views.of(session, catalogue, whoever=True)
+                if self._surfaces.passes(common):
+                    return
+                names = common.candidates
                 await self.predicting.prepare(session, names, self.rules.profile, self.rules.max_tools)
 
     def compose(self, session: Session, catalogue: Catalogue) -> ShownList:

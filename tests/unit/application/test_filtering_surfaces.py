@@ -125,6 +125,36 @@ def test_a_small_catalogue_passes_untouched(count, size, untouched):
     assert ("call_tool" in names_in(listed.raw)) is not untouched
 
 
+def test_prediction_need_not_know_what_is_passed_whole(catalogue):
+    small, full, large = Stage(passthrough_below={}), Stage(surface="full"), Stage()
+    small.shown(a_session(), a_catalogue(count=20, size=100))
+    full.shown(a_session(), catalogue)
+    large.shown(a_session(), catalogue)
+    assert [stage.prediction.known for stage in (small, full, large)] == [[], [], [catalogue]]
+
+
+def test_a_list_that_riglm_does_not_change_stays_fresh_for_as_long_as_the_upstream_says(catalogue):
+    session = a_session("x", Era.MODERN)
+    for stage in (Stage(surface="full"), Stage(pinned=["*"])):
+        stage.shown(session, catalogue)
+        assert stage.filtering.fresh_seconds(session) > 86_400 * 300
+
+
+def test_changes_are_announced_where_lists_follow_a_session():
+    dynamic, modern = a_session(), a_session("x", Era.MODERN)
+    assert Stage().filtering.announces(dynamic)
+    assert not Stage().filtering.announces(modern)
+    assert not Stage(mode="shadow").filtering.announces(dynamic)
+    assert Stage(surface="dynamic").filtering.announces(modern)
+
+
+async def test_a_dynamic_list_is_not_promised_to_stay(catalogue):
+    stage, session = Stage(surface="dynamic"), a_session("x", Era.MODERN)
+    assert stage.filtering.fresh_seconds(session) == 0.0
+    stage.shown(session, catalogue)
+    assert stage.filtering.fresh_seconds(session) == 0.0
+
+
 def test_a_small_catalogue_still_lacks_what_is_denied():
     stage = Stage(passthrough_below={}, denylist=["B"])
     listed = stage.filtering.compose(a_session(), a_catalogue("a", "b"))
