@@ -151,9 +151,10 @@ class Stage:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of every process on this stage."""
+        """The environment of every process on this stage; what is not about filtering runs behind a shadow of it."""
         kept = {name: content for name, content in os.environ.items() if not name.startswith("RIGLM_")}
-        return {**kept, MARK: self.mark, "RIGLM_DATA_DIR": str(self.folder / "data"), "NO_PROXY": "*"}
+        own = {MARK: self.mark, "RIGLM_DATA_DIR": str(self.folder / "data"), "RIGLM_FILTERING__MODE": "shadow"}
+        return {**kept, **own, "NO_PROXY": "*"}
 
     def log(self, *flags: str) -> ServerLog:
         """The log of the scripted servers that were started with these flags."""
