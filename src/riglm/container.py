@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from riglm.application.filtering import FilteringService
 from riglm.application.maintenance import Maintenance
 from riglm.application.meta_tools import MetaTools
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.service import OnLoop, PredictionService
+from riglm.application.prediction.service import PredictionService
 from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.prediction.worker import Worker
 from riglm.application.proxy import ProxyService
@@ -40,7 +39,7 @@ from riglm.ports.embedder import EmbedderPort, EmbedderStatus
 from riglm.ports.predictor import PredictorPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.knowledge import Knowledge
+    from riglm.application.prediction.knowledge import Recollection
 
 _SWEEP_SECONDS = 30.0
 _STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
@@ -121,21 +120,17 @@ def build_embedder(settings: Settings) -> EmbedderPort:
 def _prediction(
     settings: Settings, worker: Worker, services: Services, recorder: Recorder, open_store: Callable[[], AnalyticsPort]
 ) -> PredictionService:
-    def load(on_loop: OnLoop) -> "Knowledge":
-        from riglm.application.prediction.knowledge import load_knowledge
+    def recollection() -> "Recollection":
+        from riglm.application.prediction.knowledge import Recollection
         from riglm.domain.coverage import CoverageCalibrator
 
         filtering = settings.filtering
-        return load_knowledge(
-            worker=worker,
-            owners=services.owners,
-            predictor=build_predictor(settings),
-            embedder=build_embedder(settings),
-            coverage=CoverageCalibrator(filtering.coverage, filtering.min_tools, filtering.max_tools),
+        return Recollection(
             open_store=open_store,
+            make_predictor=lambda: build_predictor(settings),
+            make_embedder=lambda: build_embedder(settings),
+            make_coverage=lambda: CoverageCalibrator(filtering.coverage, filtering.min_tools, filtering.max_tools),
             put=recorder.put,
-            on_loop=on_loop,
-            now=time.time(),
             most_pairs=settings.learning.max_pairs,
         )
 
@@ -151,7 +146,15 @@ def _prediction(
         semantic_quality="none",
     )
     warm_sets = WarmSets(open_store, settings.filtering.epoch)
-    return PredictionService(worker, load, services.owners, warm_sets, configured, scope=settings.learning.scope)
+    return PredictionService(
+        worker,
+        recollection,
+        services.owners,
+        warm_sets,
+        configured,
+        predictor=settings.predictor.kind,
+        scope=settings.learning.scope,
+    )
 
 
 def _owners(settings: Settings) -> ToolOwners:

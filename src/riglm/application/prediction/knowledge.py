@@ -18,6 +18,9 @@ from riglm.ports.analytics import AnalyticsPort, PairsForgotten
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
 
+OnLoop = Callable[[Callable[[], None]], object]
+"""Has something done on the event loop, asked from any thread."""
+
 _REPLAYED_SESSIONS: Final = 300
 _REPLAYED_SECONDS: Final = 90 * 86_400.0
 _log: Final = logging.getLogger("riglm.prediction")
@@ -33,8 +36,14 @@ class Knowledge:
     index: ToolIndex
     embedder: EmbedderPort
     coverage: CoverageCalibrator
-    learned: bool = False
-    """Whether anything was learned yet."""
+    used: set[str]
+    """The tools that were learned to have been used."""
+
+    def recalled(self, pairs: LearnedPairs) -> None:
+        """Go on with the pairs of earlier runs."""
+        self.pairs = pairs
+        self.learner.pairs = pairs
+        self.index.use(pairs)
 
     def with_relevance(self, situation: Situation, scope: str) -> Situation:
         """The situation with how well each candidate fits its context, if it has one."""
@@ -45,45 +54,62 @@ class Knowledge:
         return replace(situation, relevance=relevance)
 
 
-def load_knowledge(
-    *,
-    worker: Worker,
-    owners: ToolOwners,
-    predictor: PredictorPort,
-    embedder: EmbedderPort,
-    coverage: CoverageCalibrator,
-    open_store: Callable[[], AnalyticsPort],
-    put: Callable[[LearnedPair | PairsForgotten, int], None],
-    on_loop: Callable[[Callable[[], None]], object],
-    now: float,
-    most_pairs: int,
-) -> Knowledge:
-    """Start warm from the store: its learned pairs, and its latest sessions once more past the predictor.
+class Recollection:
+    """What earlier runs left to know, brought back on the worker: first what the predictor learned, then the pairs.
 
     A store that is away means a cold start, and is logged.
     """
-    embedder.__enter__()
-    pairs = LearnedPairs()
-    learned = False
-    try:
-        with open_store() as store:
-            pairs.restore(store.list_learned_pairs(embedder.model, most_pairs))
-            history = store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS)
-        learned = replayed(history, predictor) > 0
-    except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
-        _log.warning("what was learned could not be loaded: prediction starts cold", exc_info=True)
-    learner = Learner(predictor, pairs, put, most_pairs=most_pairs)
 
-    def described_anew(tool: str, fingerprint: str) -> None:
-        on_loop(lambda: learner.described_anew(tool, fingerprint))
+    def __init__(
+        self,
+        *,
+        open_store: Callable[[], AnalyticsPort],
+        make_predictor: Callable[[], PredictorPort],
+        make_embedder: Callable[[], EmbedderPort],
+        make_coverage: Callable[[], CoverageCalibrator],
+        put: Callable[[LearnedPair | PairsForgotten, int], None],
+        most_pairs: int,
+    ) -> None:
+        """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept."""
+        self._open_store = open_store
+        self._make_predictor = make_predictor
+        self._make_embedder = make_embedder
+        self._make_coverage = make_coverage
+        self._put = put
+        self._most_pairs = most_pairs
 
-    index = ToolIndex(worker, embedder, pairs, owners, described_anew)
-    return Knowledge(
-        predictor=predictor,
-        pairs=pairs,
-        learner=learner,
-        index=index,
-        embedder=embedder,
-        coverage=coverage,
-        learned=learned,
-    )
+    def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, now: float) -> Knowledge:
+        """A predictor that saw the latest sessions once more; no model is loaded and no pair known yet."""
+        predictor, embedder, pairs = self._make_predictor(), self._make_embedder(), LearnedPairs()
+        used: set[str] = set()
+        try:
+            with self._open_store() as store:
+                history = store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS)
+            used = replayed(history, predictor)
+        except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
+            _log.warning("past sessions could not be loaded: prediction starts cold", exc_info=True)
+        learner = Learner(predictor, pairs, self._put, most_pairs=self._most_pairs)
+
+        def described_anew(tool: str, fingerprint: str) -> None:
+            on_loop(lambda: learner.described_anew(tool, fingerprint))
+
+        return Knowledge(
+            predictor=predictor,
+            pairs=pairs,
+            learner=learner,
+            index=ToolIndex(worker, embedder, pairs, owners, described_anew),
+            embedder=embedder,
+            coverage=self._make_coverage(),
+            used=used,
+        )
+
+    def recall(self, knowledge: Knowledge) -> LearnedPairs:
+        """Load the model, which takes a second, and the pairs that were learned with it."""
+        knowledge.embedder.__enter__()
+        pairs = LearnedPairs()
+        try:
+            with self._open_store() as store:
+                pairs.restore(store.list_learned_pairs(knowledge.embedder.model, self._most_pairs))
+        except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
+            _log.warning("learned pairs could not be loaded: contexts start cold", exc_info=True)
+        return pairs

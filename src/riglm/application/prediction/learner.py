@@ -27,7 +27,7 @@ class Learner:
     ) -> None:
         """`put` takes a record and its size in bytes; beyond `most_pairs` the oldest and least sure are forgotten."""
         self._predictor = predictor
-        self._pairs = pairs
+        self.pairs = pairs
         self._put = put
         self._most_pairs = most_pairs
 
@@ -40,13 +40,13 @@ class Learner:
 
     def paired(self, context: Context, tool: str, signal: float, *, scope: str, at: float, fingerprint: str) -> None:
         """A tool was used in a context, or said to belong to it."""
-        pair = self._pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
+        pair = self.pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
         self._put(pair, _BYTES_PER_PAIR)
-        self._forget(self._pairs.pruned(self._most_pairs))
+        self._forget(self.pairs.pruned(self._most_pairs))
 
     def described_anew(self, tool: str, fingerprint: str) -> None:
         """A tool changed what it says of itself: what was learned of it does not count any more."""
-        self._forget(self._pairs.forget_tool(tool, fingerprint))
+        self._forget(self.pairs.forget_tool(tool, fingerprint))
 
     def _forget(self, ids: list[UUID]) -> None:
         if ids:

@@ -10,14 +10,13 @@ from riglm.ports.analytics import RecordedSession
 from riglm.ports.predictor import PredictorPort
 
 
-def replayed(history: Sequence[RecordedSession], predictor: PredictorPort) -> int:
-    """Teach `predictor` the calls of recorded sessions, in order; how many there were.
+def replayed(history: Sequence[RecordedSession], predictor: PredictorPort) -> set[str]:
+    """Teach `predictor` the calls of recorded sessions, in order; the tools that were called.
 
     The candidates are the tools that were called in any of them: what else there was matters little by now.
     """
     servers = {call.tool: call.upstream for session in history for call in session.calls}
     candidates = tuple(servers)
-    count = 0
     for session in history:
         before: deque[str] = deque(maxlen=MOST_CALLS)
         for call in session.calls:
@@ -31,5 +30,4 @@ def replayed(history: Sequence[RecordedSession], predictor: PredictorPort) -> in
             )
             predictor.learn(situation, call.tool, SIGNALS[call.found])
             before.append(call.tool)
-            count += 1
-    return count
+    return set(candidates)

@@ -6,7 +6,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -25,7 +24,7 @@ from riglm.domain.tool import Catalogue
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.knowledge import Knowledge
+    from riglm.application.prediction.knowledge import Knowledge, Recollection
 
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
@@ -46,14 +45,12 @@ _ADVICE: Final = {
 }
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_UNLEARNED: Final = 256
+_MOST_WAITING: Final = 64
 _PAUSE_SECONDS: Final = 0.01
 _LOADING_SECONDS: Final = 5.0
+_PREPARING_SECONDS: Final = 0.9
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
-
-
-OnLoop = Callable[[Callable[[], None]], object]
-"""Has something done on the event loop, asked from any thread."""
 
 
 class Lesson(NamedTuple):
@@ -76,32 +73,36 @@ class PredictionService(Predicting):
     def __init__(
         self,
         worker: Worker,
-        load: Callable[[OnLoop], "Knowledge"],
+        make_recollection: Callable[[], "Recollection"],
         owners: ToolOwners,
         warm_sets: WarmSets,
         configured: EmbedderStatus,
         *,
+        predictor: str = "",
         scope: LearningScope = "principal",
-        patience: float = 0.25,
+        patience: float = 1.0,
         head_start: float = 0.2,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`load` runs on the worker, `head_start` seconds after prediction was first thought of.
+        """`make_recollection` runs on the worker, `head_start` seconds after prediction was first thought of.
 
-        `configured` is the status of the embedder until it is loaded; `patience` is how many seconds a client waits for
-        its words to be embedded.
+        `configured` is the status of the embedder until it is loaded, `predictor` the name of the strategy. A client
+        waits at most `patience` seconds for its words to be embedded.
         """
         self._worker = worker
-        self._load = load
+        self._make_recollection = make_recollection
         self._owners = owners
         self._warm_sets = warm_sets
         self._configured = configured
+        self._predictor = predictor
         self._scope = scope
         self._patience = patience
         self._head_start = head_start
         self._clock = clock
         self._knowledge: Knowledge | None = None
         self._loaded: asyncio.Event | None = None
+        self._starting: asyncio.TimerHandle | None = None
+        self._closed = False
         self._waiting: dict[bytes, Catalogue] = {}
         self._lessons: deque[Lesson] = deque()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
@@ -112,7 +113,7 @@ class PredictionService(Predicting):
         self._begin()
         if self._knowledge is not None:
             self._knowledge.index.know(catalogue)
-        else:
+        elif not self._closed and len(self._waiting) < _MOST_WAITING:
             self._waiting[catalogue.raw] = catalogue
 
     def predict(
@@ -120,7 +121,7 @@ class PredictionService(Predicting):
     ) -> Prediction | None:
         """What the session calls next among `names`, on request by signal; None while there is nothing to go by."""
         knowledge = self._knowledge
-        if knowledge is None or not names or not (knowledge.learned or state.calls or state.context):
+        if knowledge is None or not names or not (knowledge.used or state.calls or state.context):
             return None
         with self._guarded:
             situation = knowledge.with_relevance(self._situation(session, state, names), self._scope_of(session))
@@ -142,19 +143,23 @@ class PredictionService(Predicting):
         return self._knowledge.coverage.size(prediction.scores)
 
     async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
-        """Have the warm set of the session's principal for this epoch at hand, if anything was learned."""
+        """Have the warm set of the session's principal for this epoch at hand, if anything was learned.
+
+        Only the first list of an epoch waits for what was learned to be loaded.
+        """
         now = self._clock()
         principal = self._scope_of(session)
-        if self._warm_sets.kept(principal, profile, now) is not None:
+        if self._warm_sets.is_settled(principal, profile, now):
             return
-        with self._guarded:
-            if not await self._wait_loaded():
-                return
-            if await self._on_worker(lambda: self._warm_sets.stored(principal, profile, now)) is not None:
-                return
-            tools = self._warmest(session, names, most)
-            if tools:
-                await self._on_worker(lambda: self._warm_sets.decide(principal, profile, tools, "", now))
+        with self._guarded, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PREPARING_SECONDS):
+                found, has_history = await self._on_worker(lambda: self._warm_sets.stored(principal, profile, now))
+                if found is None and has_history and await self._wait_loaded():
+                    tools = self._warmest(session, names, most)
+                    found = await self._on_worker(
+                        lambda: self._warm_sets.decide(principal, profile, tools, self._predictor, now)
+                    )
+                self._warm_sets.settle(principal, profile, now, found)
 
     def warm_set(self, session: Session, names: tuple[str, ...], profile: str) -> tuple[str, ...] | None:
         """The tools of this epoch's warm set that are among `names`; None while nothing was learned."""
@@ -221,35 +226,54 @@ class PredictionService(Predicting):
         until = time.monotonic() + _CLOSING_SECONDS
         while self._lessons and time.monotonic() < until:
             self._learn_one()
-        knowledge, self._knowledge = self._knowledge, None
+        knowledge, self._knowledge, self._closed = self._knowledge, None, True
+        if self._starting is not None:
+            self._starting.cancel()
         if knowledge is not None:
             with self._guarded:
                 async with asyncio.timeout(_CLOSING_SECONDS):
                     await self._on_worker(lambda: knowledge.embedder.__exit__(None, None, None))
 
-    def _begin(self) -> None:
-        """Load, once, and after the client has had its first answer."""
+    def _begin(self, *, at_once: bool = False) -> None:
+        """Load, once, and unless somebody waits for it after the client has had its first answer."""
         if self._loaded is None:
             self._loaded = asyncio.Event()
-            asyncio.get_running_loop().call_later(self._head_start, self._start_loading)
+            self._starting = asyncio.get_running_loop().call_later(self._head_start, self._start_loading)
+        if at_once:
+            self._start_loading()
 
     def _start_loading(self) -> None:
-        loop = asyncio.get_running_loop()
-        future = self._worker.submit(lambda: self._load(loop.call_soon_threadsafe))
-        future.add_done_callback(lambda done: None if done.cancelled() else loop.call_soon_threadsafe(self._take, done))
-
-    def _take(self, loading: "Future[Knowledge]") -> None:
-        if loading.cancelled() or self._loaded is None:
+        if self._starting is None:
             return
-        with self._guarded:
-            self._knowledge = loading.result()
-            for catalogue in self._waiting.values():
-                self._knowledge.index.know(catalogue)
-        self._waiting.clear()
+        self._starting.cancel()
+        self._starting = None
+        loop = asyncio.get_running_loop()
+        self._worker.submit(lambda: self._bring_back(loop.call_soon_threadsafe))
+
+    def _bring_back(self, on_loop: Callable[[Callable[[], None]], object]) -> None:
+        """Load what there is to know, on the worker; what can be told is used before the model is there."""
+        try:
+            recollection = self._make_recollection()
+            knowledge = recollection.load(self._worker, self._owners, on_loop, self._clock())
+            on_loop(lambda: self._take(knowledge))
+            pairs = recollection.recall(knowledge)
+            on_loop(lambda: knowledge.recalled(pairs))
+        except Exception:  # noqa: BLE001  # without prediction everything is shown
+            _log.exception("prediction could not be loaded: everything is shown")
+            on_loop(lambda: self._take(None))
+
+    def _take(self, knowledge: "Knowledge | None") -> None:
+        if self._loaded is None or self._closed:
+            return
+        self._knowledge = knowledge
+        waiting, self._waiting = self._waiting, {}
+        if knowledge is not None:
+            for catalogue in waiting.values():
+                knowledge.index.know(catalogue)
         self._loaded.set()
 
     async def _wait_loaded(self) -> bool:
-        self._begin()
+        self._begin(at_once=True)
         if self._loaded is not None and not self._loaded.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._loaded.wait(), _LOADING_SECONDS)
@@ -295,13 +319,14 @@ class PredictionService(Predicting):
         )
 
     def _warmest(self, session: Session, names: tuple[str, ...], most: int) -> tuple[str, ...]:
-        """The tools that a session that knows nothing yet is likeliest to need; none when nothing was learned."""
-        state = SessionState()
-        prediction = self.predict(session, state, names)
-        if prediction is None:
+        """The tools that a session that knows nothing yet is likeliest to need, among those that were ever used."""
+        prediction = self.predict(session, SessionState(), names)
+        if prediction is None or self._knowledge is None:
             return ()
+        used = self._knowledge.used
         order = sorted(range(len(names)), key=lambda index: (-float(prediction.scores[index]), index))
-        return tuple(names[index] for index in order[: min(most, max(1, self.size(prediction)))])
+        best = [names[index] for index in order if names[index] in used]
+        return tuple(best[: min(most, max(1, self.size(prediction)))])
 
     def _learn_next(self) -> None:
         self._learn_one()
@@ -321,7 +346,7 @@ class PredictionService(Predicting):
             if tool in situation.candidates:
                 knowledge.coverage.observe(expected.scores, situation.candidates.index(tool))
             knowledge.learner.called(situation, tool, found, scope=scope, fingerprint=knowledge.index.fingerprint(tool))
-            knowledge.learned = True
+            knowledge.used.add(tool)
 
     def _scope_of(self, session: Session) -> str:
         return session.principal if self._scope == "principal" else ""

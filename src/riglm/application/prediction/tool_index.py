@@ -67,6 +67,11 @@ class ToolIndex:
             self._lists.popitem(last=False)
         self._worker.submit(lambda: self._read(catalogue))
 
+    def use(self, pairs: LearnedPairs) -> None:
+        """Go on with other learned pairs."""
+        self._pairs = pairs
+        self._worker.submit(self._build)
+
     def model_changed(self) -> None:
         """Embed all tools anew, in the background."""
         self._worker.submit(self._embed_next, Urgency.BACKGROUND)
@@ -100,6 +105,7 @@ class ToolIndex:
             del self._profiles[next(iter(self._profiles))]
         if changed:
             self._build()
+        if self._missing():
             self._embed_soon()
 
     def _build(self) -> None:

@@ -12,14 +12,15 @@ _MOST_KEPT: Final = 10_000
 class WarmSets:
     """One list for each principal and profile in each epoch, the same in every process and after every restart.
 
-    What is stored counts: whoever comes first in an epoch decides it for all.
+    What is stored counts: whoever comes first in an epoch decides it for all. Where nothing was learned at its first
+    list there is none for the rest of the epoch, unless riglm starts anew.
     """
 
     def __init__(self, open_store: Callable[[], AnalyticsPort], epoch_seconds: float) -> None:
         """`epoch_seconds` is how long a list lasts."""
         self._open_store = open_store
         self._epoch_seconds = epoch_seconds
-        self._kept: dict[tuple[str, str], WarmSet] = {}
+        self._known: dict[tuple[str, str], tuple[float, WarmSet | None]] = {}
 
     def epoch_start(self, now: float) -> float:
         """When the epoch began that `now` lies in; both in seconds since the epoch of the clock."""
@@ -27,13 +28,24 @@ class WarmSets:
 
     def kept(self, principal: str, profile: str, now: float) -> WarmSet | None:
         """The list of this epoch, if it is known here."""
-        found = self._kept.get((principal, profile))
-        return found if found is not None and found.epoch_start == self.epoch_start(now) else None
+        start, found = self._known.get((principal, profile), (None, None))
+        return found if start == self.epoch_start(now) else None
 
-    def stored(self, principal: str, profile: str, now: float) -> WarmSet | None:
-        """The list of this epoch that is in the store, which is then kept; blocks."""
+    def is_settled(self, principal: str, profile: str, now: float) -> bool:
+        """Whether it is known here what the list of this epoch is, or that there is none."""
+        return self._known.get((principal, profile), (None,))[0] == self.epoch_start(now)
+
+    def settle(self, principal: str, profile: str, now: float, found: WarmSet | None) -> None:
+        """Take note of the list of this epoch, or that there is none."""
+        if len(self._known) >= _MOST_KEPT:
+            self._known.clear()
+        self._known[principal, profile] = (self.epoch_start(now), found)
+
+    def stored(self, principal: str, profile: str, now: float) -> tuple[WarmSet | None, bool]:
+        """The list of this epoch that is in the store, and whether there is anything to learn from; blocks."""
         with self._open_store() as store:
-            return self._keep(store.get_warm_set(principal, profile, self.epoch_start(now)))
+            found = store.get_warm_set(principal, profile, self.epoch_start(now))
+            return found, found is not None or bool(store.recent_calls(1))
 
     def decide(self, principal: str, profile: str, tools: tuple[str, ...], predictor: str, now: float) -> WarmSet:
         """Store the list of this epoch unless there is one by now; the one that counts; blocks."""
@@ -46,11 +58,4 @@ class WarmSets:
             created_at=now,
         )
         with self._open_store() as store:
-            return self._keep(store.put_warm_set(made)) or made
-
-    def _keep(self, found: WarmSet | None) -> WarmSet | None:
-        if found is not None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[found.principal, found.profile] = found
-        return found
+            return store.put_warm_set(made)
