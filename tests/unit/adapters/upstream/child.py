@@ -1,4 +1,4 @@
-"""A server on pipes that does as it is asked: `python child.py [stubborn] [deaf] [modern] [frail] [mute] [stillborn]`."""
+"""A server on pipes that does as it is asked: `python child.py [stubborn] [deaf] [modern] [frail] [mute] …`."""
 
 import json
 import os

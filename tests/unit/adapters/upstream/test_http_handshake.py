@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import json
 import tracemalloc
 
 import pytest
@@ -19,7 +20,7 @@ from tests.unit.adapters.upstream.actors import (
     settle,
     within,
 )
-from tests.unit.adapters.upstream.web import LIMIT, WebServer, cut, hold, note, reply, saying, standing
+from tests.unit.adapters.upstream.web import LIMIT, Handler, WebServer, cut, hold, note, reply, saying, standing
 from tests.unit.adapters.wire.peers import Caller
 
 CHANGED = "notifications/tools/list_changed"
@@ -194,14 +195,20 @@ async def test_a_request_past_its_deadline_is_cancelled_and_an_initialize_is_not
         assert cancelled == ["c"]
 
 
-@pytest.mark.parametrize("status", [404, 410, 400, 503])
+def forgetting(status: int, body: bytes = b"gone") -> Handler:
+    """Refuse whatever names the first session."""
+
+    async def handle(caller: Caller, message, asked):
+        forgotten = asked.headers["mcp-session-id"] == "s1"
+        said = body.replace(b"ID", json.dumps(message["id"]).encode())
+        await caller.say(reply(said, status, b"text/plain") if forgotten else reply(web.result(message)))
+
+    return handle
+
+
+@pytest.mark.parametrize("status", [404, 410, 400])
 async def test_a_session_that_is_forgotten_is_opened_anew_with_all_that_was_told(status):
     server = WebServer()
-
-    async def forget(caller: Caller, message, asked):
-        forgotten = asked.headers["mcp-session-id"] == "s1"
-        await caller.say(reply(b"gone", status, b"text/plain") if forgotten else reply(web.result(message)))
-
     async with standing(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
@@ -209,17 +216,92 @@ async def test_a_session_that_is_forgotten_is_opened_anew_with_all_that_was_told
         for uri in ("a:1", "a:2"):
             await ask(link, 2, "resources/subscribe", {"uri": uri}).result()
         await ask(link, 3, "resources/unsubscribe", {"uri": "a:1"}).result()
-        server.handlers["tools/call"] = forget
+        server.handlers |= {"tools/call": forgetting(status), "ping": forgetting(status)}
         server.session = b"s2"
         before = len(server.messages)
         answers = [ask(link, number, "tools/call") for number in range(3)]
         for answer in answers:
             await answer.result()
         repeated = [message["method"] for message in server.messages[before:] if message["method"] != "tools/call"]
-        assert repeated == ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe"]
+        proof = ["ping"] if status == 400 else []
+        greeting = ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe"]
+        assert repeated == proof + greeting
         assert server.messages[-1]["method"] == "tools/call"
         assert server.requests[-1].headers["mcp-session-id"] == "s2"
         assert len(server.asked("tools/call")) == 6
+
+
+@pytest.mark.parametrize("status", [404, 400])
+async def test_a_refusal_that_names_the_request_and_the_session_means_that_the_session_is_forgotten(status):
+    server = WebServer()
+    body = b'{"jsonrpc":"2.0","id":ID,"error":{"code":-32600,"message":"Session not found"}}'
+    server.handlers |= {"tools/call": forgetting(status, body), "ping": forgetting(status, body)}
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.session = b"s2"
+        assert await ask(link, 1, "tools/call").result() == {"was": "tools/call"}
+        assert server.methods.count("initialize") == 2
+
+
+async def test_a_404_in_a_session_about_an_unknown_method_is_the_answer_while_the_session_lives():
+    server = WebServer()
+    unknown = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}'
+    server.handlers["vendor/method"] = saying(reply(unknown, 404))
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        answer = ask(link, 1, "vendor/method")
+        assert (await answer.error())["code"] == -32601
+        assert server.methods.count("initialize") == 1
+        assert len(server.asked("vendor/method")) == 1
+
+
+@pytest.mark.parametrize("status", [400, 503])
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+async def test_a_request_that_a_living_session_refused_is_sent_once_and_gets_the_refusal(status, method):
+    server = WebServer()
+    server.handlers[method] = saying(reply(b"busy", status, b"text/plain"))
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        assert await ask(link, 1, method).words() == f"upstream 'server' answered HTTP {status}"
+        assert server.methods == ["initialize", "notifications/initialized", method, "ping"]
+
+
+@pytest.mark.parametrize("proof", [cut, saying(reply(b"", 500)), saying(reply(b"", 202))])
+async def test_a_proof_of_the_session_that_fails_for_another_reason_proves_nothing(proof):
+    server = WebServer()
+    server.handlers |= {"tools/call": saying(reply(b"busy", 503, b"text/plain")), "ping": proof}
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        assert "answered HTTP 503" in await ask(link, 1, "tools/call").words()
+        assert server.methods.count("initialize") == 1
+
+
+async def test_a_call_that_may_have_run_is_not_repeated_in_a_new_session_and_the_next_one_works():
+    server = WebServer()
+    for method in ("tools/call", "tools/list", "ping"):
+        server.handlers[method] = forgetting(503)
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.session = b"s2"
+        assert "answered HTTP 503" in await ask(link, 1, "tools/call").words()
+        assert len(server.asked("tools/call")) == 1
+        await ask(link, 2, "tools/call").result()
+        assert server.methods.count("initialize") == 2
+
+
+async def test_what_has_no_effects_is_repeated_in_a_new_session_whatever_the_refusal_was():
+    server = WebServer()
+    server.handlers |= {"tools/list": forgetting(503), "ping": forgetting(503)}
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.session = b"s2"
+        assert await ask(link, 1, "tools/list").result() == {"was": "tools/list"}
 
 
 async def test_a_session_is_opened_anew_only_once_for_a_request():

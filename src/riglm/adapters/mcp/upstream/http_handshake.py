@@ -7,10 +7,17 @@ from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp.upstream.deadlines import Waiting
-from riglm.adapters.mcp.upstream.http_link import HttpLink, Surroundings, log
+from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, HttpLink, Surroundings, log
 from riglm.adapters.mcp.upstream.http_listening import Listening, resume_stream
 from riglm.adapters.mcp.upstream.http_post import Post, Told
-from riglm.adapters.mcp.upstream.http_reopening import SESSION_HEADER, as_header, greet, session_headers
+from riglm.adapters.mcp.upstream.http_reopening import (
+    SESSION_HEADER,
+    as_header,
+    forgot,
+    greet,
+    is_known,
+    session_headers,
+)
 from riglm.adapters.mcp.wire.http_client import Exchange, Headers, ResponseSink
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
@@ -18,8 +25,7 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import EventMark, Outlet, Reply, Stream
 
-_SURELY_GONE: Final = frozenset({404, 410})
-_PERHAPS_GONE: Final = frozenset({400, 503})
+_UNAVAILABLE: Final = 503
 _CLOSE_SECONDS: Final = 2.0
 _HOLD_SECONDS: Final = 5.0
 _LINGER_SECONDS: Final = 1.0
@@ -154,44 +160,50 @@ class HandshakeHttpLink(HttpLink):
         """An upstream that forgot the session is greeted again, once for each request."""
         if not self._handshake or post.message.method == "initialize" or post.repeated:
             return False
-        about_request = message is not None and message.id == post.message.id
-        gone = post.status in _SURELY_GONE or (post.status in _PERHAPS_GONE and self._has_session)
-        if about_request or not gone:
+        gone = forgot(post.status, post.message, message, in_session=self._has_session)
+        if gone is False:
             return False
         post.repeated = True
         self._lost = self._lost or []
         self._lost.append(post)
         if self._reopening is None:
-            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+            self._reopening = asyncio.get_running_loop().create_task(self._reopen(proven=gone is True))
         return True
 
     def take_up(self, post: Post, last_event_id: bytes) -> None:
         """Ask for the rest of a request's stream."""
         post.exchange = self._get(last_event_id, post)
 
-    async def _reopen(self) -> None:
-        """Greet the upstream again, and send anew what it refused."""
-        words = ""
+    async def _reopen(self, *, proven: bool) -> None:
+        """Greet the upstream again, if it forgot the session indeed, and send anew what it refused."""
+        words, known, place = "", False, self._around.place
         try:
-            place, repeated = self._around.place, tuple((self._repeated or {}).values())
-            greeting = greet(place, jsonrpc.decode(self._handshake), repeated)
-            self._session = session_headers(*await asyncio.wait_for(greeting, place.patience.initialize))
-            log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
+            known = not proven and await is_known(place, self._around.headers + self._session)
+            if not known:
+                greeting = greet(place, jsonrpc.decode(self._handshake), tuple((self._repeated or {}).values()))
+                self._session = session_headers(*await asyncio.wait_for(greeting, place.patience.initialize))
+                log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailable, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
         except Exception:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
             log.exception("greeting again failed", extra={"upstream": self.spec.name})
             words = "riglm's log says why"
         self._reopening = None
+        self._settle(words, known=known)
+        if not words and not known and self._listening is not None:
+            self._listening.restart()
+
+    def _settle(self, words: str, *, known: bool) -> None:
+        """Deal with what was refused: the session is `known`, or gone and not to be had again because of `words`."""
         lost, self._lost = self._lost, None
         for post in lost or ():
-            if words:
+            if known or (post.status == _UNAVAILABLE and (words or post.message.method in NEVER_TWICE)):
+                post.conclude()  # whoever says 503 may have run the request, or stand before a server that has
+            elif words:
                 post.fail(ErrorKind.UNAVAILABLE, f"forgot the session and could not be greeted again: {words}")
             else:
                 post.again()
                 self.dispatch(post)
-        if not words and self._listening is not None:
-            self._listening.restart()
 
     @property
     def _has_session(self) -> bool:

@@ -18,7 +18,7 @@ from riglm.ports.upstream import Outlet, Reply, UpstreamLink
 log: Final = logging.getLogger("riglm.upstream")
 
 _CLOSED: Final = "the link to it was closed"
-_NEVER_TWICE: Final = frozenset({"tools/call"})
+NEVER_TWICE: Final = frozenset({"tools/call"})
 """Requests that may have effects, and so are not repeated when it is not sure that they did not arrive."""
 
 
@@ -109,7 +109,7 @@ class HttpLink(UpstreamLink, PostOwner):
 
     def failed(self, post: Post, failure: HttpFailure) -> None:
         """Try once more what cannot have been run; otherwise the request fails."""
-        if failure.reused and post.message.method not in _NEVER_TWICE and not post.repeated:
+        if failure.reused and post.message.method not in NEVER_TWICE and not post.repeated:
             post.repeated = True
             post.again()
             self.dispatch(post)

@@ -165,7 +165,15 @@ class Post(ResponseSink):
             self._replied(message)
         elif not self._resumptions and self._owner.refused(self, message):
             return  # a stream that cannot be taken up again is no reason to run the request twice
-        elif self.status in _REFUSALS:
+        else:
+            self.conclude()
+
+    def conclude(self) -> None:
+        """End the request by the HTTP error, or the body without an answer, that came for it."""
+        if self.over:
+            return
+        message = self._body.message()
+        if self.status in _REFUSALS:
             words = f"refused the credentials (HTTP {self.status}): see `auth` and `headers` of the upstream"
             self.fail(ErrorKind.UNAVAILABLE, words)
         elif message is not None and message.error:

@@ -1,4 +1,4 @@
-"""Greets an upstream that forgot a client's session, in that client's own words."""
+"""Finds out whether an upstream forgot a client's session, and greets it again in that client's own words."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,6 +15,10 @@ from riglm.domain.jsonrpc import Malformed, Message
 
 SESSION_HEADER: Final = b"mcp-session-id"
 _AGAIN: Final = b'"riglm-again"'
+_PROOF: Final = jsonrpc.request(b'"riglm-proof"', "ping")
+_PROOF_SECONDS: Final = 5.0
+_SURELY_GONE: Final = frozenset({404, 410})
+_PERHAPS_GONE: Final = frozenset({400, 503})
 
 
 class _Answer(ResponseSink):
@@ -69,6 +73,32 @@ class _Answer(ResponseSink):
             self.done.set_result(None)
 
 
+def forgot(status: int, asked: Message, answer: Message | None, *, in_session: bool) -> bool | None:
+    """Whether an HTTP error says that the session is forgotten; None when only a proof can tell.
+
+    `answer` is the error's body where that is a message, `in_session` whether the request named a session. A 404 to a
+    request that did means just that, whatever its body says; but that the method is unknown, some servers say so too.
+    """
+    about_request = answer is not None and answer.id == asked.id
+    if status in _SURELY_GONE:
+        if not about_request:
+            return True
+        return (None if _is_unknown_method(answer) else True) if in_session else False
+    if status not in _PERHAPS_GONE or not in_session:
+        return False
+    speaks_of_it = answer is not None and b"session" in bytes(answer.error).lower()
+    return None if speaks_of_it or not about_request else False
+
+
+async def is_known(place: HttpPlace, block: bytes) -> bool:
+    """Whether the upstream still knows the session that the header block names; True when nothing speaks against it."""
+    try:
+        answer = await asyncio.wait_for(_ask(place, block, _PROOF), _PROOF_SECONDS)
+    except (UpstreamUnavailable, TimeoutError):
+        return True
+    return answer.status not in _SURELY_GONE | _PERHAPS_GONE or _is_unknown_method(answer.message)
+
+
 async def greet(place: HttpPlace, handshake: Message, repeated: Sequence[Message]) -> tuple[bytes, bytes]:
     """Open a session with the client's own handshake, and repeat its subscriptions and log level.
 
@@ -98,6 +128,10 @@ def session_headers(session_id: bytes, version: bytes) -> bytes:
     """The headers that name a session and the revision spoken in it."""
     block = b"%b: %b\r\n" % (SESSION_HEADER, session_id) if session_id else b""
     return block + (b"mcp-protocol-version: %b\r\n" % version if version else b"")
+
+
+def _is_unknown_method(answer: Message | None) -> bool:
+    return answer is not None and jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND
 
 
 async def _ask(place: HttpPlace, block: bytes, message: Message) -> _Answer:
