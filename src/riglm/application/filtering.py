@@ -107,16 +107,16 @@ class FilteringService:
         """Take note of the tools of a session, whether it is shown a list of them now or not."""
         view = self._states.of(session).view = self._views.of(session, catalogue)
         self._last_catalogue = catalogue
-        if not self._surfaces.passes(view):  # no model is loaded for what is passed whole anyway
-            with self._guarded:
+        with self._guarded:
+            if self._surfaces.chooses(session, view):  # no model is loaded for what is passed whole anyway
                 self.predicting.know(catalogue)
 
     def fresh_seconds(self, session: Session) -> float:
         """For how long a list that is composed now stays as it is, unless the catalogue or the policy changes."""
-        surface, view = self.surface(session), self.view(session)
-        if surface is Surface.FULL or (view is not None and self._surfaces.passes(view)):
+        view = self.view(session)
+        if view is not None and not self._surfaces.chooses(session, view):
             return LONGEST_FRESH
-        if view is None or surface is Surface.DYNAMIC or not self._is_warm(session, view):
+        if view is None or self.surface(session) is Surface.DYNAMIC or not self._is_warm(session, view):
             return 0.0
         return self.rules.epoch - self._clock() % self.rules.epoch
 
@@ -125,10 +125,9 @@ class FilteringService:
         if self.surface(session) in (Surface.STABLE, Surface.HINTS):
             with self._guarded:
                 common = self._views.of(session, catalogue, whoever=True)
-                if self._surfaces.passes(common):
-                    return
-                names = common.candidates
-                await self.predicting.prepare(session, names, self.rules.profile, self.rules.max_tools)
+                if self._surfaces.chooses(session, common):
+                    names = common.candidates
+                    await self.predicting.prepare(session, names, self.rules.profile, self.rules.max_tools)
 
     def compose(self, session: Session, catalogue: Catalogue) -> ShownList:
         """The list of a session now; what fails besides policy costs no more than the choice."""

@@ -49,6 +49,10 @@ class Surfaces:
         small = len(view.candidates) <= bounds.tools and view.tokens <= bounds.tokens
         return small or view.kept == view.candidate_set
 
+    def chooses(self, session: Session, view: View) -> bool:
+        """Whether the lists of a session are anything but whole."""
+        return self.of(session) is not Surface.FULL and not self.passes(view)
+
     def offered(self, session: Session, view: View | None) -> tuple[str, ...]:
         """The names of riglm's own tools that a session is offered beside what it may see."""
         if self._rules.mode == "shadow" or self.of(session) not in (Surface.DYNAMIC, Surface.STABLE):
