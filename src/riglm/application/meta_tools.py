@@ -31,6 +31,9 @@ from riglm.domain.view import View
 MOST_NAMED: Final = 100
 """A list longer than this is not spelt out in an answer."""
 
+LONGEST_QUERY: Final = 2_000
+"""Characters of a query that are remembered with what it found."""
+
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -118,7 +121,7 @@ class MetaTools:
             raw = jsonrpc.with_member(raw, ("why",), jsonrpc.encode(hit.why))
             tools.append(jsonrpc.with_member(raw, ("listed",), jsonrpc.encode(hit.name in listed)))
         names = [hit.name for hit in hits]
-        self._filtering.state(session).searched.update(names)
+        self._filtering.state(session).found(query[:LONGEST_QUERY], names)
         fields = {
             "message": jsonrpc.encode(search_message(len(hits), near)),
             "tools": array(tools),

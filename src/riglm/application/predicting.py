@@ -84,7 +84,7 @@ class Predicting(Protocol):
         ...
 
     def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
-        """The session called a tool, and `state` does not know yet."""
+        """The session called a tool, and `state` does not know yet; its `queries` tell what search found the tool."""
         ...
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:

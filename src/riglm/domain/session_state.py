@@ -1,5 +1,6 @@
 """How far a session has come: what it is about, what it used, what it was shown."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +14,9 @@ MOST_CALLS: Final = 200
 MOST_USED: Final = 1_000
 """The tools of a session whose last use is remembered."""
 
+MOST_QUERIES: Final = 200
+"""The tools of a session of which it is remembered what search found them."""
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SessionState:
@@ -21,7 +25,8 @@ class SessionState:
     `turn` counts from 0; `used_in_turn` gives the last turn in which each tool was used, the latest use last, and
     `turn_key` the last key that was seen. `view` is what the session may see of the last catalogue, `choice` what the
     lists of its context hold, `shown` the names of the last list in its order; all None before the first. In shadow
-    mode they say what would have been shown. `searched` were named in the answer to a search or a new context.
+    mode they say what would have been shown. `searched` were named in the answer to a search or a new context,
+    `queries` gives the words of the last search that found each, the latest last.
     `changes` counts the lists that differed from the one before. `last_at` is the time of the last call or context, in
     seconds since the epoch.
     """
@@ -35,6 +40,7 @@ class SessionState:
     choice: Choice | None = None
     shown: tuple[str, ...] | None = None
     searched: set[str] = field(default_factory=set)
+    queries: dict[str, str] = field(default_factory=dict)
     changes: int = 0
     last_at: float = 0.0
 
@@ -47,6 +53,15 @@ class SessionState:
         if len(self.used_in_turn) > MOST_USED:
             del self.used_in_turn[next(iter(self.used_in_turn))]
         self.last_at = at
+
+    def found(self, query: str, tools: Iterable[str]) -> None:
+        """Note what a search found."""
+        for tool in tools:
+            self.searched.add(tool)
+            self.queries.pop(tool, None)
+            self.queries[tool] = query
+        while len(self.queries) > MOST_QUERIES:
+            del self.queries[next(iter(self.queries))]
 
     def listed(self, names: tuple[str, ...]) -> None:
         """Note the list that was shown."""

@@ -138,6 +138,16 @@ async def test_what_an_answer_names_counts_as_searched_and_as_shown(catalogue):
     assert stage.filtering.state(session).searched >= {"tool09", "tool10", "tool11"}
 
 
+async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_call(catalogue):
+    stage, session = Stage(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.finds("tool09", "tool10")
+    await said(stage, session, "search_available_tools", query="mail")
+    stage.prediction.finds("tool10")
+    await said(stage, session, "search_available_tools", query="post")
+    assert stage.filtering.state(session).queries == {"tool09": "mail", "tool10": "post"}
+
+
 async def test_a_search_that_finds_nothing_says_so_and_names_what_is_near(catalogue):
     stage, session = Stage(), a_session()
     stage.shown(session, catalogue)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain.session_state import MOST_CALLS, MOST_USED, SessionState
+from riglm.domain.session_state import MOST_CALLS, MOST_QUERIES, MOST_USED, SessionState
 from riglm.domain.turns import begin_turn, begins_turn, turn_key, used_lately
 
 KEYS = ("vscode.requestId", "traceparent")
@@ -61,6 +61,14 @@ def test_a_state_stays_bounded_over_a_long_session():
         state.called(f"tool{number}", float(number))
     assert (len(state.calls), len(state.used_in_turn)) == (MOST_CALLS, MOST_USED)
     assert f"tool{MOST_USED + 499}" in state.used_in_turn
+
+
+def test_the_queries_of_a_session_stay_bounded():
+    state = SessionState()
+    for number in range(MOST_QUERIES + 50):
+        state.found(f"query {number}", [f"tool{number}"])
+    assert len(state.queries) == MOST_QUERIES
+    assert f"tool{MOST_QUERIES + 49}" in state.queries
 
 
 def test_only_a_list_that_differs_counts_as_a_change():
