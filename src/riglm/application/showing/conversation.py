@@ -16,7 +16,7 @@ from riglm.application.showing.naming import named_tools
 from riglm.application.showing.relays import Relay, Unstreamed
 from riglm.application.showing.showing import LISTING_SECONDS, Showing
 from riglm.domain import jsonrpc, parameters
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import Session
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink, Underway
@@ -56,6 +56,7 @@ class ShowingConversation(Conversation):
         self._own: dict[bytes, ListWalk | MetaCall] = {}
         self._numbers = itertools.count(1)
         self._catalogue: Catalogue | None = None
+        self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
 
     @property
     def resumable(self) -> bool:
@@ -102,7 +103,8 @@ class ShowingConversation(Conversation):
         await self._whole.close()
 
     def _list(self, message: Message, sink: ReplySink) -> Underway | None:
-        session = self._whole.session
+        latest = self._latest if self._latest is not None and self._latest.ended_at is None else self._whole.session
+        session = self._session(latest, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
             return self._whole.received(
                 message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
@@ -111,6 +113,10 @@ class ShowingConversation(Conversation):
         self._own[jsonrpc.id_key(message.id or b"null")] = walk
         walk.start()
         return walk
+
+    def _session(self, base: Session, meta: Raw) -> Session:
+        """The session that a request names in its `_meta`, else `base`."""
+        return self._showing.services.sessions.of_call(base, self._caller, meta) if meta else base
 
     def _walk(self, message: Message, sink: ReplySink, whole: Callable[[ListWalk], None]) -> ListWalk:
         return ListWalk(
@@ -133,9 +139,7 @@ class ShowingConversation(Conversation):
         names = named_tools(message, given)
         if not names:
             return self._whole.received(message, sink, headers, resumable=resumable)
-        session = self._whole.session
-        if given.meta:
-            session = self._showing.services.sessions.of_call(session, self._caller, given.meta)
+        session = self._latest = self._session(self._whole.session, given.meta)
         if self._showing.meta_tools.owns(session, names[0]):
             return self._call_own(message, sink, session, given)
         spellings = [spelling for name in names for spelling in self._whole.spellings(name)]

@@ -24,8 +24,8 @@ CALLER = Caller(transport=Transport.HTTP)
 class Stage(ShowingWorld):
     """A client, the filter, and one server."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, **more):
+        super().__init__(**more)
         self.server = Server("up")
         self.channel = Channel()
         self.conversation = ShowingConversation(self.showing, self.converse, CALLER, self.channel)
@@ -211,6 +211,21 @@ async def test_how_a_tool_was_found_is_recorded(stage):
         ("b", "up", "listed"),
         ("c", "up", "searched"),
     ]
+
+
+async def test_the_list_is_that_of_the_conversation_that_called_last():
+    stage = Stage(meta_keys=("threadId",))
+    for number, thread in enumerate(("one", "two"), 1):
+        stage.call(number, "a", meta=b'{"threadId":"%b"}' % thread.encode())
+    stage.list(3)
+    stage.list(4, b'{"_meta":{"threadId":"one"}}')
+    for asked in stage.link.of("tools/list"):
+        asked.result(tools("a"))
+    for asked in stage.link.of("tools/call"):
+        asked.result(b"{}")
+    calls = [note.session_id for note in stage.records.of(stage.records.Note)]
+    assert [exposure.session_id for exposure in stage.records.of(Exposure)] == [calls[1], calls[0]]
+    await stage.conversation.close()
 
 
 async def test_a_call_that_used_no_tool_is_not_told_to_the_filter(stage):
