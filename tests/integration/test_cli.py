@@ -134,3 +134,36 @@ def test_serving_ends_with_2_when_the_port_is_taken(shell: Shell) -> None:
         done = shell.run("serve", "--port", str(port), "--", "cat", code=2)
     assert str(port) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_one_elses(shell: Shell, closed: str) -> None:
+    """A store or a socket under the number of a standard stream would get what is meant for that stream."""
+    (shell.directory / "server.py").write_text(_SERVER, "utf-8")
+    words = ["run", "--log-level", "debug", "--", sys.executable, "-I", "-S", "server.py"]
+    asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "riglm", *words],
+        cwd=shell.directory,
+        env=shell.environment,
+        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    if closed == "2>&-":
+        assert json.loads(done.stdout)["result"] == {"asked": "initialize"}
+    shell.run("stats")
+
+
+_SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"asked": asked["method"]}}
+        print(json.dumps(answer), flush=True)
+"""
