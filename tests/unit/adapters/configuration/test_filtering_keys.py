@@ -1,0 +1,45 @@
+"""The keys of filtering can be set like all others, within sections and maps too."""
+
+import pytest
+
+from riglm.adapters.configuration.loading import Options, load
+from riglm.domain.errors import ConfigurationError
+
+
+def settings(**environment):
+    return load(Options(command=["server"]), environment=environment).settings
+
+
+def test_variables_reach_into_the_sections_of_filtering():
+    found = settings(
+        RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS="5",
+        RIGLM_FILTERING__META_TOOLS__MARK_TOOL="false",
+        RIGLM_FILTERING__DENYLIST="delete_*, drop_*",
+        RIGLM_FILTERING__SURFACE="hints",
+        RIGLM_FILTERING__COLD_START_LIMIT="30",
+    ).filtering
+    assert (found.passthrough_below.tools, found.passthrough_below.tokens) == (5, 5000)
+    assert (found.meta_tools.mark_tool, found.meta_tools.call_tool) == (False, True)
+    assert (found.denylist, found.surface, found.cold_start_limit) == (("delete_*", "drop_*"), "hints", 30)
+
+
+def test_clients_and_options_are_maps():
+    found = settings(RIGLM_FILTERING__CLIENTS='{"my-agent*": "stable"}', RIGLM_PREDICTOR__OPTIONS='{"decay": 0.5}')
+    assert found.filtering.clients == {"my-agent*": "stable"}
+    assert found.predictor.options == {"decay": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SURFACE", "wide", "filtering.surface"),
+        ("CLIENTS", '{"a": "wide"}', "filtering.clients.a"),
+        ("STRATEGY", "allowlist", "filtering.allowlist is empty"),
+        ("MODE", "dry", "filtering.mode"),
+        ("COVERAGE", "1.5", "filtering.coverage"),
+        ("META_TOOLS__FLY", "true", "no such setting"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_place(name, value, words):
+    with pytest.raises(ConfigurationError, match=words):
+        settings(**{f"RIGLM_FILTERING__{name}": value})
