@@ -18,7 +18,8 @@ TOOLS = ("git__log", "git__diff", "git__commit", "files__read", "files__write", 
 def a_situation(*calls: str, candidates: Sequence[str] = TOOLS, **known: Any) -> Situation:
     """A situation after these calls; `known` says what else matters to the test."""
     servers = {tool: tool.partition("__")[0] for tool in (*candidates, *calls)}
-    return Situation(**{"candidates": tuple(candidates), "calls": calls, "servers": servers, "time": 1e9} | known)
+    fields: dict[str, Any] = {"candidates": tuple(candidates), "calls": calls, "servers": servers, "time": 1e9}
+    return Situation(**(fields | known))
 
 
 def in_context(*calls: str, candidates: Sequence[str] = TOOLS) -> Situation:

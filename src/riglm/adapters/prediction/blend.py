@@ -1,0 +1,86 @@
+"""An untuned sum of signals, to compare with in evaluations."""
+
+from typing import Final
+
+import numpy as np
+
+from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.novelty import finite
+from riglm.adapters.prediction.view import View
+from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.ports.predictor import PredictorPort
+
+_UNSEEN: Final = 1e-3
+_MARKOV_TRUST: Final = 2.0
+
+
+class BlendPredictor(PredictorPort):
+    """Markov of order 2, recent tools, shared sessions, the same server and rank by the context, with fixed weights.
+
+    The public baseline of next-tool evaluations; the context is ranked by what tools say of themselves.
+    """
+
+    def __init__(self) -> None:
+        self._use = Counts(most_rows=1, most_tools=10_000, most_total=1e9)
+        self._after = Counts(most_rows=100_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
+        self._together = Counts(most_rows=10_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
+
+    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+        """Count a call."""
+        calls = situation.calls
+        self._use.add("", tool)
+        for order in range(1, min(len(calls), 2) + 1):
+            self._after.add(calls[-order:], tool)
+        if tool not in calls:
+            self._together.add(tool, tool)
+            for other in dict.fromkeys(calls):
+                self._together.add(other, tool)
+                self._together.add(tool, other)
+
+    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+        """The sum."""
+        view = View(situation)
+        if not view.size:
+            return Prediction(scores=np.zeros(0))
+        prior = self._prior(view)
+        parts = {
+            "sequence": self._markov(view, prior),
+            "recency": 0.1 * view.spread({tool: 0.8**age for tool, age in view.ages.items()}),
+            "cooccurrence": 0.1 * self._shared(view, prior),
+            "server": 0.02 * _home(view),
+            "context": np.zeros(view.size),
+        }
+        if situation.relevance is not None:
+            place = np.empty(view.size)
+            place[np.argsort(-finite(situation.relevance.described), kind="stable")] = np.arange(view.size)
+            parts["context"] = 0.3 / (10 + place)
+        scores: Scores = sum(parts.values(), np.zeros(view.size))
+        return Prediction(scores=scores, contributions=parts if explain else {}, confidence=0.5)
+
+    def _prior(self, view: View) -> Scores:
+        prior: Scores = (view.spread(self._use.row("")) + _UNSEEN) / (self._use.total("") + _UNSEEN * view.size)
+        return prior
+
+    def _markov(self, view: View, prior: Scores) -> Scores:
+        found = prior
+        for order in range(1, min(len(view.calls), 2) + 1):
+            past = view.calls[-order:]
+            if order == 1 or self._after.row(past):
+                counts, total = view.spread(self._after.row(past)), self._after.total(past)
+                found = (counts + _MARKOV_TRUST * found) / (total + _MARKOV_TRUST)
+        return found
+
+    def _shared(self, view: View, prior: Scores) -> Scores:
+        found = np.zeros(view.size)
+        for tool in view.ages:
+            row = self._together.row(tool)
+            found += view.spread(row) / max(row.get(tool, 0.0), 1.0)
+        return found / max(len(view.ages), 1) + _UNSEEN * prior
+
+
+def _home(view: View) -> Scores:
+    last: dict[str, float] = {}
+    for age, tool in enumerate(reversed(view.calls[-20:])):
+        last.setdefault(view.server_of(tool) or tool, 0.9**age)
+    servers = view.situation.servers
+    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in view.situation.candidates])
