@@ -48,7 +48,7 @@ _MOST_UNLEARNED: Final = 256
 _MOST_WAITING: Final = 64
 _PAUSE_SECONDS: Final = 0.01
 _LOADING_SECONDS: Final = 5.0
-_PREPARING_SECONDS: Final = 0.9
+_PREPARING_SECONDS: Final = 3.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
 
@@ -229,10 +229,11 @@ class PredictionService(Predicting):
         knowledge, self._knowledge, self._closed = self._knowledge, None, True
         if self._starting is not None:
             self._starting.cancel()
+        self._worker.stop()
         if knowledge is not None:
-            with self._guarded:
+            with self._guarded, contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING_SECONDS):
-                    await self._on_worker(lambda: knowledge.embedder.__exit__(None, None, None))
+                    await asyncio.to_thread(knowledge.embedder.__exit__, None, None, None)
 
     def _begin(self, *, at_once: bool = False) -> None:
         """Load, once, and unless somebody waits for it after the client has had its first answer."""

@@ -32,7 +32,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def submit(self, job: Callable[[], _Result], urgency: Urgency = Urgency.SOON) -> Future[_Result]:
-        """Have a job done; after `close` the future is cancelled."""
+        """Have a job done; after `stop` the future is cancelled."""
         future: Future[_Result] = Future()
         with self._changed:
             if self._closed:
@@ -46,14 +46,18 @@ class Worker:
         """Begin with the jobs."""
         self._thread.start()
 
-    def close(self, timeout: float = 1.0) -> None:
-        """Drop what was not begun; wait at most `timeout` seconds for what was."""
+    def stop(self) -> None:
+        """Take nothing more, and drop what was not begun."""
         with self._changed:
             self._closed = True
             dropped, self._jobs = self._jobs, []
             self._changed.notify()
         for _, _, future, _ in dropped:
             future.cancel()
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Stop, and wait at most `timeout` seconds for what was begun."""
+        self.stop()
         if self._thread.ident is not None:
             self._thread.join(timeout)
 

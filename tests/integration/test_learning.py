@@ -1,0 +1,97 @@
+"""What riglm learned in earlier runs is there in the next: real processes, a real client, the real model."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+SERVER = Path(__file__).with_name("topical_server.py")
+
+LESSONS = {  # nothing that the tools say of themselves leads from the context to the tools
+    "prepare the monthly zebra review": ("maps_elevation", "notes_tag_note"),
+    "get ready for the visit of the auditors": ("music_set_volume", "weather_pollen_count"),
+}
+PARAPHRASES = {
+    "preparing this month's zebra review": ("maps_elevation", "notes_tag_note"),
+    "the auditors visit us, get everything ready": ("music_set_volume", "weather_pollen_count"),
+}
+
+
+@asynccontextmanager
+async def riglm(data: Path, mode: str, **settings: str) -> AsyncIterator[Client]:
+    """A client in front of a riglm of its own with this data directory."""
+    env = {"PATH": os.environ["PATH"], "RIGLM_DATA_DIR": str(data), **settings}
+    server = [sys.executable, str(SERVER)]
+    command = StdioServerParameters(command=sys.executable, args=["-m", "riglm", "run", "--", *server], env=env)
+    async with Client(stdio_client(command), mode=mode, read_timeout_seconds=30) as client:
+        await client.list_tools()
+        yield client
+
+
+async def best_for(client: Client, context: str) -> list[str]:
+    """The tools that riglm names for a context, best first."""
+    answer = await client.call_tool("set_context", {"context": context})
+    assert answer.structured_content is not None
+    return [tool["name"] for tool in answer.structured_content["tools"]]
+
+
+async def teach(data: Path, mode: str, lessons: dict[str, Sequence[str]]) -> None:
+    for _ in range(2):
+        async with riglm(data, mode) as client:
+            for context, tools in lessons.items():
+                await best_for(client, context)
+                for tool in tools:
+                    answer = await client.call_tool(tool, {"about": "it"})
+                    assert not answer.is_error
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_tools_that_no_description_could_suggest_come_first_after_a_restart(tmp_path, mode):
+    await teach(tmp_path / "taught", mode, LESSONS)
+    for arm in ("taught", "control"):
+        async with riglm(tmp_path / arm, mode) as client:
+            for context, tools in PARAPHRASES.items():
+                found = set(tools) & set((await best_for(client, context))[:5])
+                assert found == (set(tools) if arm == "taught" else set()), (arm, context)
+
+
+async def test_a_miss_that_was_searched_is_in_the_next_list_for_that_context(tmp_path):
+    context = "write to the customers whose parcel is late"
+    async with riglm(tmp_path, "legacy") as client:
+        await best_for(client, context)
+        for query in ("SMS text message", "block a number", "verify a phone", "list the messages"):
+            answer = await client.call_tool("search_available_tools", {"query": query})
+            assert answer.structured_content is not None
+            name = answer.structured_content["tools"][0]["name"]
+            assert name.startswith("sms_")
+            await client.call_tool(name, {"about": "the delay"})
+    async with riglm(tmp_path, "legacy") as client:
+        await best_for(client, context)
+        names = [tool.name for tool in (await client.list_tools()).tools]
+    assert {"sms_send_text_message", "sms_block_number", "sms_verify_phone", "sms_list_messages"} <= set(names)
+    assert len(names) < 30
+
+
+async def test_the_warm_set_of_an_epoch_is_the_same_bytes_after_every_restart(tmp_path):
+    await teach(tmp_path, "auto", LESSONS)
+    lists = []
+    for _ in range(2):
+        async with riglm(tmp_path, "auto") as client:
+            lists += [[tool.model_dump() for tool in (await client.list_tools()).tools] for _ in range(3)]
+    assert all(one == lists[0] for one in lists)
+    names = [tool["name"] for tool in lists[0]]
+    assert {"maps_elevation", "notes_tag_note", "music_set_volume", "weather_pollen_count"} <= set(names)
+    assert len(names) < 20
+
+
+async def test_nothing_about_a_context_is_stored_in_clear(tmp_path):
+    await teach(tmp_path, "legacy", LESSONS)
+    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"maps_elevation" in stored
+    assert b"zebra" not in stored
+    assert b"auditors" not in stored
