@@ -171,13 +171,26 @@ async def test_noise_is_answered_and_the_next_message_works(connect: Connect):
     assert "result" in await client.read()
 
 
-async def test_a_line_over_the_limit_is_refused_and_the_next_one_works(connect: Connect):
+async def test_a_line_over_the_limit_is_refused_under_its_id_and_the_next_one_works(connect: Connect):
     client = await connect(limit=70_000)
-    await client.write(request("echo", {"x": "y" * 80_000}), request("echo"))
+    await client.write(request("echo", {"x": "y" * 80_000}, key="large"), request("echo"))
     refusal = await client.read()
-    assert refusal["id"] is None
+    assert refusal["id"] == "large"
     assert "over the limit of 70000" in refusal["error"]["message"]
     assert "result" in await client.read()
+
+
+async def test_an_answer_over_the_limit_is_refused_under_no_id(connect: Connect):
+    client = await connect(limit=70_000)
+    await client.write(b'{"jsonrpc":"2.0","id":1,"result":{"x":"%b"}}' % (b"y" * 80_000))
+    assert (await client.read())["id"] is None
+
+
+async def test_a_request_that_nests_too_deeply_is_refused_under_its_id(connect: Connect):
+    client = await connect()
+    await client.write(b'{"jsonrpc":"2.0","id":3,"method":"echo","params":{"x":%b}}' % (b"[" * 9000 + b"]" * 9000))
+    refusal = await client.read()
+    assert (refusal["id"], refusal["error"]["code"]) == (3, -32700)
 
 
 async def test_a_failure_inside_is_answered_and_logged_once(connect: Connect, caplog: pytest.LogCaptureFixture):

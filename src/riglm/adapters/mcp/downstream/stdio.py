@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp.downstream.pipes import Input, Output
+from riglm.adapters.mcp.wire.edges import Edges
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, salvage
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller, ClientChannel, DownstreamPort, ReplySink
@@ -70,7 +71,9 @@ class StdioClient:
         self._patience = START_SECONDS
         self._timer: asyncio.TimerHandle | None = None
         self._splitter = LineSplitter(self._line, self._too_long, limit)
-        self._input = Input(self._splitter.feed, self._end)
+        self._edges = Edges()
+        self._chunk = b""
+        self._input = Input(self._fed, self._end)
         self._output = Output(self._lost, self._input.hold, soft=buffer, hard=buffer + limit)
         self._lines = Lines(self._output.write, self._answered)
         self._connection = proxy.connect(Caller(transport=Transport.STDIO), self._lines, self._lines)
@@ -89,12 +92,19 @@ class StdioClient:
         await self._connection.close()
         await self._output.close(_FLUSH_SECONDS)
 
+    def _fed(self, data: bytes) -> None:
+        self._chunk = data
+        self._splitter.feed(data)
+        self._chunk = b""
+        self._edges.feed(data)
+
     def _line(self, line: bytes) -> None:
         self._connection.received(well_formed(line))
 
     def _too_long(self, size: int) -> None:
         words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"
-        self._lines.replied(jsonrpc.error(None, jsonrpc.INVALID_REQUEST, words))
+        for head, tail in self._edges.of(size, self._chunk) or [(b"", b"")]:
+            self._lines.replied(jsonrpc.error(salvage.asked_id(head, tail), jsonrpc.INVALID_REQUEST, words))
 
     def _end(self) -> None:
         if self._ended:

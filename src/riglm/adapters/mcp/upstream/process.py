@@ -11,7 +11,8 @@ from typing import Any, Final, cast
 
 from riglm.adapters.mcp.upstream.channel import Channel, Receiver
 from riglm.adapters.mcp.upstream.guardian import Guardian
-from riglm.adapters.mcp.upstream.salvage import Edges, answered_id, not_an_answer
+from riglm.adapters.mcp.upstream.salvage import answered_id, not_an_answer
+from riglm.adapters.mcp.wire.edges import Edges
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
