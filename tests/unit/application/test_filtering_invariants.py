@@ -16,7 +16,7 @@ CATALOGUES = (a_catalogue(*NAMES), a_catalogue(*NAMES[2:]), a_catalogue("new", *
 OWN = {"search_available_tools", "call_tool", "set_context", "mark_tool", "index_status"}
 
 tools = st.sampled_from(NAMES)
-likes = st.lists(tools, unique=True, max_size=6).map(tuple)
+likes = st.lists(tools, unique=True, min_size=1, max_size=6).map(tuple)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("context"), st.integers(0, 4), likes, st.floats(0, 1)),
@@ -25,17 +25,17 @@ steps = st.lists(
         st.tuples(st.just("learn"), likes, st.floats(0, 1)),
         st.tuples(st.just("catalogue"), st.integers(0, 2)),
         st.tuples(st.just("override"), st.sampled_from(OverrideKind), tools),
-        st.tuples(st.just("list")),
     ),
+    min_size=4,
     max_size=25,
 )
 surroundings = st.fixed_dictionaries(
     {
         "denylist": st.sampled_from([(), ("tool03",), ("TOOL1*",)]),
         "pinned": st.sampled_from([(), ("tool0[12]",)]),
-        "mode": st.sampled_from(["enforce", "shadow"]),
+        "mode": st.sampled_from(["enforce", "enforce", "shadow"]),
         "max_tools": st.integers(1, 8),
-        "surface": st.sampled_from(["auto", "dynamic", "stable", "hints", "full"]),
+        "surface": st.sampled_from(["dynamic", "dynamic", "auto", "stable", "hints", "full"]),
     }
 )
 
@@ -86,7 +86,11 @@ class Life:
 
     def list(self):
         listed = self.stage.filtering.compose(self.session, self.catalogue)
+        prediction = self.stage.prediction
+        kept = prediction.likes, prediction.confidence
+        prediction.likes, prediction.confidence = NAMES[::-3], 1.0 - prediction.confidence
         again = self.stage.filtering.compose(self.session, self.catalogue)
+        prediction.likes, prediction.confidence = kept
         names = [name for name in names_in(listed.raw) if name not in OWN]
         assert again == listed
         self.nothing_denied_is_named(names, listed.selection)
@@ -115,7 +119,7 @@ def test_in_any_life_lists_are_ordered_stable_growing_and_free_of_what_is_denied
                 life.catalogue_changed(step[1])
             else:
                 await life.do(step)
-        life.list()
+            life.list()
         assert life.announced <= life.contexts + 1
 
     asyncio.run(live())
