@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+
+from riglm.domain.prediction import Context
+from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.retrieval.retriever import Retriever
+from riglm.domain.tool import ToolProfile
+from tests.unit.domain.retrieval.samples import MODEL, SPIKE, context, vector, vectors
+
+ONLINE = "I need to search for information online"
+SPIKE_RETRIEVER = Retriever(SPIKE)
+
+
+def _ranked(retriever: Retriever, asked: Context) -> list[str]:
+    return [hit.name for hit in retriever.search(asked, 5).hits]
+
+
+@pytest.mark.parametrize("retriever", [SPIKE_RETRIEVER, SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))])
+def test_a_search_for_information_online_finds_the_search_tool_first(retriever):
+    assert _ranked(retriever, context(ONLINE))[0] == "tavily_search"
+
+
+def test_scores_follow_the_candidates_and_lie_between_0_and_1():
+    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
+    forward = retriever.relevance(context(ONLINE), ["tavily_search", "echo", "get-sum"])
+    backward = retriever.relevance(context(ONLINE), ["get-sum", "echo", "tavily_search"])
+    assert np.array_equal(forward.combined, backward.combined[::-1])
+    assert forward.combined.min() >= 0
+    assert forward.combined.max() == 1
+
+
+def test_asking_twice_gives_the_same_answer():
+    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
+    first, second = (retriever.relevance(context(ONLINE)).combined for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_unknown_candidates_fit_nothing():
+    assert SPIKE_RETRIEVER.relevance(context(ONLINE), ["nobody", "tavily_search"]).combined.tolist() == [0, 1]
+
+
+def test_a_tool_without_a_vector_is_still_found_by_its_words():
+    some = {name: found for name, found in vectors(SPIKE).items() if name != "tavily_search"}
+    assert _ranked(SPIKE_RETRIEVER.with_vectors(MODEL, some), context(ONLINE))[0] == "tavily_search"
+
+
+def test_vectors_of_another_model_are_not_compared():
+    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
+    other = Context(text=ONLINE, vector=vector("sum of two numbers"), model="another")
+    assert np.array_equal(retriever.relevance(other).combined, SPIKE_RETRIEVER.relevance(other).combined)
+
+
+def test_vectors_of_another_length_are_not_compared():
+    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
+    longer = Context(text=ONLINE, vector=np.ones(128, np.float32), model=MODEL)
+    assert np.isfinite(retriever.relevance(longer).combined).all()
+
+
+def test_vectors_that_are_no_numbers_spoil_nothing():
+    broken = {**vectors(SPIKE), "echo": np.full(64, np.nan, np.float32)}
+    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, broken)
+    assert np.isfinite(retriever.relevance(context(ONLINE)).combined).all()
+    nothing = Context(text=ONLINE, vector=np.full(64, np.inf, np.float32), model=MODEL)
+    assert np.isfinite(retriever.relevance(nothing).combined).all()
+
+
+@pytest.mark.parametrize("text", ["", "\x00\x01\x02", "😀" * 1000, "\ud800", "word " * 250_000, "a.\n" * 500_000])
+def test_any_text_can_be_asked_for(text):
+    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
+    relevance = retriever.relevance(context(text))
+    assert relevance.combined.shape == (len(SPIKE),)
+    assert np.isfinite(relevance.combined).all()
+
+
+@pytest.mark.parametrize("tools", [(), (ToolProfile(name="a"), ToolProfile(name="A"))])
+def test_empty_catalogues_and_tools_that_say_nothing_are_no_error(tools):
+    retriever = Retriever(tools).with_vectors(MODEL, vectors(tools))
+    assert retriever.relevance(context(ONLINE)).combined.shape == (len(tools),)
+    assert retriever.search(context(ONLINE), 5).abstained
+
+
+def test_tools_that_differ_in_case_are_different_tools():
+    tools = (ToolProfile(name="Send", description="mail"), ToolProfile(name="send", description="parcels"))
+    assert Retriever(tools).relevance(context("parcels"), ["Send", "send"]).combined.tolist() == [0, 1]
+
+
+def test_of_two_tools_with_one_name_the_first_counts():
+    tools = (ToolProfile(name="send", description="mail"), ToolProfile(name="send", description="parcels"))
+    assert Retriever(tools).relevance(context("mail")).combined.tolist() == [0.0]
+    assert Retriever([*tools, SPIKE[0]]).relevance(context("mail")).combined.tolist() == [1, 0]
+
+
+def test_each_need_of_a_long_request_finds_its_tool():
+    tools = [ToolProfile(name=f"noise{number}", description=f"budget report topic{number}") for number in range(30)]
+    tools.append(ToolProfile(name="weather", description="forecast of the weather for a city"))
+    request = "Write the budget report on every topic of this budget report. Also give the weather forecast."
+    combined = Retriever(tools).relevance(context(request)).combined
+    assert combined[-1] == combined.max()
+
+
+def test_a_search_names_only_what_is_allowed():
+    outcome = SPIKE_RETRIEVER.search(context(ONLINE), 5, allowed=lambda name: name != "tavily_search")
+    assert "tavily_search" not in {*(hit.name for hit in outcome.hits), *outcome.near}
+
+
+def test_a_search_says_why_and_names_near_misses():
+    outcome = SPIKE_RETRIEVER.search(context("search online for the sum of information"), 1)
+    assert [hit.name for hit in outcome.hits] == ["tavily_search"]
+    assert "search" in outcome.hits[0].why
+    assert outcome.near == ("get-sum",)
+
+
+def test_a_search_abstains_when_no_tool_is_near():
+    away = np.eye(64, dtype=np.float32)
+    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, {tool.name: away[row] for row, tool in enumerate(SPIKE)})
+    outcome = retriever.search(Context(text="violin zeppelin", vector=away[-1], model=MODEL), 5)
+    assert outcome.abstained
+    assert outcome.hits == ()
+
+
+def test_what_use_taught_is_found_though_no_description_says_so():
+    pairs = LearnedPairs()
+    retriever = Retriever(SPIKE, pairs=pairs)
+    asked = context("violin zeppelin")
+    assert retriever.search(asked, 5).abstained
+    pairs.learn(asked, "get-sum", 1.0, scope="", at=0.0, description_hash=SPIKE[1].fingerprint)
+    assert _ranked(retriever, asked) == ["get-sum"]
+    assert "used in similar contexts" in retriever.search(asked, 1).hits[0].why
+
+
+def test_ten_thousand_tools_are_indexed_and_ranked():
+    tools = [ToolProfile(name=f"tool_{number}", description=f"does thing{number} for you") for number in range(10_000)]
+    relevance = Retriever(tools).relevance(context("do thing4711"))
+    assert int(relevance.combined.argmax()) == 4711

@@ -1,0 +1,48 @@
+from riglm.domain.retrieval.texts import LONGEST_REQUEST, MOST_SENTENCES, request_texts, tool_text
+from riglm.domain.retrieval.words import hashed, split_name, words
+from riglm.domain.tool import ToolProfile
+
+
+def test_names_in_any_style_give_the_same_words():
+    assert words("getUserNames") == words("get_user_names") == words("get-user.names") == ["get", "user", "nam"]
+
+
+def test_words_that_say_nothing_do_not_count():
+    assert words("please show me what is in the list of my queries") == ["show", "list", "query"]
+
+
+def test_a_name_is_split_at_humps_and_acronyms():
+    assert split_name("getHTTPResponse_by-id") == "get HTTP Response by id"
+
+
+def test_a_text_of_a_megabyte_is_read_only_in_part():
+    assert len(words("word " * 200_000)) < 10_000
+
+
+def test_control_characters_and_lone_surrogates_are_no_words_and_no_error():
+    assert words("\x00\x1b[31m \ud800 ") in ([], ["31m"])
+    assert isinstance(hashed("\ud800"), int)
+
+
+def test_the_hash_of_a_stem_is_the_same_everywhere():
+    assert hashed("search") == 4101001798
+
+
+def test_a_request_of_one_sentence_is_embedded_once():
+    assert request_texts("Find the weather in Paris.") == ("Find the weather in Paris.",)
+
+
+def test_each_sentence_of_a_long_request_is_embedded_too():
+    text = "Find the weather in Paris. Then book a hotel there! Ok."
+    assert request_texts(text) == (text, "Find the weather in Paris.", "Then book a hotel there!")
+
+
+def test_the_texts_of_a_huge_request_are_bounded():
+    texts = request_texts("one two three. " * 100_000)
+    assert len(texts) == MOST_SENTENCES + 1
+    assert sum(map(len, texts)) <= 2 * LONGEST_REQUEST
+
+
+def test_what_is_embedded_of_a_tool_names_its_server():
+    tool = ToolProfile(name="gh__createIssue", bare_name="createIssue", server="gh", description="Open an issue")
+    assert tool_text(tool) == "gh create Issue: Open an issue"
