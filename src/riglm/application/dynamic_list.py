@@ -27,6 +27,7 @@ class DynamicList:
 
     def choice(self, session: Session, state: SessionState, view: View) -> Choice:
         """What a list holds now: as chosen for the context, with what the catalogue has gained since."""
+        self.context_embedded(session, state, view)
         choice = state.choice
         if choice is None:
             choice = self._chosen(session, state, view)
@@ -51,8 +52,15 @@ class DynamicList:
             reason = "a shorter list would cost more than it saves"
             state.choice = replace(new, tools=kept, search_first=old.search_first, reason=reason)
             return False
-        state.choice = new
+        state.choice = replace(new, settled=True)
         return True
+
+    def context_embedded(self, session: Session, state: SessionState, view: View) -> bool:
+        """Choose anew if the context has its vector only now, and nothing was changed for it; whether this does."""
+        choice, context = state.choice, state.context
+        if choice is None or choice.settled or context is None or context.vector is None:
+            return False
+        return self.new_context(session, state, view)
 
     def new_turn(self, session: Session, state: SessionState, view: View) -> bool:
         """Without a context, choose by what was used, once; whether the list is another one now."""
@@ -102,7 +110,13 @@ class DynamicList:
         whole = Choice(candidates=view.candidates)
         if limit is not None and limit < len(view.candidates):
             whole = self._limited(view, state, prediction, limit)
-        return replace(whole, search_first=whole.tools is not None, confidence=confidence, reason=reason)
+        return replace(
+            whole,
+            search_first=whole.tools is not None,
+            settled=state.context is None or state.context.vector is not None,
+            confidence=confidence,
+            reason=reason,
+        )
 
     def _limited(self, view: View, state: SessionState, prediction: Prediction | None, size: int) -> Choice:
         """The best tools by prediction, else the first ones; with those that always stay."""

@@ -192,12 +192,14 @@ class FilteringService:
 
     def _followed(self, session: Session, state: SessionState, view: View, tool: str, *, begins: bool) -> bool:
         """Let the list follow a call; between turns only what is not seen may change."""
+        changed = False
         with self._guarded:
             if self._is_dynamic(session, view):
+                changed = self._dynamic.context_embedded(session, state, view)
                 self._dynamic.used(state, tool)
                 if begins or self._is_shadow:
-                    return self._dynamic.new_turn(session, state, view) and not self._is_shadow
-        return False
+                    changed = self._dynamic.new_turn(session, state, view) or changed
+        return changed and not self._is_shadow
 
 
 def _predicting(rules: Filtering, predicting: Predicting | None) -> Predicting:

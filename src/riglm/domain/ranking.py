@@ -19,12 +19,13 @@ class Choice:
     """What the lists of one context hold.
 
     `tools` is None when it is all of the `candidates`, from which the choice was made. `search_first` says whether the
-    search stands before the tools or after them.
+    search stands before the tools or after them. It is not `settled` while the context has no vector yet.
     """
 
     candidates: tuple[str, ...]
     tools: frozenset[str] | None = None
     search_first: bool = False
+    settled: bool = True
     confidence: float = 0.0
     predictor: str = ""
     reason: str = ""

@@ -1,9 +1,11 @@
 """The list that follows a session of the handshake era."""
 
+import numpy as np
 import pytest
 
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import Found
+from riglm.domain.prediction import Context
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
@@ -284,6 +286,32 @@ async def test_a_context_that_comes_before_any_list_is_announced(catalogue):
     stage.filtering.know(session, catalogue)
     assert await stage.about(session, "mail", "tool01", "tool02", "tool03")
     assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
+
+
+async def test_a_context_whose_vector_comes_late_is_chosen_for_when_it_comes(catalogue):
+    stage, session = Stage(), a_session()
+    stage.shown(session, catalogue)
+    assert not await stage.about(session, "mail", "tool01", "tool02", "tool03", confidence=0.0)
+    stage.prediction.confidence = 0.5
+    assert not stage.calls(session, "tool01")
+    stage.filtering.state(session).context = Context(text="mail", vector=np.ones(1), model="m")
+    assert stage.calls(session, "tool01")
+    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
+    stage.prediction.likes = ("tool11", "tool12", "tool13")
+    assert not stage.calls(session, "tool01")
+    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
+
+
+async def test_a_vector_that_comes_late_changes_no_list_a_second_time(catalogue):
+    stage, session = Stage(), a_session()
+    stage.shown(session, catalogue)
+    assert await stage.about(session, "mail", "tool01", "tool02", "tool03")
+    stage.shown(session, catalogue)
+    assert await stage.about(session, "files", "tool09", confidence=0.0)
+    stage.prediction.confidence = 0.5
+    stage.filtering.state(session).context = Context(text="files", vector=np.ones(1), model="m")
+    assert not stage.calls(session, "tool09")
+    assert stage.shown(session, catalogue) == ALL
 
 
 def test_states_are_forgotten_with_their_session_and_bounded(catalogue):
