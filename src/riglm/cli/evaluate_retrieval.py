@@ -65,10 +65,10 @@ def retrieval(
     from riglm.application.evaluation.retrieval import evaluate_retrieval
 
     def measure(prepared: "Prepared", kind: str, settings: "Settings", advance: Advance) -> dict[str, Any]:
-        return evaluate_retrieval(prepared, _ranker(kind, prepared, settings), _cuts(k), advance)
+        return evaluate_retrieval(prepared, _ranker(kind, prepared, settings), parse_cuts(k), advance)
 
-    rows = _measured(data, names or [], side, predictor or [], limit, _settings(config), cache, measure)
-    _show("Retrieval, nothing learned", rows, as_json=as_json)
+    rows = _measured(data, names or [], side, predictor or [], limit, read_settings(config), cache, measure)
+    show_rows("Retrieval, nothing learned", rows, as_json=as_json)
 
 
 def usage(
@@ -95,17 +95,17 @@ def usage(
         if split is None:
             return []
         history, rest = split
-        untaught = evaluate_usage(prepared, _ranker(kind, prepared, settings), rest, _cuts(k), advance)
+        untaught = evaluate_usage(prepared, _ranker(kind, prepared, settings), rest, parse_cuts(k), advance)
         before = {"learned": False, "history": 0, **untaught}
         if kind in BASELINES:
             return [before]
-        ranker = taught(prepared, _predictor(kind, settings), history)
+        ranker = taught(prepared, make_predictor(kind, settings), history)
         advance(len(history))
-        after = evaluate_usage(prepared, ranker, rest, _cuts(k))
+        after = evaluate_usage(prepared, ranker, rest, parse_cuts(k))
         return [before, {"learned": True, "history": len(history), **after}]
 
-    rows = _measured(data, names or [], side, predictor or [], limit, _settings(config), cache, measure)
-    _show("Usage: half of the requests are history", rows, as_json=as_json)
+    rows = _measured(data, names or [], side, predictor or [], limit, read_settings(config), cache, measure)
+    show_rows("Usage: half of the requests are history", rows, as_json=as_json)
 
 
 def _measured(
@@ -123,12 +123,12 @@ def _measured(
 
     rows: list[dict[str, Any]] = []
     datasets = [read_dataset(data / name, side=side, limit=limit) for name in names or set_names(data, side)]
-    with _embedder(settings, cache) as embedder:
+    with open_embedder(settings, cache) as embedder:
         for dataset in datasets:
-            with _progress(f"{dataset.name}: vectors", text_count(dataset)) as advance:
+            with show_progress(f"{dataset.name}: vectors", text_count(dataset)) as advance:
                 prepared = prepare(dataset, embedder, advance)
             for kind in kinds or [_DEFAULT_PREDICTOR]:
-                with _progress(f"{dataset.name}: {kind}", len(dataset.queries)) as advance:
+                with show_progress(f"{dataset.name}: {kind}", len(dataset.queries)) as advance:
                     found = measure(prepared, kind, settings, advance)
                 told = {"dataset": dataset.name, "side": side, "predictor": kind, "model": prepared.model}
                 rows += [{**told, **figures} for figures in (found if isinstance(found, list) else [found])]
@@ -140,24 +140,26 @@ def _ranker(kind: str, prepared: "Prepared", settings: "Settings") -> "Ranker":
 
     if kind in BASELINES:
         return baseline(kind, prepared)
-    return PredictedRanking(_predictor(kind, settings), prepared.retriever(), prepared)
+    return PredictedRanking(make_predictor(kind, settings), prepared.retriever(), prepared)
 
 
-def _predictor(kind: str, settings: "Settings") -> "PredictorPort":
+def make_predictor(kind: str, settings: "Settings") -> "PredictorPort":
+    """A predictor of this kind, without options."""
     from riglm.container import build_predictor
 
     chosen = settings.predictor.model_copy(update={"kind": kind, "options": {}})
     return build_predictor(settings.model_copy(update={"predictor": chosen}))
 
 
-def _settings(config: Path | None) -> "Settings":
+def read_settings(config: Path | None) -> "Settings":
+    """The settings that a configuration file makes."""
     from riglm.adapters.configuration.loading import Options, load
 
     return load(Options(config=config, with_servers=False)).settings
 
 
 @contextlib.contextmanager
-def _embedder(settings: "Settings", cache: Path | None) -> Iterator["EmbedderPort"]:
+def open_embedder(settings: "Settings", cache: Path | None) -> Iterator["EmbedderPort"]:
     """The configured embedder; its vectors are kept in a file of their own, apart from what riglm recorded."""
     import platformdirs
 
@@ -175,7 +177,8 @@ def _embedder(settings: "Settings", cache: Path | None) -> Iterator["EmbedderPor
 
 
 @contextlib.contextmanager
-def _progress(text: str, total: int) -> Iterator[Advance]:
+def show_progress(text: str, total: int) -> Iterator[Advance]:
+    """A progress bar on stderr while it is a terminal; what is given counts steps that are done."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -185,7 +188,8 @@ def _progress(text: str, total: int) -> Iterator[Advance]:
         yield lambda count: progress.advance(task, count)
 
 
-def _cuts(text: str) -> list[int]:
+def parse_cuts(text: str) -> list[int]:
+    """The numbers of a list like 5,10,15, in ascending order."""
     try:
         cuts = sorted({int(part) for part in text.split(",")})
     except ValueError:
@@ -195,7 +199,8 @@ def _cuts(text: str) -> list[int]:
     return cuts
 
 
-def _show(title: str, rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+def show_rows(title: str, rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """Print rows of figures as a table, or as JSON."""
     if as_json:
         print_json(rows)
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli import config, database, demo, embedder, serving, usage
+from riglm.cli import config, database, demo, embedder, evaluate, serving, usage
 from riglm.domain.errors import ConfigurationError, RiglmError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command()(usage.stats)
 app.command()(demo.demo)
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")
+app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(embedder.app, name="embedder")
 
 

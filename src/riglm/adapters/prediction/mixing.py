@@ -31,17 +31,23 @@ class Mixture:
         return found
 
     def mix(self, explanations: Matrix) -> tuple[Scores, Matrix]:
-        """The mixed distribution over the candidates, and what part of each probability an explanation has made."""
-        made = explanations * self.shares[:, None]
+        """The mixed distribution over the candidates, and what part of each probability an explanation has made.
+
+        Explanations (rows) that are zero throughout have nothing to say, and the others stand in for them.
+        """
+        present = explanations.any(1)
+        made = explanations * (self.shares / max(float(self.shares[present].sum()), _LEAST))[:, None]
         mixed = made.sum(0)
         return mixed, made / np.maximum(mixed, _LEAST)
 
     def learn(self, explanations: Matrix, target: int, weight: float) -> None:
-        """The candidate at `target` was right: those that expected it count more."""
+        """The candidate at `target` was right: those that expected it count more, against the others that spoke."""
+        present = explanations.any(1)
         made = explanations[:, target] * self.shares
-        total = float(made.sum())
-        if total < _LEAST:
+        total, spoken = float(made.sum()), float(self._counts[present].sum())
+        if total < _LEAST or spoken < _LEAST:
             return
+        self._counts[~present] *= (spoken + weight) / spoken
         self._counts += weight * made / total
         if self._counts.sum() > _MOST_CALLS:
             self._counts *= 0.5

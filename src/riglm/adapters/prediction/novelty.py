@@ -60,7 +60,7 @@ class Novelty:
         return self._mixture.mix(explanations)
 
     def explanations(self, view: View) -> Matrix:
-        """A distribution over the fresh candidates by each explanation; nothing for used ones."""
+        """A distribution over the fresh candidates by each explanation; zeros where it has nothing to say."""
         use = self._frequency.fresh_share(view)
         joins, company = self._company.shares(view, use)
         server, inside = self._home.shares(view)
@@ -74,16 +74,16 @@ class Novelty:
             "server": server * inside,
             "near": near * inside,
             "near_any": near_any,
-            **_by_context(view.situation.relevance, use, near_any),
+            **_by_context(view.situation.relevance, near_any),
         }
         return _fresh_only(view, found)
 
 
-def _by_context(relevance: Relevance | None, otherwise: Scores, near: Scores) -> Mapping[str, Scores]:
+def _by_context(relevance: Relevance | None, near: Scores) -> Mapping[str, Scores]:
     if relevance is None:
-        return dict.fromkeys(("rank", "described", "near_described", "learned"), otherwise)
-    place = np.empty(otherwise.size)
-    place[np.argsort(-finite(relevance.combined), kind="stable")] = np.arange(otherwise.size)
+        return {}
+    place = np.empty(near.size)
+    place[np.argsort(-finite(relevance.combined), kind="stable")] = np.arange(near.size)
     described = np.exp(_DESCRIBED_POWER * standard(relevance.described))
     return {
         "rank": (_RANK_OFFSET + place) ** -_RANK_POWER,
@@ -94,11 +94,11 @@ def _by_context(relevance: Relevance | None, otherwise: Scores, near: Scores) ->
 
 
 def _fresh_only(view: View, found: Mapping[str, Scores]) -> Matrix:
-    table = np.stack([found[name] for name in EXPLANATIONS])
+    """Each explanation as a distribution over the fresh candidates; zeros where it has nothing to say."""
+    table = np.stack([found.get(name, np.zeros(view.size)) for name in EXPLANATIONS])
     table[:, view.used] = 0.0
     totals = table.sum(1, keepdims=True)
-    fresh = ~view.used
-    return np.where(totals > 0, table / np.where(totals > 0, totals, 1.0), fresh / max(int(fresh.sum()), 1))
+    return table / np.where(totals > 0, totals, 1.0)
 
 
 def finite(values: Scores) -> Scores:

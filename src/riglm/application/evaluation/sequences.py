@@ -1,0 +1,187 @@
+"""How well the next tool of recorded sessions is predicted."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from riglm.application.evaluation.dataset import Dataset, DatasetError, Query, digest, read_tools, rows
+from riglm.application.evaluation.metrics import CUTS, Tally, rank
+from riglm.application.evaluation.prepared import Prepared
+from riglm.domain.coverage import CoverageCalibrator
+from riglm.domain.prediction import Context, Relevance, Situation
+from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.ports.predictor import PredictorPort
+
+DEFAULT_LIMIT: Final = 3_000
+FEWEST: Final = 20
+"""Sessions that a set must have to be measured."""
+FOLDS: Final = 5
+
+Protocol = Literal["kfold", "online"]
+"""`kfold`: learn from four parts of the sessions, predict the fifth; `online`: learn from each after predicting it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledSession:
+    """One session: what it was about, what it called in order, and the part of the sessions that it belongs to."""
+
+    id: str
+    context: str
+    calls: tuple[str, ...]
+    fold: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSet:
+    """Sessions of one side of a set, in the order of their hashes, beside its catalogue and their contexts."""
+
+    dataset: Dataset
+    sessions: tuple[CalledSession, ...]
+
+
+def read_sessions(directory: Path, *, side: str = "dev", limit: int = DEFAULT_LIMIT) -> SessionSet:
+    """Read `tools.jsonl` and the side's `sessions.jsonl`; sessions of a single call have nothing to predict.
+
+    Raises:
+        DatasetError: a file is missing, or a line is not what it must be.
+    """
+    tools = read_tools(directory)
+    known = {tool.name for tool in tools}
+    found = [_session(row, known, place) for row, place in rows(directory / side / "sessions.jsonl")]
+    sessions = sorted((session for session in found if len(session.calls) > 1), key=lambda one: digest(one.id))[:limit]
+    queries = tuple(
+        Query(id=session.id, text=session.context, group="", gold=()) for session in sessions if session.context
+    )
+    dataset = Dataset(name=directory.name, side=side, tools=tuple(tools), queries=queries)
+    return SessionSet(dataset=dataset, sessions=tuple(sessions))
+
+
+def session_set_names(data: Path, side: str) -> list[str]:
+    """The sets in a directory that have sessions on a side, in order of their names.
+
+    Raises:
+        DatasetError: there is none.
+    """
+    found = sorted(path.parent.name for path in data.glob("*/tools.jsonl"))
+    named = [name for name in found if (data / name / side / "sessions.jsonl").is_file()]
+    if not named:
+        raise DatasetError(f"{data}: no set with tools.jsonl and {side}/sessions.jsonl in it — fix: another --data")
+    return named
+
+
+def evaluate_sequences(
+    found: SessionSet,
+    prepared: Prepared,
+    make_predictor: Callable[[], PredictorPort],
+    *,
+    protocol: Protocol = "kfold",
+    cuts: Sequence[int] = CUTS,
+    goal: float | None = None,
+    on_session: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """The figures of a predictor; with a `goal`, also those of lists that are calibrated to hold this share of calls.
+
+    Each prediction is made before its call is learned, and what contexts taught comes from earlier sessions only.
+    `on_session` is told of each session that was walked.
+    """
+    tally = Tally()
+    tools = len(found.dataset.tools)
+    calibrator = CoverageCalibrator(goal, 1, tools) if goal is not None else None
+    if protocol == "online":
+        walk = _Walk(prepared, make_predictor())
+        for session in found.sessions:
+            walk.predict(session, tally, calibrator)
+            walk.learn(session)
+            on_session(1)
+    else:
+        for fold in range(FOLDS):
+            walk = _Walk(prepared, make_predictor())
+            for session in found.sessions:
+                if session.fold != fold:
+                    walk.learn(session)
+                    on_session(1)
+            for session in found.sessions:
+                if session.fold == fold:
+                    walk.predict(session, tally, calibrator)
+                    on_session(1)
+    covered = tally.coverage(goal, tools) if goal is not None else {}
+    return {"n": len(found.sessions), **tally.figures(cuts), **covered}
+
+
+class _Walk:
+    """One predictor on its way through sessions, with what their contexts taught."""
+
+    def __init__(self, prepared: Prepared, predictor: PredictorPort) -> None:
+        self._predictor = predictor
+        self._pairs = LearnedPairs()
+        self._retriever = prepared.retriever(self._pairs)
+        self._tools = {tool.name: tool for tool in prepared.dataset.tools}
+        self._names = tuple(self._tools)
+        self._columns = {name: column for column, name in enumerate(self._names)}
+        self._servers: Mapping[str, str] = {name: tool.server for name, tool in self._tools.items()}
+        queries = prepared.dataset.queries
+        self._contexts = {query.id: context for query, context in zip(queries, prepared.contexts, strict=True)}
+        self._learned = 0
+
+    def predict(self, session: CalledSession, tally: Tally, calibrator: CoverageCalibrator | None) -> None:
+        """Predict every call after the first."""
+        context, relevance = self._relevance(session)
+        for done in range(1, len(session.calls)):
+            situation = self._situation(session, done, context, relevance)
+            started = time.perf_counter()
+            scores = self._predictor.predict(situation).scores
+            tally.taken_ms.append((time.perf_counter() - started) * 1e3)
+            target = self._columns[session.calls[done]]
+            tally.ranks.append(rank(scores, target))
+            tally.fresh.append(session.calls[done] not in session.calls[:done])
+            if calibrator is None:
+                continue
+            if calibrator.calibrated:
+                tally.sizes.append(calibrator.size(scores))
+                tally.listed_ranks.append(tally.ranks[-1])
+            calibrator.observe(scores, target)
+
+    def learn(self, session: CalledSession) -> None:
+        """Learn every call, and then what the session's context was good for."""
+        context, relevance = self._relevance(session)
+        for done, tool in enumerate(session.calls):
+            self._predictor.learn(self._situation(session, done, context, relevance), tool)
+        self._learned += 1
+        if context is None:
+            return
+        for tool in dict.fromkeys(session.calls):
+            fingerprint = self._tools[tool].fingerprint
+            self._pairs.learn(context, tool, 1.0, scope="", at=float(self._learned), description_hash=fingerprint)
+
+    def _relevance(self, session: CalledSession) -> tuple[Context | None, Relevance | None]:
+        context = self._contexts.get(session.id)
+        return context, self._retriever.relevance(context, self._names) if context is not None else None
+
+    def _situation(
+        self, session: CalledSession, done: int, context: Context | None, relevance: Relevance | None
+    ) -> Situation:
+        return Situation(
+            candidates=self._names,
+            calls=session.calls[:done],
+            servers=self._servers,
+            context=context,
+            relevance=relevance,
+        )
+
+
+def _session(row: Mapping[str, Any], known: set[str], place: str) -> CalledSession:
+    calls, identity = row.get("calls"), row.get("id")
+    if not isinstance(identity, str) or not identity:
+        raise DatasetError(f"{place}: 'id' must be a text, not {identity!r:.60}")
+    if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
+        raise DatasetError(f"{place}: 'calls' must be a list of names, not {calls!r:.60}")
+    unknown = [call for call in calls if call not in known]
+    if unknown:
+        raise DatasetError(f"{place}: unknown tool {unknown[0]!r:.80} — fix: a name of tools.jsonl")
+    context = row.get("context") or ""
+    if not isinstance(context, str):
+        raise DatasetError(f"{place}: 'context' must be a text, not {context!r:.60}")
+    group = str(row.get("group") or context or identity).lower()
+    return CalledSession(id=identity, context=context, calls=tuple(calls), fold=digest("fold" + group) % FOLDS)
