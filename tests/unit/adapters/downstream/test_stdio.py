@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from riglm.adapters.mcp.downstream import stdio
+from riglm.adapters.mcp.downstream.pipes import Output
 from riglm.adapters.mcp.downstream.stdio import StdioClient
 from riglm.domain import jsonrpc
 from riglm.ports.upstream import EventMark
@@ -305,19 +307,71 @@ async def test_nothing_more_is_read_from_a_client_that_does_not_read(connect: Co
     assert (await client.read())["id"] == "held back"
 
 
+NEWS = jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 30_000))
+
+
+async def flooded(client: Client, count: int) -> None:
+    """Have so much news wait for the client."""
+    await client.write(request("initialize"))
+    await client.read()
+    for _ in range(count):
+        client.inside.talks[0].channel.push(NEWS)
+
+
 async def test_a_client_that_never_reads_is_given_up_before_memory_is(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ):
-    client = await connect(buffer=1 << 16, limit=1 << 16)
-    await client.write(request("initialize"))
-    await client.read()
-    channel = client.inside.talks[0].channel
-    big = jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 30_000))
+    client = await connect(buffer=1 << 16, limit=1 << 16, most_waiting=1 << 16)
     with caplog.at_level(logging.INFO):
-        for _ in range(20):
-            channel.push(big)
+        await flooded(client, 20)
     assert client.gone.is_set()
-    assert [record.reason for record in caplog.records] == ["does not read what it asked for"]  # type: ignore[attr-defined]
+    assert client.riglm.is_stuck
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert re.fullmatch(r"did not read the \d+ bytes that wait for it", record.reason)  # type: ignore[attr-defined]
+
+
+async def test_a_client_that_takes_no_byte_for_long_enough_is_given_up(connect: Connect):
+    client = await connect(buffer=1 << 16, limit=1 << 16, most_waiting=1 << 18, stall=0.05)
+    await flooded(client, 15)
+    assert not client.gone.is_set()
+    await within(client.gone.wait())
+    assert client.riglm.is_stuck
+
+
+@pytest.mark.parametrize("count", [8, 15])
+async def test_a_client_that_pauses_loses_nothing(connect: Connect, monkeypatch: pytest.MonkeyPatch, count: int):
+    looked = asyncio.Event()
+    look = Output._look_again
+    monkeypatch.setattr(Output, "_look_again", lambda output, taken: (look(output, taken - 1), looked.set()))
+    client = await connect(buffer=1 << 16, limit=1 << 16, most_waiting=1 << 18, stall=0.01)
+    await flooded(client, count)
+    if count == 15:
+        await within(looked.wait())
+    assert [(await client.read())["method"] for _ in range(count)] == ["notifications/x"] * count
+    await client.write(request("echo", key="after"))
+    assert (await client.read())["id"] == "after"
+    assert not client.gone.is_set()
+
+
+async def test_a_slow_reader_gets_all_that_was_written_before_the_end(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    client = await connect(limit=64 << 20)
+    await flooded(client, 30)
+    client.close_up()
+    await within(client.gone.wait())
+    waited: list[float] = []
+    wait_for = asyncio.wait_for
+
+    async def impatient(waiting: Any, seconds: float) -> None:
+        waited.append(seconds)
+        os.read(client.down, 1 << 20)
+        await wait_for(waiting, 0.05)
+
+    monkeypatch.setattr("riglm.adapters.mcp.downstream.pipes.asyncio.wait_for", impatient)
+    await client.riglm.close()
+    assert len(waited) > 3
 
 
 async def test_what_was_written_is_read_before_the_end(connect: Connect):
@@ -440,3 +494,30 @@ def test_a_process_whose_reader_left_ends_well():
         assert process.returncode == 0
         assert process.stderr
         assert b"Traceback" not in process.stderr.read()
+
+
+IMPATIENT = """
+from riglm.adapters.mcp.downstream.stdio import StdioClient
+StdioClient.__init__.__kwdefaults__.update(most_waiting=1 << 10, stall=0.05)
+"""
+
+
+def test_a_process_whose_reader_does_not_read_fails():
+    program = IMPATIENT + HOST.replace("limit=1 << 20", "limit=1 << 10, buffer=1 << 10")
+    question = request("echo", {"x": "y" * 800}) + b"\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[4],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin
+        assert process.stderr
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(question * 1000)
+            process.stdin.flush()
+        assert process.wait(timeout=30) == 1
+        assert b"RiglmError: the client did not read what it asked for" in process.stderr.read()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()

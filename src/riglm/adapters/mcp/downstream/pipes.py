@@ -15,18 +15,23 @@ class Output(asyncio.BaseProtocol):
     """Where lines for the client go.
 
     `on_lost` is called once, when the client closed its end or cannot be written to. What it does not read in time
-    waits here: `on_full` hears when that is more than `soft` bytes and again when it is not, and more than `hard` bytes
-    are a client that is lost.
+    waits here: `on_full` hears when that is more than `soft` bytes and again when it is not. A client is given up when
+    more than `hard` bytes wait and it takes not a single one for `stall` seconds, or when twice as many wait.
     """
 
     def __init__(
-        self, on_lost: Callable[[str], None], on_full: Callable[[bool], None], *, soft: int, hard: int
+        self, on_lost: Callable[[str], None], on_full: Callable[[bool], None], *, soft: int, hard: int, stall: float
     ) -> None:
         """An output that is not open yet."""
+        self.is_stuck = False
+        """Whether the client was given up because it did not read."""
         self._on_lost = on_lost
         self._on_full = on_full
         self._soft = soft
         self._hard = hard
+        self._stall = stall
+        self._written = 0
+        self._watch: asyncio.TimerHandle | None = None
         self._fd = -1
         self._transport: Any = None
         self._full = False
@@ -48,13 +53,15 @@ class Output(asyncio.BaseProtocol):
             self._write_now(data)
             return
         self._transport.write(data)
-        if self._full and self._transport.get_write_buffer_size() > self._hard:
-            self._lose("does not read what it asked for")
-            self._transport.abort()
+        self._written += len(data)
+        if self._full:
+            self._watch_over()
 
     async def close(self, seconds: float) -> None:
-        """Write what waits, within so many seconds, and let go; that is no loss to report."""
+        """Write what waits, as long as the client takes some of it every so many seconds; that is no loss to report."""
         self._on_lost = lambda _: None
+        if self._watch is not None:
+            self._watch.cancel()
         if self._transport is None:
             self._closed.set()
             with contextlib.suppress(OSError):
@@ -63,10 +70,12 @@ class Output(asyncio.BaseProtocol):
         if self._closed.is_set():
             return
         self._transport.close()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
-        except TimeoutError:
+        taken = -1
+        while not self._closed.is_set() and self._taken > taken:
+            taken = self._taken
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), seconds)
+        if not self._closed.is_set():
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -82,6 +91,34 @@ class Output(asyncio.BaseProtocol):
         """The client reads."""
         self._full = False
         self._on_full(False)
+
+    @property
+    def _taken(self) -> int:
+        """How many bytes the client, or the pipe to it, took so far."""
+        return self._written - int(self._transport.get_write_buffer_size())
+
+    def _watch_over(self) -> None:
+        waiting = self._transport.get_write_buffer_size()
+        if waiting > 2 * self._hard:
+            self._give_up()
+        elif waiting > self._hard and self._watch is None:
+            loop = asyncio.get_running_loop()
+            self._watch = loop.call_later(self._stall, self._look_again, self._taken)
+
+    def _look_again(self, taken: int) -> None:
+        self._watch = None
+        if self._closed.is_set():
+            return
+        if self._taken == taken:
+            self._give_up()
+        else:
+            self._watch_over()
+
+    def _give_up(self) -> None:
+        if not self._closed.is_set():
+            self.is_stuck = True
+            self._lose(f"did not read the {self._transport.get_write_buffer_size()} bytes that wait for it")
+            self._transport.abort()
 
     def _write_now(self, data: bytes) -> None:
         view = memoryview(data)

@@ -11,6 +11,7 @@ from riglm.adapters.mcp.downstream.pipes import Input, Output
 from riglm.adapters.mcp.wire.edges import Edges
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.domain import jsonrpc, salvage
+from riglm.domain.errors import RiglmError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller, ClientChannel, DownstreamPort, ReplySink
@@ -18,6 +19,11 @@ from riglm.ports.upstream import EventMark
 
 BUFFER: Final = 16 << 20
 """When so many bytes wait for the client, nothing more is read from it until it reads."""
+
+MOST_WAITING: Final = 256 << 20
+STALL_SECONDS: Final = 60.0
+"""A client for which so many bytes wait is given up when it takes none of them for so many seconds, and at once when
+twice as many wait. Beyond `BUFFER` these are answers to what it asked before, and news of the servers."""
 
 START_SECONDS: Final = 8.0
 ANSWER_SECONDS: Final = 1.5
@@ -63,7 +69,16 @@ class StdioClient:
     It is gone when it closed its output, or closed its input and was answered all that it asked before.
     """
 
-    def __init__(self, proxy: DownstreamPort, *, limit: int, buffer: int, gone: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        proxy: DownstreamPort,
+        *,
+        limit: int,
+        buffer: int,
+        gone: Callable[[], None],
+        most_waiting: int = MOST_WAITING,
+        stall: float = STALL_SECONDS,
+    ) -> None:
         """`limit` is the longest message in bytes; `gone` is called when the client is."""
         self._limit = limit
         self._gone = gone
@@ -74,9 +89,14 @@ class StdioClient:
         self._edges = Edges()
         self._chunk = b""
         self._input = Input(self._fed, self._end)
-        self._output = Output(self._lost, self._input.hold, soft=buffer, hard=buffer + limit)
+        self._output = Output(self._lost, self._input.hold, soft=buffer, hard=max(most_waiting, limit), stall=stall)
         self._lines = Lines(self._output.write, self._answered)
         self._connection = proxy.connect(Caller(transport=Transport.STDIO), self._lines, self._lines)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the client is gone because it did not read what waited for it, which is lost."""
+        return self._output.is_stuck
 
     async def open(self, source: int, target: int) -> None:
         """Serve on these file descriptors, which are taken over."""
@@ -127,7 +147,8 @@ class StdioClient:
             self._gone()
 
     def _lost(self, reason: str) -> None:
-        _log.info("the client is gone", extra={"reason": reason})
+        level = logging.WARNING if self._output.is_stuck else logging.INFO
+        _log.log(level, "the client is gone", extra={"reason": reason})
         self._gone()
 
 
@@ -136,6 +157,9 @@ async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event,
 
     Standard output is taken over at once: whatever else prints afterwards goes to standard error. `limit` is the
     longest message and `buffer` what may wait for the client before riglm reads nothing more from it, in bytes.
+
+    Raises:
+        RiglmError: the client did not read, and was given up.
     """
     source, target = os.dup(0), os.dup(1)
     os.dup2(2, 1)
@@ -144,3 +168,5 @@ async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event,
     await client.open(source, target)
     await stop.wait()
     await client.close()
+    if client.is_stuck:
+        raise RiglmError("the client did not read what it asked for, so that it was given up; its log may say why")
