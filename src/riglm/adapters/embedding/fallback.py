@@ -24,9 +24,11 @@ class FallbackEmbedder(EmbedderPort):
         self._first = first
         self._stand_in = stand_in
         self._acting = first
+        self._closing = False
 
     def __enter__(self) -> Self:
         """Open both."""
+        self._closing = False
         self._stand_in.__enter__()
         self._first.__enter__()
         self.embed([""])
@@ -36,6 +38,7 @@ class FallbackEmbedder(EmbedderPort):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close both."""
+        self._closing = True
         try:
             self._first.__exit__(kind, error, trace)
         finally:
@@ -51,6 +54,8 @@ class FallbackEmbedder(EmbedderPort):
         try:
             rows = self._first.embed(texts)
         except EmbedderUnavailable as error:
+            if self._closing:
+                raise
             if self._acting is not self._stand_in:
                 _log.warning(
                     "the embedder's model cannot be used; another stands in until it can",

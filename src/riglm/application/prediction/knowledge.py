@@ -39,6 +39,16 @@ class Knowledge:
     used: set[str]
     """The tools that were learned to have been used."""
 
+    is_open: bool = False
+    """Whether the model was loaded."""
+
+    def opened_embedder(self) -> EmbedderPort:
+        """The embedder, opened by its first use; blocks."""
+        if not self.is_open:
+            self.embedder.__enter__()
+            self.is_open = True
+        return self.embedder
+
     def recalled(self, pairs: LearnedPairs) -> None:
         """Go on with the pairs of earlier runs."""
         self.pairs = pairs
@@ -105,11 +115,11 @@ class Recollection:
 
     def recall(self, knowledge: Knowledge) -> LearnedPairs:
         """Load the model, which takes a second, and the pairs that were learned with it."""
-        knowledge.embedder.__enter__()
+        model = knowledge.opened_embedder().model
         pairs = LearnedPairs()
         try:
             with self._open_store() as store:
-                pairs.restore(store.list_learned_pairs(knowledge.embedder.model, self._most_pairs))
+                pairs.restore(store.list_learned_pairs(model, self._most_pairs))
         except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
             _log.warning("learned pairs could not be loaded: contexts start cold", exc_info=True)
         return pairs

@@ -102,6 +102,7 @@ class PredictionService(Predicting):
         self._knowledge: Knowledge | None = None
         self._loaded: asyncio.Event | None = None
         self._starting: asyncio.TimerHandle | None = None
+        self._recalled = asyncio.Event()
         self._closed = False
         self._waiting: dict[bytes, Catalogue] = {}
         self._lessons: deque[Lesson] = deque()
@@ -179,6 +180,7 @@ class PredictionService(Predicting):
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
         """The tools that fit a query, among those that are allowed."""
         if await self._wait_loaded() and self._knowledge is not None:
+            await self._knowledge.index.read()
             retriever = self._knowledge.index.retriever
             if retriever is not None:
                 context = await self._embedded(Context(text=query[:LONGEST_CONTEXT]), lambda _: None)
@@ -257,11 +259,22 @@ class PredictionService(Predicting):
             recollection = self._make_recollection()
             knowledge = recollection.load(self._worker, self._owners, on_loop, self._clock())
             on_loop(lambda: self._take(knowledge))
-            pairs = recollection.recall(knowledge)
-            on_loop(lambda: knowledge.recalled(pairs))
+            self._worker.submit(lambda: self._recall(recollection, knowledge, on_loop), Urgency.LATER)
         except Exception:  # noqa: BLE001  # without prediction everything is shown
             _log.exception("prediction could not be loaded: everything is shown")
             on_loop(lambda: self._take(None))
+            on_loop(self._recalled.set)
+
+    def _recall(
+        self, recollection: "Recollection", knowledge: "Knowledge", on_loop: Callable[[Callable[[], None]], object]
+    ) -> None:
+        """Load the model and what was learned with it, on the worker."""
+        try:
+            pairs = recollection.recall(knowledge)
+            on_loop(lambda: knowledge.recalled(pairs))
+        except Exception:  # noqa: BLE001  # contexts start cold
+            _log.exception("the model could not be loaded: contexts count by their words alone")
+        on_loop(self._recalled.set)
 
     def _take(self, knowledge: "Knowledge | None") -> None:
         if self._loaded is None or self._closed:
@@ -287,8 +300,10 @@ class PredictionService(Predicting):
         """The context with its vector, or without when that takes longer than a client can wait for it."""
         if not await self._wait_loaded() or self._knowledge is None:
             return context
-        embedder = self._knowledge.embedder
-        future = self._worker.submit(lambda: _with_vector(embedder, context), Urgency.AWAITED)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._recalled.wait(), _LOADING_SECONDS)
+        knowledge = self._knowledge
+        future = self._worker.submit(lambda: _with_vector(knowledge.opened_embedder(), context), Urgency.AWAITED)
         waiting = asyncio.wrap_future(future)
         done, _ = await asyncio.wait({waiting}, timeout=self._patience)
         if not done:

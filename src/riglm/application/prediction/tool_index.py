@@ -1,8 +1,10 @@
 """The retriever over all tools that were listed, made and kept up to date off the event loop."""
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from hashlib import blake2b
 from itertools import islice
 from typing import Final
@@ -18,6 +20,7 @@ from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
 MOST_TOOLS: Final = 20_000
 """Tools beyond so many are shown and routed as ever, and not predicted."""
 
+_READING_SECONDS: Final = 2.0
 _BATCH: Final = 8
 _MOST_LISTS: Final = 256
 _log: Final = logging.getLogger("riglm.prediction")
@@ -45,6 +48,7 @@ class ToolIndex:
         self._pairs = pairs
         self._owners = owners
         self._on_changed = on_changed
+        self._reading: Future[None] | None = None
         self._last: Catalogue | None = None
         self._lists: OrderedDict[bytes, None] = OrderedDict()
         self._profiles: dict[str, ToolProfile] = {}
@@ -65,7 +69,12 @@ class ToolIndex:
         self._lists[key] = None
         if len(self._lists) > _MOST_LISTS:
             self._lists.popitem(last=False)
-        self._worker.submit(lambda: self._read(catalogue))
+        self._reading = self._worker.submit(lambda: self._read(catalogue))
+
+    async def read(self) -> None:
+        """Wait, a little, until the words of all lists that were noted so far are indexed."""
+        if self._reading is not None and not self._reading.done():
+            await asyncio.wait({asyncio.wrap_future(self._reading)}, timeout=_READING_SECONDS)
 
     def use(self, pairs: LearnedPairs) -> None:
         """Go on with other learned pairs."""

@@ -17,7 +17,8 @@ class Urgency(IntEnum):
 
     AWAITED = 0
     SOON = 1
-    BACKGROUND = 2
+    LATER = 2
+    BACKGROUND = 3
 
 
 class Worker:
