@@ -118,9 +118,12 @@ def _measured(
     cache: Path | None,
     measure: Callable[["Prepared", str, "Settings", Advance], dict[str, Any] | list[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
+    from threadpoolctl import threadpool_limits
+
     from riglm.application.evaluation.dataset import read_dataset, set_names
     from riglm.application.evaluation.prepared import prepare, text_count
 
+    threadpool_limits(1, user_api="blas")  # as while serving: on a busy machine a second thread is waited for
     rows: list[dict[str, Any]] = []
     datasets = [read_dataset(data / name, side=side, limit=limit) for name in names or set_names(data, side)]
     with open_embedder(settings, cache) as embedder:
