@@ -147,14 +147,18 @@ class Stage:
         self.folder = folder
         self.mark = uuid.uuid4().hex
         self.called: Counter[str] = Counter()
+        self.settings = {
+            "RIGLM_FILTERING__MODE": "shadow",  # what is not about filtering runs behind a shadow of it
+            "RIGLM_EMBEDDER__PROVIDER": "static",  # a model in each process would take the machine's memory
+        }
         self._listening: dict[tuple[str, ...], tuple[str, Process]] = {}
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of every process on this stage; what is not about filtering runs behind a shadow of it."""
+        """The environment of every process on this stage."""
         kept = {name: content for name, content in os.environ.items() if not name.startswith("RIGLM_")}
-        own = {MARK: self.mark, "RIGLM_DATA_DIR": str(self.folder / "data"), "RIGLM_FILTERING__MODE": "shadow"}
-        return {**kept, **own, "NO_PROXY": "*"}
+        own = {MARK: self.mark, "RIGLM_DATA_DIR": str(self.folder / "data"), "NO_PROXY": "*"}
+        return {**kept, **own, **self.settings}
 
     def log(self, *flags: str) -> ServerLog:
         """The log of the scripted servers that were started with these flags."""

@@ -1,0 +1,213 @@
+"""riglm's own tools, through real pipes and sockets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mcp import Client
+
+from tests.interaction import text
+from tests.interaction.clients.message import Message
+from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
+from tests.interaction.manifest import behaviour
+from tests.interaction.route import CORNERS, MAIN, RIGLM, Route, routes
+from tests.interaction.stage import Stage
+from tests.interaction.test_changes import listening, stamp
+from tests.interaction.test_peers import MODES, sdk_client
+
+NAMES = (
+    "email_send,slack_post,calendar_create,calendar_delete,file_read,file_write,file_delete,git_commit,git_push,"
+    "git_status,db_query,db_insert,web_search,web_fetch,image_resize,image_crop,music_play,music_stop,weather_get,"
+    "stock_quote,map_route,translate_text,pdf_merge,zip_extract"
+)
+MANY = ("--tools", NAMES)
+ENFORCE = {
+    "RIGLM_EMBEDDER__PROVIDER": "fastembed",
+    "RIGLM_FILTERING__MODE": "enforce",
+    "RIGLM_FILTERING__MIN_TOOLS": "2",
+    "RIGLM_FILTERING__MAX_TOOLS": "3",
+    "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
+}
+DYNAMIC = {**ENFORCE, "RIGLM_FILTERING__SURFACE": "dynamic"}
+CONTEXT = "send a notification about the incident to the team"
+LESSONS = 14
+CHANGED = "notifications/tools/list_changed"
+THREAD = "threadId"
+
+Call = Callable[[str, dict[str, Any], str], Awaitable[Any]]
+"""Calls a tool in a conversation, and gives its structured content."""
+
+
+async def reached(call: Call, holds: Callable[[dict[str, Any]], bool]) -> None:
+    """Wait until riglm says of itself what is waited for."""
+    async with asyncio.timeout(30):
+        while not holds(await call("index_status", {}, "status")):
+            await asyncio.sleep(0.05)
+
+
+async def taught(call: Call) -> None:
+    """Conversations in which the same two tools were used for the same purpose, until riglm has learned that."""
+    await call("set_context", {"context": "wake up"}, "status")
+    await reached(call, lambda status: status["tools"]["embedded"] == len(NAMES.split(",")))
+    for lesson in range(LESSONS):
+        context = f"send a notification about release {lesson} to the team"
+        thread = f"lesson {lesson}"
+        await call("set_context", {"context": context}, thread)
+        for tool in ("email_send", "slack_post"):
+            await call(tool, {}, thread)
+    await reached(call, lambda status: status["learned_pairs"] >= 2 * LESSONS)
+
+
+def raw_call(client: RawClient) -> Call:
+    async def call(tool: str, arguments: dict[str, Any], thread: str) -> Any:
+        return (await client.call(tool, arguments, meta={THREAD: thread})).decoded()["structuredContent"]
+
+    return call
+
+
+def sdk_call(client: Client) -> Call:
+    async def call(tool: str, arguments: dict[str, Any], thread: str) -> Any:
+        meta: Any = {THREAD: thread}
+        result = await client.call_tool(tool, arguments, meta=meta)
+        assert not result.is_error, result
+        return result.structured_content
+
+    return call
+
+
+def names(tools: list[dict[str, Any]]) -> list[str]:
+    return [tool["name"] for tool in tools]
+
+
+@behaviour("meta.recovery")
+@routes(CORNERS, through=RIGLM)
+async def test_a_missed_tool_is_searched_called_and_in_the_next_list_of_its_context(stage: Stage, route: Route):
+    stage.settings.update(ENFORCE)
+    async with sdk_client(stage, route, MODES[route.era], *MANY) as client:
+        call = sdk_call(client)
+
+        async def shown(thread: str, context: str = CONTEXT) -> set[str]:
+            """What a conversation about the context is shown."""
+            answer = await call("set_context", {"context": context}, thread)
+            if route.era == MODERN:
+                return {*names(answer["tools"][:4])}
+            listed = await client.list_tools(cache_mode="bypass")
+            return {tool.name for tool in listed.tools} & {*NAMES.split(",")}
+
+        await client.list_tools()
+        await taught(call)
+        before = await shown("today")
+        assert before >= {"email_send", "slack_post"}
+        assert "translate_text" not in before
+        found = await call("search_available_tools", {"query": "translate text"}, "today")
+        assert "translate_text" in names(found["tools"])
+        assert all(tool["inputSchema"] for tool in found["tools"])
+        await call("translate_text", {}, "today")
+        if route.era == HANDSHAKE:
+            listed = {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
+            assert listed >= {*before, "translate_text"}
+        assert "translate_text" in await shown("tomorrow")
+
+
+@behaviour("meta.changed")
+@routes([*MAIN, Route("sse", "stdio", RIGLM, HANDSHAKE)], HANDSHAKE, RIGLM)
+async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, route: Route):
+    async with stage.client(route, *MANY, env=ENFORCE) as client:
+        assert client.greeting is not None
+        assert client.greeting.decoded()["capabilities"]["tools"] == {"listChanged": True}
+        await client.request("tools/list")
+        await taught(raw_call(client))
+        await client.request("tools/list")
+        client.notifications.clear()
+        answer = await raw_call(client)("set_context", {"context": CONTEXT}, "today")
+        assert answer["list_changed"] is True
+        await client.wait_for(CHANGED)
+        listed = (await client.request("tools/list")).decoded()["tools"]
+        assert {*names(listed)} >= {"email_send", "slack_post", "search_available_tools", "call_tool"}
+        assert len(listed) < 12
+        again = (await client.request("tools/list")).decoded()["tools"]
+        assert again == listed
+        assert len([message for message in client.notifications if message.method == CHANGED]) == 1
+
+
+@behaviour("meta.changed")
+@routes(MAIN, MODERN, RIGLM)
+async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, route: Route):
+    async with stage.client(route, *MANY, env=DYNAMIC) as client:
+        await client.request("tools/list")
+        await taught(raw_call(client))
+        exchange = await listening(client, {"toolsListChanged": True}, "mine")
+        meta = {THREAD: "today"}
+        await client.request("tools/list", meta=meta)
+        await client.call("set_context", {"context": CONTEXT}, meta=meta)
+        assert stamp(await client.wait_for(CHANGED)) == "mine"
+        assert len((await client.request("tools/list", meta=meta)).decoded()["tools"]) < 12
+        await exchange.cancel()
+
+
+@behaviour("meta.call_tool")
+@routes(MAIN, through=RIGLM)
+async def test_call_tool_gives_what_the_tool_itself_gives(company: Stage, route: Route):
+    cases = {
+        "echo": b'{"n":1.50,"deep":{"u":"\\u00e9"}}',
+        "verbatim": b'{"hex":"%b"}' % b'{"content":[],"structuredContent":[1.0],"x":1e2}'.hex().encode(),
+        "is_error": b"{}",
+        "fail": b'{"code":-32042,"message":"odd","data":{"n":1.0}}',
+        "nowhere": b"{}",
+    }
+    log = company.log()
+    async with company.client(route, env=ENFORCE) as client:
+        for name, arguments in cases.items():
+            straight = await client.request("tools/call", b'{"name":"%b","arguments":%b}' % (name.encode(), arguments))
+            log.mark()
+            through = await client.request(
+                "tools/call",
+                b'{"name":"call_tool","arguments":{"name":"%b","arguments":%b}}' % (name.encode(), arguments),
+            )
+            assert through.parts.get("result") == straight.parts.get("result"), name
+            assert through.parts.get("error") == straight.parts.get("error"), name
+            (asked,) = log.received("tools/call")
+            assert text.at_path(asked.parts["params"], "arguments") == arguments
+            if route.back == "http" and route.era == MODERN:
+                assert asked.headers["mcp-name"] == name
+
+
+@behaviour("meta.call_tool")
+@routes(MAIN, through=RIGLM)
+async def test_call_tool_passes_progress_and_questions(company: Stage, route: Route):
+    def answered(_: Message) -> bytes:
+        return b'{"roots":[],"x":1.0}'
+
+    async with company.client(route, env=ENFORCE, answers={"roots/list": answered}) as client:
+        slow = {"name": "call_tool", "arguments": {"name": "slow", "arguments": {"steps": 3}}}
+        result = await client.request("tools/call", slow, meta={"progressToken": "mine"})
+        assert result.words == "done"
+        steps = [message for message in client.notifications if message.method == "notifications/progress"]
+        assert [message.decoded("params")["progressToken"] for message in steps] == ["mine"] * 3
+        question = {"method": "roots/list", "params": {}}
+        params: dict[str, Any] = {"name": "call_tool", "arguments": {"name": "ask", "arguments": question}}
+        answer = await client.request("tools/call", params)
+        if route.era == MODERN:
+            wanted = answer.decoded()
+            assert wanted["resultType"] == "input_required"
+            more = {
+                "requestState": wanted["requestState"],
+                "inputResponses": {key: {} for key in wanted["inputRequests"]},
+            }
+            answer = await client.request("tools/call", {**params, **more})
+            assert answer.words == "{}"
+        else:
+            assert answer.words == '{"roots":[],"x":1.0}'
+
+
+@behaviour("meta.call_tool")
+@routes(MAIN, through=RIGLM)
+async def test_a_cancelled_call_tool_is_cancelled_upstream(stage: Stage, route: Route):
+    log = stage.log()
+    async with stage.client(route, env=ENFORCE) as client:
+        held = {"name": "call_tool", "arguments": {"name": "slow", "arguments": {"hold": True}}}
+        exchange = await client.start("tools/call", held)
+        await log.wait_for_event("holding")
+        await exchange.cancel()
+        await log.wait_for_event("cancelled")
+        assert (await client.call("nonce", {"nonce": "next"})).words == "next"
