@@ -2,11 +2,12 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from fnmatch import translate
 from typing import Final
 
+from riglm.domain.naming import SEPARATOR
 from riglm.domain.override import Override, OverrideKind, OverrideScope
 
 LONGEST_NAME: Final = 512
@@ -61,7 +62,10 @@ class Policy:
     def __init__(
         self, *, allowed: Spellings | None = None, denied: Spellings | None = None, pinned: Spellings | None = None
     ) -> None:
-        """Whatever is not among `allowed` is denied, unless that is None; whatever resembles one of `denied` is."""
+        """Whatever is not among `allowed` is denied, unless that is None; whatever resembles one of `denied` is.
+
+        A denied name is denied behind the name of any server as well.
+        """
         self._allowed = allowed
         self._denied = denied or Spellings(())
         self._pinned = pinned or Spellings(())
@@ -90,7 +94,7 @@ class Policy:
     def _listed(self, name: str) -> Standing:
         if self._allowed is not None and not self._allowed.has(name):
             return Standing.DENIED
-        if self._denied.resembles(name):
+        if self._denied and any(map(self._denied.resembles, _with_own_names(name))):
             return Standing.DENIED
         return Standing.KEPT if self._pinned.has(name) else Standing.OPEN
 
@@ -140,6 +144,15 @@ def _pattern_forms(pattern: str) -> set[str]:
 
 def _humps(text: str, apart: bool) -> str:
     return _HUMP.sub("_", text) if apart else text
+
+
+def _with_own_names(name: str) -> Iterator[str]:
+    """A name, and what may be a server's own name for the tool: all that follows a separator."""
+    yield name
+    start = name.find(SEPARATOR)
+    while start != -1:
+        yield name[start + len(SEPARATOR) :]
+        start = name.find(SEPARATOR, start + 1)
 
 
 def _bare(name: str) -> str:

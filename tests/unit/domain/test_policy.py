@@ -47,7 +47,7 @@ def test_a_denied_pattern_holds_in_any_spelling(pattern, spelling):
     [
         ("delete_*", "deleted_items"),
         ("delete_repo", "delete_repos"),
-        ("delete_repo", "github__delete_repo"),
+        ("delete_repo", "github_delete_repo"),
         ("get_*", "budget_get"),
         ("[ab]_x", "c_x"),
         ("*", ""),
@@ -56,6 +56,22 @@ def test_a_denied_pattern_holds_in_any_spelling(pattern, spelling):
 def test_a_denied_pattern_does_not_reach_other_tools(pattern, name):
     expected = Standing.DENIED if pattern == "*" else Standing.OPEN
     assert Policy(denied=Spellings([pattern])).decide(name) is expected
+
+
+@pytest.mark.parametrize("pattern", ["delete_repo", "delete_*", "github__delete_repo", "github__*", "DeleteRepo"])
+@pytest.mark.parametrize("name", ["github__delete_repo", "GitHub__Delete-Repo", "github__deleteRepo"])
+def test_a_denied_name_is_denied_behind_the_name_of_its_server(pattern, name):
+    assert Policy(denied=Spellings([pattern])).decide(name) is Standing.DENIED
+
+
+def test_a_name_is_denied_behind_a_server_whose_name_has_a_separator_too():
+    assert Policy(denied=Spellings(["drop"])).decide("my__db__drop") is Standing.DENIED
+    assert Policy(denied=Spellings(["drop"])).decide("my__db__drops") is Standing.OPEN
+
+
+def test_an_allowed_or_pinned_name_is_that_which_clients_see():
+    policy = Policy(allowed=Spellings(["read", "a__write"]), pinned=Spellings(["write"]))
+    assert [policy.decide(name) for name in ("a__read", "a__write")] == [Standing.DENIED, Standing.OPEN]
 
 
 def test_an_allowlist_denies_whatever_is_not_on_it_exactly_as_spelt():

@@ -52,7 +52,7 @@ class Filtering(Section):
         description="Names or glob patterns, exactly as spelt; when there are any, all other tools are denied.",
     )
     denylist: tuple[str, ...] = Field(
-        default=(), description="Names or glob patterns of tools that are denied, in any spelling."
+        default=(), description="Names or glob patterns of tools that are denied, in any spelling, of whatever server."
     )
     pinned: tuple[str, ...] = Field(default=(), description="Names or glob patterns of tools that are always shown.")
     surface: Literal["auto", SurfaceName] = Field(
