@@ -31,7 +31,8 @@ from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
 from riglm.application.showing.showing import Showing
 from riglm.application.tracking import TrackingService
-from riglm.domain.hashing import KeyedHasher
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
 from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
@@ -66,19 +67,19 @@ def _sqlite(settings: Settings) -> AnalyticsPort:
 
 
 def _url(settings: Settings) -> str:
-    path = store_path(settings)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{path}"
+    return f"sqlite:///{store_path(settings)}"
 
 
 def _hasher(settings: Settings) -> KeyedHasher:
     from riglm.adapters.analytics.keyfile import load_or_create_key
 
     if settings.storage.kind == "memory":
-        return KeyedHasher(os.urandom(32))
-    directory = store_path(settings).parent
-    directory.mkdir(parents=True, exist_ok=True)
-    return KeyedHasher(load_or_create_key(directory / "riglm.key"))
+        return KeyedHasher(os.urandom(KEY_BYTES))
+    try:
+        return KeyedHasher(load_or_create_key(store_path(settings).parent / "riglm.key"))
+    except ConfigurationError as error:
+        _log.warning("%s; until the next start the key is one in memory, and its hashes match no others", error)
+        return KeyedHasher(os.urandom(KEY_BYTES))
 
 
 def _evidence(settings: Settings) -> Evidence:
@@ -212,10 +213,12 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
     settings = container.settings()
     services = container.services()
     recorder = container.recorder()
+    container.tracking().when_listed(recorder.begin)
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
     with contextlib.ExitStack() as stack:
         stack.enter_context(recorder)
-        stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored))
+        idle_gap = settings.sessions.idle_gap
+        stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored, idle_gap=idle_gap))
         stack.enter_context(container.worker())
         async with upstreams.opened(services.catalogues.input_schema) as ports:
             proxy = ProxyService(services, ports, settings.naming, container.showing())

@@ -16,9 +16,12 @@ _log: Final = logging.getLogger("riglm.maintenance")
 
 
 class Maintenance:
-    """Refreshes co-occurrence and bounds what was learned, at start and at every interval that stored new records.
+    """Refreshes co-occurrence, bounds what was learned, ends sessions left open.
 
-    `stored` tells how many records were stored so far. `delay` and `interval` are in seconds; the first leaves the
+    It does so some time after the start, and then at every interval that stored new records.
+
+    A session whose process was killed has no end: after `idle_gap` seconds without a record the last one is taken for
+    it. `stored` tells how many records were stored so far. `delay` and `interval` are in seconds; the first leaves the
     start to the client. The store is opened by this thread for each refresh, and closed again.
     """
 
@@ -30,6 +33,7 @@ class Maintenance:
         delay: float = 10.0,
         interval: float = 600.0,
         most_pairs: int = MOST_LEARNED_PAIRS,
+        idle_gap: float = 1800.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store
@@ -37,6 +41,7 @@ class Maintenance:
         self._delay = delay
         self._interval = interval
         self._most_pairs = most_pairs
+        self._idle_gap = idle_gap
         self._clock = clock
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="riglm-maintenance", daemon=True)
@@ -46,7 +51,7 @@ class Maintenance:
         """Begin to refresh."""
         self._thread.start()
 
-    def close(self, timeout: float = 5.0) -> None:
+    def close(self, timeout: float = 0.25) -> None:
         """Stop; wait at most `timeout` seconds for a refresh that is under way. Its end is not needed for anything."""
         self._ending.set()
         if self._thread.ident is not None:
@@ -69,12 +74,13 @@ class Maintenance:
         try:
             with self._open_store() as store:
                 self._prune(store)
+                ended = store.end_idle_sessions(self._clock() - self._idle_gap)
                 pairs = store.refresh_cooccurrences(self._clock())
         except Exception:  # noqa: BLE001  # nothing here may end the thread
             _log.warning("co-occurrence could not be refreshed", exc_info=True)
             return
         self._seen = stored
-        _log.debug("co-occurrence refreshed: %d pairs", pairs)
+        _log.debug("co-occurrence refreshed: %d pairs; sessions left open and now ended: %d", pairs, ended)
 
     def _prune(self, store: AnalyticsPort) -> None:
         try:

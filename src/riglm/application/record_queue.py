@@ -20,6 +20,7 @@ class Pending(Protocol):
 Item = Record | Pending
 
 _PAUSE_WHEN_CLOSED: Final = 0.1
+_BREATH_SECONDS: Final = 0.02  # an answer that was just given is on its way out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ class RecordQueue:
         self._accepted = 0
         self._stored = 0
         self._dropped = {"full": 0, "refused": 0, "closed": 0}
+        self._begun = False
         self._hurried = False
         self._closed = False
         self._abandoned = False
@@ -105,9 +107,18 @@ class RecordQueue:
             self._release(self._in_hand)
 
     def rest(self, seconds: float) -> None:
-        """Wait `seconds`, or until somebody waits for the queue to empty."""
+        """Wait `seconds`, or until somebody waits for the queue to empty, or shortly after it was let begin."""
         with self._changed:
-            self._changed.wait_for(lambda: self._hurried or self._closed, seconds)
+            self._changed.wait_for(lambda: self._begun or self._hurried or self._closed, seconds)
+            if self._begun:
+                self._changed.wait_for(lambda: self._hurried or self._closed, _BREATH_SECONDS)
+                self._hurried = bool(self._items)
+
+    def begin(self) -> None:
+        """End the rest soon: what the writer was to leave the way to has happened."""
+        with self._changed:
+            self._begun = True
+            self._changed.notify_all()
 
     def pause(self, seconds: float) -> bool:
         """Wait before the store is tried again, at most `seconds`; False when it is not worth trying any more."""

@@ -15,7 +15,9 @@ from riglm.ports.analytics import AnalyticsPort, Record
 
 _log: Final = logging.getLogger("riglm.recorder")
 _QUIET_SECONDS: Final = 60.0
-_LAST_WORDS_SECONDS: Final = 1.0
+_LAST_WORDS_SECONDS: Final = 0.25
+_STANDSTILL_SECONDS: Final = 1.0
+_GLANCE_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,10 @@ class Recorder:
     """Takes records at once and stores them later: in order, in batches, each at least once.
 
     The store is opened by the writing thread and opened anew after it failed; meanwhile records wait. What finds the
-    queue full is dropped and counted. For `head_start` seconds the writer does nothing: what it imports to open the
-    store would slow the first answers. Where a spool on disk is wanted, it goes between the queue and the store.
+    queue full is dropped and counted. For `head_start` seconds, or until `begin`, the writer does nothing: what it
+    imports to open the store would slow the first answers. At the end a store that works is given `close_timeout`
+    seconds, one that is away or does not get on much less. Where a spool on disk is wanted, it goes between the queue
+    and the store.
     """
 
     def __init__(
@@ -75,6 +79,10 @@ class Recorder:
         """Wait at most `timeout` seconds for a store that is to be opened at once; whether it is open."""
         return self._at_once and self._tried.wait(timeout) and self._store is not None
 
+    def begin(self) -> None:
+        """End the head start: the client has its first list."""
+        self._queue.begin()
+
     def put(self, item: Item, size: int = 512) -> None:
         """Take a record of about `size` bytes. Does no I/O, never waits for the store, and never raises."""
         self._queue.put(item, size)
@@ -88,16 +96,20 @@ class Recorder:
         return self._queue.counts()
 
     def close(self, timeout: float | None = None) -> RecordCounts:
-        """Take nothing more, store what is queued for at most `timeout` seconds, and drop the rest."""
+        """Take nothing more, store what is queued for at most `timeout` seconds, and drop the rest.
+
+        A store that failed, or that was open and stored nothing for a second, is not waited for any longer.
+        """
         self._queue.close()
         if self._thread.ident is not None:
-            self._thread.join(self._close_timeout if timeout is None else timeout)
+            self._join(self._close_timeout if timeout is None else timeout)
         self._queue.abandon()
         if self._thread.ident is not None:
             self._thread.join(_LAST_WORDS_SECONDS)
         counts = self.counts()
-        if counts.reasons["closed"]:
-            _log.warning("%d records could not be stored before the end and are lost", counts.reasons["closed"])
+        lost = counts.reasons["closed"] + counts.queued
+        if lost:
+            _log.warning("%d records could not be stored before the end and are lost", lost)
         return counts
 
     def __enter__(self) -> Self:
@@ -108,6 +120,17 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _join(self, timeout: float) -> None:
+        """Wait for the writer as long as it gets on: opening a store is getting on, failing to is not."""
+        until = time.monotonic() + timeout
+        stored, stands_since = -1, 0.0
+        while self._thread.is_alive() and (now := time.monotonic()) < until:
+            if (already := self.counts().stored) != stored:
+                stored, stands_since = already, now
+            if now - stands_since >= _STANDSTILL_SECONDS and (self._failures or self._store is not None):
+                return
+            self._thread.join(min(_GLANCE_SECONDS, until - now))
 
     def _run(self) -> None:
         if self._at_once:

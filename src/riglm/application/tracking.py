@@ -98,11 +98,16 @@ class TrackingService:
         self._last_exposures: dict[UUID, _Said] = {}
         self._latest: _Said = ((), (), ())
         self._listeners: list[Callable[[Session], None]] = []
+        self._first_list: Callable[[], None] | None = None
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
 
     def when_closed(self, listener: Callable[[Session], None]) -> None:
         """Tell somebody else of the end of every session too."""
         self._listeners.append(listener)
+
+    def when_listed(self, listener: Callable[[], None]) -> None:
+        """Tell somebody of the first list that a client is shown, once."""
+        self._first_list = listener
 
     def session_opened(self, session: Session) -> None:
         """Note a new session."""
@@ -155,6 +160,9 @@ class TrackingService:
             if exposure.is_list and not self._is_new(session, exposure):
                 return
             self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(shown) + len(hidden)))
+            if self._first_list is not None:
+                listener, self._first_list = self._first_list, None
+                listener()
 
     def called(
         self,

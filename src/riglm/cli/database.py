@@ -20,7 +20,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Bring the store to the newest schema, making it if it is not there. `run` and `serve` do so by themselves."""
     from riglm.adapters.analytics import schema
 
-    _show(schema.upgrade(_url(config, make=True)), as_json)
+    _show(schema.upgrade(_url(config)), as_json)
 
 
 @app.command()
@@ -28,19 +28,19 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is and which schema it has. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
 
-    _show(schema.status(_url(config, make=False)), as_json)
+    _show(schema.status(_url(config)), as_json)
 
 
-def _url(config: Path | None, *, make: bool) -> str:
+def _url(config: Path | None) -> str:
     from riglm.adapters.configuration.loading import Options, load
+    from riglm.cli.store_place import is_there
     from riglm.container import store_path
 
     settings = load(Options(config=config, with_servers=False)).settings
     if settings.storage.kind == "memory":
         raise ConfigurationError("storage.kind: the store is in memory and has no schema — fix: use sqlite")
     path = store_path(settings)
-    if make:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    is_there(path)
     return f"sqlite:///{path}"
 
 

@@ -150,6 +150,7 @@ def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
         "upstream": tool.upstream,
         "invocations": tool.invocations,
         "failures": tool.failures,
+        "uses": tool.uses,
         "listed": tool.listed,
         "searched": tool.searched,
         "sessions": tool.sessions,
@@ -170,10 +171,15 @@ def pair_fields(pair: "ToolCooccurrence") -> dict[str, Any]:
 
 
 def recorded(settings: "Settings") -> "AnalyticsPort | None":
-    """The store that these settings name, not yet opened; None when nothing was ever recorded in it."""
+    """The store that these settings name, not yet opened; None when nothing was ever recorded in it.
+
+    Raises:
+        AnalyticsUnavailable: nothing could be recorded where the store would be.
+    """
+    from riglm.cli.store_place import is_there
     from riglm.container import build, store_path
 
-    if settings.storage.kind == "memory" or not store_path(settings).exists():
+    if settings.storage.kind == "memory" or not is_there(store_path(settings)):
         return None
     return build(settings).analytics()
 

@@ -60,7 +60,8 @@ class SessionSummary:
 class ToolStatistics:
     """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
 
-    `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
+    `uses` counts the invocations in which the tool ran, be it to an error of its own; a tool without any may not even
+    exist. `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
     (nearest rank). For a tool that was shown and never used, all numbers are
     zero and `upstream` is empty.
     """
@@ -73,12 +74,13 @@ class ToolStatistics:
     median_ms: float
     p95_ms: float
     last_used: float
+    uses: int = 0
     listed: int = 0
     searched: int = 0
 
 
 class RecordedCall(NamedTuple):
-    """One call of a recorded session, as far as prediction learns from it again; `timestamp` is its start."""
+    """One use of a tool in a recorded session, as far as prediction learns from it again; `timestamp` is its start."""
 
     tool: str
     upstream: str
@@ -137,6 +139,13 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, Protocol):
         """Note the end of a session; an unknown session is left alone."""
 
     @abstractmethod
+    def end_idle_sessions(self, before: float) -> int:
+        """End every open session that started, called and was shown nothing since `before`, and give their number.
+
+        It ended with the start of its last call or its last exposure; a later `close_session` knows better.
+        """
+
+    @abstractmethod
     def log_invocation(self, invocation: ToolInvocation) -> None:
         """Store one invocation."""
 
@@ -150,7 +159,7 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, Protocol):
 
     @abstractmethod
     def refresh_cooccurrences(self, now: float) -> int:
-        """Compute co-occurrence anew from the invocations, and give the number of pairs.
+        """Compute co-occurrence anew from the invocations that are uses, and give the number of pairs.
 
         Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs.
         """
@@ -177,7 +186,10 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, Protocol):
 
     @abstractmethod
     def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
-        """The latest sessions with calls that started since the given time, oldest first, with all their calls."""
+        """The latest sessions that used a tool and started since the given time, oldest first, with all their uses.
+
+        An invocation is a use when its end is one of `USES`; all others may be calls of tools that there are not.
+        """
 
     @abstractmethod
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:

@@ -72,6 +72,21 @@ class AnalyticsContract(PredictionStoreContract):
         analytics.create_session(session)
         assert values(the_only(analytics.list_sessions()).session) == values(session)
 
+    def test_a_session_of_which_nothing_is_heard_ends_with_its_last_record(self, analytics: AnalyticsPort) -> None:
+        """Its process was killed; what still goes on, and what ended, is left alone."""
+        killed, silent, alive, ended = (a_session(started_at=1000.0) for _ in range(4))
+        ended.ended_at = 1001.0
+        last_call = an_invocation(killed, "read", timestamp=1050.0)
+        shown = an_exposure(killed, "read", timestamp=1060.0)
+        analytics.record_many([killed, silent, alive, ended, last_call, shown])
+        analytics.log_invocation(an_invocation(alive, "read", timestamp=2000.0))
+        assert analytics.end_idle_sessions(1500.0) == 2
+        ends = {summary.session.id: summary.session.ended_at for summary in analytics.list_sessions()}
+        assert ends == {killed.id: 1060.0, silent.id: 1000.0, alive.id: None, ended.id: 1001.0}
+        assert analytics.end_idle_sessions(1500.0) == 0
+        analytics.close_session(killed.id, 3000.0)
+        assert killed.id in {each.session.id for each in analytics.list_sessions() if each.session.ended_at == 3000.0}
+
     def test_a_session_stored_again_takes_what_became_known(self, analytics: AnalyticsPort) -> None:
         """The start is kept, all else is the newer."""
         session = a_session(tools_available=("a",))
@@ -325,6 +340,19 @@ class AnalyticsContract(PredictionStoreContract):
         assert (pairs["a", "b"].count, pairs["a", "b"].average_distance) == (2, 2.0)
         assert (pairs["a", "x"].count, pairs["a", "x"].average_distance) == (2, 1.0)
         assert {each.last_updated for each in pairs.values()} == {50.0}
+
+    def test_calls_in_which_no_tool_surely_ran_form_no_pairs_and_are_no_uses(self, analytics: AnalyticsPort) -> None:
+        """There may be no tool of that name; a tool that failed was there."""
+        session = a_session()
+        analytics.record_many([session, an_invocation(session, "good")])
+        for kind in ErrorKind:
+            analytics.log_invocation(an_invocation(session, kind.value, success=False, error_kind=kind))
+        analytics.refresh_cooccurrences(1.0)
+        assert [(each.tool_a, each.tool_b) for each in analytics.get_cooccurrences(["good"])] == [("good", "tool")]
+        found = {each.tool: (each.invocations, each.uses) for each in analytics.tool_statistics()}
+        assert found == {"good": (1, 1), "tool": (1, 1)} | {
+            kind.value: (1, 0) for kind in ErrorKind if kind is not ErrorKind.TOOL
+        }
 
     def test_pairs_are_given_most_frequent_first_and_each_once(self, analytics: AnalyticsPort) -> None:
         """Then by name; asking for both tools of a pair does not give it twice."""

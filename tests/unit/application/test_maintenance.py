@@ -47,6 +47,16 @@ def test_learned_pairs_beyond_the_bound_are_forgotten(store):
     assert [pair.updated_at for pair in store.list_learned_pairs("minilm")] == [2.0, 1.0]
 
 
+def test_sessions_whose_process_was_killed_end_with_their_last_record(store):
+    killed, alive = a_session(started_at=1000.0), a_session(started_at=2500.0)
+    store.record_many([killed, alive, an_invocation(killed, "a", timestamp=1100.0)])
+    Maintenance(lambda: store, lambda: 3, idle_gap=1000.0, clock=lambda: 3000.0).refresh()
+    assert {each.session.id: each.session.ended_at for each in store.list_sessions()} == {
+        killed.id: 1100.0,
+        alive.id: None,
+    }
+
+
 def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog):
     class Stuck(Counting):
         def prune_learned_pairs(self, most):

@@ -186,6 +186,14 @@ def test_the_writer_lets_the_start_go_first_unless_somebody_waits(shop):
         assert recorder.flush(SOON)
 
 
+def test_the_writer_begins_once_the_first_list_is_out(shop):
+    limits = QueueLimits(batch_seconds=3600.0)
+    with Recorder(lambda: shop, head_start=3600.0, limits=limits) as recorder:
+        recorder.put(a_session())
+        recorder.begin()
+        until(lambda: recorder.counts().stored == 1)
+
+
 def test_closing_stores_what_is_queued_and_closes_the_store(shop):
     recorder = Recorder(lambda: shop, head_start=3600.0)
     recorder.start()
@@ -222,6 +230,44 @@ def test_closing_gives_up_on_a_store_that_stays_away(shop, caplog):
         counts = recorder.close(timeout=0.05)
     assert (counts.accepted, counts.stored, counts.queued, counts.reasons["closed"]) == (5, 0, 0, 5)
     assert "5 records could not be stored before the end" in caplog.text
+
+
+def test_closing_does_not_wait_for_a_store_that_is_away(shop, caplog):
+    shop.away = True
+    recorder = Eager(lambda: shop, backoff=Backoff(first=3600.0, longest=3600.0), close_timeout=3600.0)
+    recorder.start()
+    recorder.put(a_session())
+    until(lambda: shop.closed == 1)
+    shop.gate.clear()
+    assert recorder.close().stored == 0
+    assert "1 records could not be stored before the end and are lost" in caplog.text
+    shop.gate.set()
+
+
+def test_closing_does_not_wait_for_an_open_store_that_does_not_get_on(shop, caplog):
+    shop.gate.clear()
+    recorder = Eager(lambda: shop, close_timeout=3600.0)
+    recorder.start()
+    recorder.put(a_session())
+    assert shop.tried.wait(SOON)
+    assert recorder.close().queued == 1
+    assert "1 records could not be stored before the end and are lost" in caplog.text
+    shop.gate.set()
+
+
+def test_closing_waits_for_a_store_that_is_being_opened():
+    opening, shop = threading.Event(), Shop()
+
+    def open_store():
+        opening.set()
+        threading.Event().wait(1.2)  # longer than a store that stands still is waited for
+        return shop
+
+    recorder = Eager(open_store)
+    recorder.start()
+    recorder.put(a_session())
+    assert opening.wait(SOON)
+    assert recorder.close().stored == 1
 
 
 def test_closing_does_not_wait_out_the_pause_before_the_next_try(shop):

@@ -225,3 +225,15 @@ def test_what_ends_the_process_is_not_held_back():
 
     with pytest.raises(KeyboardInterrupt):
         tracking(Ending()).session_opened(a_session())
+
+
+def test_only_the_first_list_is_told_of():
+    told = []
+    service = tracking(Sink())
+    service.when_listed(lambda: told.append("listed"))
+    session = a_session()
+    service.session_opened(session)
+    assert told == []
+    service.exposed(session, ("a",))
+    service.exposed(session, ("a", "b"))
+    assert told == ["listed"]

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.cli.main import app
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError
 
 runner = CliRunner()
 
@@ -27,6 +27,15 @@ def test_status_makes_nothing_and_upgrade_makes_the_store(tmp_path: Path) -> Non
     assert after["current"] == after["head"] == before["head"]
     assert after["pending"] == []
     assert str(store) in runner.invoke(app, ["db", "status"]).output
+
+
+@pytest.mark.parametrize("words", [["db", "status"], ["db", "upgrade"], ["stats"], ["sessions"], ["tools"]])
+def test_a_data_directory_that_is_none_is_an_error_and_not_an_empty_store(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "new").write_text("in the way", "utf-8")
+    result = runner.invoke(app, words)
+    assert isinstance(result.exception, AnalyticsUnavailable)
+    assert f"the data directory {tmp_path / 'new' / 'data'} cannot be used" in str(result.exception)
+    assert "fix:" in str(result.exception)
 
 
 def test_a_store_in_memory_has_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:

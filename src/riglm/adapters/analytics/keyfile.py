@@ -25,7 +25,8 @@ def load_or_create_key(path: Path) -> bytes:
     except OSError as error:
         raise ConfigurationError(
             f"the hashing key {path} cannot be read or made ({error.strerror}): make the file and its directory "
-            "readable and writable for the user who runs riglm"
+            "readable and writable for the user who runs riglm, or name another directory in RIGLM_DATA_DIR or "
+            "storage.path"
         ) from error
     if len(key) != KEY_BYTES:
         raise ConfigurationError(

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -12,7 +12,7 @@ from riglm.adapters.analytics import memory_counting as counting
 from riglm.adapters.analytics.memory_choices import InMemoryChoices
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
-from riglm.domain.invocation import ToolInvocation
+from riglm.domain.invocation import USES, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.ports.analytics import (
@@ -87,6 +87,20 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
         """Note the end of a session."""
         self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
 
+    def end_idle_sessions(self, before: float) -> int:
+        """End every open session that was last heard of before that time, and give their number."""
+        heard = [(call.session_id, call.timestamp) for call in self._calls()]
+        heard += [(shown.session_id, shown.timestamp) for shown in self._shown()]
+        with self._lock:
+            latest = {id_: each.started_at for id_, each in self._sessions.items() if each.ended_at is None}
+            for id_, at in heard:
+                if id_ in latest:
+                    latest[id_] = max(latest[id_], at)
+            idle = {id_: at for id_, at in latest.items() if at < before}
+            for id_, at in idle.items():
+                self._sessions[id_].ended_at = at
+        return len(idle)
+
     def log_invocation(self, invocation: ToolInvocation) -> None:
         """Store one invocation."""
         self.record_many([invocation])
@@ -104,7 +118,7 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
     def refresh_cooccurrences(self, now: float) -> int:
         """Compute co-occurrence anew from the invocations, and give the number of pairs."""
         counter = CooccurrenceCounter()
-        for calls in _by_session(self._calls()).values():
+        for calls in _by_session(_uses(self._calls())).values():
             counter.add_session((call.tool, call.sequence_number) for call in _in_order(calls))
         self._cooccurrences = tuple(counter.pairs(now))
         return len(counter)
@@ -144,10 +158,10 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
         return counting.totals([each for each in self._shown() if each.timestamp >= since])
 
     def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
-        """The latest sessions with calls that started since the given time, oldest first, with all their calls."""
+        """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
         with self._lock:
             sessions = [_copy(session) for session in self._sessions.values() if session.started_at >= since]
-        calls = _by_session(self._calls())
+        calls = _by_session(_uses(self._calls()))
         used = sorted((each for each in sessions if each.id in calls), key=lambda each: (each.started_at, each.id))
         return [_recorded(session, calls[session.id]) for session in used[max(0, len(used) - limit_sessions) :]]
 
@@ -201,6 +215,10 @@ def _copy(session: Session) -> Session:
 
 def _with_sorted_hidden(exposure: Exposure) -> Exposure:
     return replace(exposure, hidden=tuple(sorted(set(exposure.hidden) - set(exposure.shown))))
+
+
+def _uses(calls: Iterable[ToolInvocation]) -> Iterator[ToolInvocation]:
+    return (call for call in calls if call.error_kind in USES)
 
 
 def _in_order(calls: Iterable[ToolInvocation]) -> list[ToolInvocation]:

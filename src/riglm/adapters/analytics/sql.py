@@ -66,6 +66,11 @@ class SqlAnalytics(AnalyticsPort):
         """Note the end of a session."""
         self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
 
+    def end_idle_sessions(self, before: float) -> int:
+        """End every open session that was last heard of before that time, and give their number."""
+        with self._database.writing() as connection:
+            return storing.end_idle_sessions(connection, before)
+
     def log_invocation(self, invocation: ToolInvocation) -> None:
         """Store one invocation."""
         self.record_many([invocation])
@@ -127,7 +132,7 @@ class SqlAnalytics(AnalyticsPort):
             return exposures.totals(connection, since)
 
     def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
-        """The latest sessions with calls that started since the given time, oldest first, with all their calls."""
+        """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
         with self._database.reading() as connection:
             return warm_start.recent_sessions(connection, limit_sessions, since)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from riglm.adapters.analytics import rows
@@ -112,6 +112,21 @@ def _end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
     if ends:
         statement = update(session).where(session.c.id == bindparam("closed")).values(ended_at=bindparam("at"))
         connection.execute(statement, [{"closed": id_, "at": float(at)} for id_, at in ends.items()])
+
+
+def end_idle_sessions(connection: Connection, before: float) -> int:
+    """End every open session that was last heard of before that time, then; their number."""
+    last_call = select(func.max(invocation.c.timestamp)).where(invocation.c.session_id == session.c.id)
+    last_list = select(func.max(exposure.c.timestamp)).where(exposure.c.session_id == session.c.id)
+    found = connection.execute(
+        select(session.c.id, session.c.started_at, last_call.scalar_subquery(), last_list.scalar_subquery()).where(
+            session.c.ended_at.is_(None), session.c.started_at < before
+        )
+    )
+    latest = {id_: max(at for at in times if at is not None) for id_, *times in found}
+    ends = {id_: at for id_, at in latest.items() if at < before}
+    _end_sessions(connection, ends)
+    return len(ends)
 
 
 def _store_learned(connection: Connection, records: Sequence[LearnedPair | PairsForgotten]) -> None:
