@@ -20,10 +20,12 @@ from riglm.application.meta_answers import (
     text_given,
 )
 from riglm.application.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
+from riglm.application.predicting import Hit
 from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw
+from riglm.domain.ranking import UNSURE
 from riglm.domain.session import Session
 from riglm.domain.surface import Surface
 from riglm.domain.view import View
@@ -80,7 +82,7 @@ class MetaTools:
         confidence = self._filtering.predicting.context_confidence(session, state)
         dynamic = self._filtering.surface(session) is Surface.DYNAMIC
         listed = self._listed(session, view, dynamic=dynamic)
-        best = self._filtering.best(session, self._rules.answer_tools)
+        best = await self._likeliest(session, view, text, confidence)
         state.searched.update(best)
         fields: dict[str, bytes] = {
             "message": jsonrpc.encode(context_message(len(best), len(listed), changed=changed)),
@@ -94,6 +96,14 @@ class MetaTools:
         if dynamic:
             fields["list_changed"] = jsonrpc.encode(changed)
         return MetaAnswer(result=structured(fields), list_changed=changed, selection=shown)
+
+    async def _likeliest(self, session: Session, view: View, text: str, confidence: float) -> list[str]:
+        """The tools for a context: by prediction, or by a search where little was learned of such contexts."""
+        if not confidence >= UNSURE:
+            hits, _ = await self._found(session, view, text)
+            if hits:
+                return [hit.name for hit in hits]
+        return self._filtering.best(session, self._rules.answer_tools)
 
     def _listed(self, session: Session, view: View, *, dynamic: bool) -> list[str]:
         """The names in the list that the client has, or that it gets when it asks again."""
@@ -109,11 +119,7 @@ class MetaTools:
         view = self._filtering.view(session)
         if view is None:
             return refused("No tools are known yet: ask again once they were listed.")
-        found = await self._filtering.predicting.search(
-            session, query, self._rules.answer_tools, view.candidate_set.__contains__
-        )
-        hits = [] if found.abstained else [hit for hit in found.hits if hit.name in view.candidate_set]
-        near = [name for name in found.near if name in view.candidate_set]
+        hits, near = await self._found(session, view, query)
         listed = self._filtering.listed(session)
         tools = []
         for hit in hits:
@@ -128,6 +134,13 @@ class MetaTools:
             "near": jsonrpc.encode(near),
         }
         return MetaAnswer(result=structured(fields), selection=self._shown(view, names, SEARCH_SURFACE))
+
+    async def _found(self, session: Session, view: View, text: str) -> tuple[list[Hit], list[str]]:
+        """The tools that a text finds among those that may be known of, and the names of near misses."""
+        may_be_found = view.candidate_set.__contains__
+        found = await self._filtering.predicting.search(session, text, self._rules.answer_tools, may_be_found)
+        hits = [] if found.abstained else [hit for hit in found.hits if may_be_found(hit.name)]
+        return hits, [name for name in found.near if may_be_found(name)]
 
     def _shown(self, view: View, names: Sequence[str], surface: str) -> Selection:
         """The record of the tools that an answer shows."""

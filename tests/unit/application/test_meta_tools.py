@@ -106,6 +106,22 @@ async def test_on_a_stable_surface_a_context_gives_tools_and_leaves_the_list_alo
     assert (found["listed"], found["tools"][0]["name"]) == (["tool01"], "tool09")
 
 
+async def test_a_context_of_which_little_was_learned_gives_what_a_search_for_it_finds(catalogue):
+    stage, session = Stage(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.likes, stage.prediction.confidence = ("tool09",), 0.1
+    stage.prediction.finds("tool20", "tool21")
+    found = await said(stage, session, "set_context", context="send mail")
+    assert [tool["name"] for tool in found["tools"]] == ["tool20", "tool21"]
+    stage.prediction.finds()
+    found = await said(stage, session, "set_context", context="read mail")
+    assert found["tools"][0]["name"] == "tool09"
+    stage.prediction.confidence = 0.9
+    stage.prediction.finds("tool20")
+    found = await said(stage, session, "set_context", context="sort mail")
+    assert found["tools"][0]["name"] == "tool09"
+
+
 async def test_a_long_list_is_counted_and_not_spelt_out():
     stage, session = Stage(), a_session()
     stage.shown(session, a_catalogue(count=101))
