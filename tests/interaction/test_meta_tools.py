@@ -106,6 +106,10 @@ async def test_a_missed_tool_is_searched_called_and_in_the_next_list_of_its_cont
         if route.era == HANDSHAKE:
             listed = {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
             assert listed >= {*before, "translate_text"}
+        for thread in ("again", "and again"):
+            await shown(thread)
+            await call("translate_text", {}, thread)
+        await reached(call, lambda status: status["learned_pairs"] > 2 * LESSONS)
         assert "translate_text" in await shown("tomorrow")
 
 
