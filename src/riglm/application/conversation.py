@@ -178,6 +178,8 @@ class DirectConversation(Conversation):
         if given.meta:
             session = self._services.sessions.of_call(session, self._caller, given.meta)
         tool = tool_name(given)
+        if not tool:
+            return
         known = self._seen is not None and tool in self._seen
         exchange.call = self._services.call(session, self._upstream.spec.name, tool, given, known)
 

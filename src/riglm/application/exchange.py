@@ -161,8 +161,8 @@ class Exchange(Reply, Underway):
         if changed is None:
             return
         self._end()
-        if self.call is not None:
-            self.call.ended(kind, code)
+        if self.call is not None:  # no answer of the server's came, which is all that `protocol` stands for
+            self.call.ended(ErrorKind.UNAVAILABLE if kind is ErrorKind.PROTOCOL else kind, code)
         self.sink.replied(changed)
 
     @property

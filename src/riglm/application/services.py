@@ -54,15 +54,15 @@ class Services:
     """Around whatever riglm notes of a list."""
     observer: Observer | None = None
 
-    def call(self, session: Session, upstream: str, tool: str | None, given: Parameters, known: bool) -> Call:
+    def call(self, session: Session, upstream: str, tool: str, given: Parameters, known: bool) -> Call:
         """Note that an invocation starts; `known` says whether the client was shown the tool."""
         found, on_end = Found.LISTED if known else Found.NAMED, None
         if self.observer is not None:
-            found, on_end = self.observer.calling(session, tool or "", given, known=known)
+            found, on_end = self.observer.calling(session, tool, given, known=known)
         return Call(
             self.tracking,
             session,
-            tool=tool or "",
+            tool=tool,
             upstream=upstream,
             arguments=bytes(given.arguments) if given.arguments else None,
             found=found,
@@ -89,5 +89,5 @@ class Services:
 
 
 def tool_name(given: Parameters) -> str | None:
-    """The tool that a `tools/call` names."""
+    """The tool that a `tools/call` names; a call that names none is passed on, and is no invocation of any tool."""
     return jsonrpc.text(given.name)

@@ -22,9 +22,11 @@ class ShownTools:
         self._services.expose(session, joined.catalogue)
         return joined.raw
 
-    def call(self, session: Session, server: str, given: Parameters) -> Call:
-        """Note that an invocation starts, under the name that the client used."""
+    def call(self, session: Session, server: str, given: Parameters) -> Call | None:
+        """Note that an invocation starts, under the name that the client used; None when it names no tool."""
         tool = tool_name(given)
+        if not tool:
+            return None
         return self._services.call(session, server, tool, given, tool in self._catalogue.name_set)
 
     def input_schema(self, tool: str) -> bytes | None:

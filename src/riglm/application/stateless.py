@@ -164,8 +164,9 @@ class Stateless(ModernService):
             if message.method == "tools/call":
                 given = parameters.read(message)
                 tool = tool_name(given)
-                known = tool in self._services.catalogues.of(name).by_name
-                exchange.call = self._services.call(session, name, tool, given, known)
+                if tool:
+                    known = tool in self._services.catalogues.of(name).by_name
+                    exchange.call = self._services.call(session, name, tool, given, known)
             else:
                 exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
         self._link.request(message, exchange)

@@ -35,7 +35,7 @@ def totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]
         "calls": sum(summary.invocations for summary in counted),
         "failed_calls": sum(summary.failures for summary in counted),
         "tools_seen": len(known),
-        "tools_used": sum(tool.invocations > 0 for tool in known),
+        "tools_used": sum(tool.uses > 0 for tool in known),
         "calls_found_by_search": sum(tool.searched for tool in known),
         "zero_hop_percent": round(100 * listed / calls, 1) if calls else None,
         "searches_per_session": round(searches / len(counted), 3) if counted else None,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 
@@ -20,8 +21,12 @@ class ErrorKind(StrEnum):
     PROTOCOL = "protocol"  # the upstream answered with a JSON-RPC error
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
-    UNAVAILABLE = "unavailable"  # the upstream could not be reached or died
+    UNAVAILABLE = "unavailable"  # the upstream could not be reached, died, or sent no answer that can be passed on
     UNKNOWN = "unknown"  # riglm or the client went away before the answer came
+
+
+USES: Final = frozenset({None, ErrorKind.TOOL})
+"""How the invocations end in which a tool surely ran: any other end may be that of a tool that there is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riglm.domain.identifier import uuid7
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.domain.session import Client
@@ -140,6 +140,15 @@ class PredictionStoreContract:
             ),
         )
         assert (later.id, len(later.calls)) == (late.id, 1)
+
+    def test_calls_in_which_no_tool_surely_ran_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
+        """And a session of nothing else takes no place."""
+        session, vain = a_session(started_at=1.0), a_session(started_at=2.0)
+        analytics.record_many([session, vain, an_invocation(session, "read")])
+        for each in (session, vain):
+            analytics.log_invocation(an_invocation(each, "none", success=False, error_kind=ErrorKind.PROTOCOL))
+        [recent] = analytics.recent_calls(1)
+        assert (recent.id, [call.tool for call in recent.calls]) == (session.id, ["read"])
 
     def test_the_latest_sessions_with_calls_are_the_recent_ones(self, analytics: AnalyticsPort) -> None:
         """The limit cuts off the oldest, `since` is included, and sessions without calls take no place."""

@@ -243,6 +243,12 @@ async def test_a_call_is_one_request_and_needs_no_list(two):
     assert two.records.calls == [("a__unlisted", "a", None, Found.NAMED)]
 
 
+async def test_a_call_that_names_no_tool_is_refused_and_is_no_invocation(two):
+    answer = await two.ask("tools/call", b'{"name":5}')
+    assert jsonrpc.error_code(answer) == -32602
+    assert two.records.calls == []
+
+
 async def test_an_unknown_tool_is_looked_for_and_refused(two):
     answer = await two.ask("tools/call", call(b"nobody"))
     assert answer.line.endswith(b'"error":{"code":-32602,"message":"Unknown tool: nobody"}}')

@@ -121,6 +121,13 @@ async def test_a_tool_was_listed_if_this_client_was_shown_it():
     ]
 
 
+@pytest.mark.parametrize("params", [b'{"name":5}', b'{"name":""}', b"{}", b"[]"])
+async def test_a_call_that_names_no_tool_passes_and_is_no_invocation(stage, params):
+    stage.send(asks(7, "tools/call", params).line)
+    stage.link.asked[0].error(-32602)
+    assert stage.records.calls == []
+
+
 async def test_a_conversation_key_in_a_call_names_its_session():
     stage = Stage(meta_keys=("threadId",))
     for number, key in enumerate((b"one", b"two", b"one")):

@@ -59,6 +59,7 @@ def test_a_failure_becomes_an_error_of_the_request(kind, code):
         (lambda one: one.replied(jsonrpc.result(b"7", b'{"isError":true}')), ErrorKind.TOOL, None),
         (lambda one: one.replied(jsonrpc.error(b"7", -5, "x")), ErrorKind.PROTOCOL, -5),
         (lambda one: one.failed(ErrorKind.TIMEOUT, "x"), ErrorKind.TIMEOUT, -32001),
+        (lambda one: one.failed(ErrorKind.PROTOCOL, "unreadable"), ErrorKind.UNAVAILABLE, -32000),
         (lambda one: one.cancelled(), ErrorKind.CANCELLED, None),
     ],
 )

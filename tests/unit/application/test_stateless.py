@@ -80,6 +80,15 @@ def test_requests_and_answers_pass_as_they_came():
     assert stage.records.calls == [("t", "up", None, Found.NAMED)]
 
 
+@pytest.mark.parametrize("params", [b'"name":5', b'"name":""', b'"arguments":{}'])
+def test_a_call_that_names_no_tool_passes_and_is_no_invocation(params):
+    stage = Stage(modern=True)
+    stage.send(7, "tools/call", params)
+    stage.link.asked[0].error(-32602)
+    assert stage.link.methods == ["tools/call"]
+    assert stage.records.calls == []
+
+
 def test_lists_are_noted_and_calls_know_them():
     stage = Stage(modern=True, **{"tools/list": tools("t"), "tools/call": b"{}"})
     stage.send(1, "tools/list")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, ExposureTotals
-from riglm.domain.invocation import Found, ToolInvocation
+from riglm.domain.invocation import USES, Found, ToolInvocation
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionSummary, ToolStatistics
 
@@ -37,6 +37,7 @@ def statistics(tool: str, upstream: str, calls: Sequence[ToolInvocation]) -> Too
         median_ms=_nearest_rank(durations, 50),
         p95_ms=_nearest_rank(durations, 95),
         last_used=max((call.timestamp for call in calls), default=0.0),
+        uses=sum(call.error_kind in USES for call in calls),
         listed=sum(call.found is Found.LISTED for call in calls),
         searched=sum(call.found is Found.SEARCHED for call in calls),
     )

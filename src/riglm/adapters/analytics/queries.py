@@ -14,10 +14,13 @@ from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.rows import Names
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import ToolCooccurrence
-from riglm.domain.invocation import Found, ToolInvocation
+from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.ports.analytics import SessionSummary, ToolStatistics
 
 _SESSIONS_AT_ONCE: Final = 500
+
+ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
+"""Whether an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
 
 _failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
 
@@ -80,10 +83,10 @@ def sessions_after(connection: Connection, after: UUID | None) -> Sequence[UUID]
 
 
 def calls_of_sessions(connection: Connection, first: UUID, last: UUID) -> Iterator[Iterator[tuple[str, int]]]:
-    """Tool and sequence number of each call in order, session by session, from the session `first` to `last`."""
+    """Tool and sequence number of each use in order, session by session, from the session `first` to `last`."""
     query = (
         select(invocation.c.session_id, invocation.c.tool, invocation.c.sequence_number)
-        .where(invocation.c.session_id.between(first, last))
+        .where(invocation.c.session_id.between(first, last), ran)
         .order_by(invocation.c.session_id, invocation.c.sequence_number, invocation.c.id)
     )
     for _, calls in groupby(connection.execute(query), key=itemgetter(0)):
@@ -125,6 +128,7 @@ def _statistics_query(since: float) -> Any:
             *tool,
             calls.session_id,
             calls.success,
+            case((ran, 1), else_=0).label("ran"),
             calls.timestamp,
             calls.duration_ms,
             calls.found,
@@ -151,6 +155,7 @@ def _statistics_query(since: float) -> Any:
         percentile(50).label("median_ms"),
         percentile(95).label("p95_ms"),
         func.max(ranked.c.timestamp).label("last_used"),
+        func.sum(ranked.c.ran).label("uses"),
         found(Found.LISTED).label("listed"),
         found(Found.SEARCHED).label("searched"),
     ).group_by(ranked.c.tool, ranked.c.upstream)

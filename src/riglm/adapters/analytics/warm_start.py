@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, exists, func, select
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.lookups import slices, toolsets
+from riglm.adapters.analytics.queries import ran
 from riglm.adapters.analytics.tables import invocation, learned_pair, session
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair
@@ -14,7 +15,7 @@ from riglm.ports.analytics import RecordedCall, RecordedSession
 
 
 def recent_sessions(connection: Connection, limit: int, since: float) -> Sequence[RecordedSession]:
-    """The latest sessions with calls that started since the given time, oldest first, with all their calls."""
+    """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
     columns = session.c
     query = (
         select(
@@ -25,7 +26,7 @@ def recent_sessions(connection: Connection, limit: int, since: float) -> Sequenc
             columns.principal,
             columns.tools_available,
         )
-        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id))
+        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, ran))
         .order_by(columns.started_at.desc(), columns.id.desc())
         .limit(limit)
     )
@@ -70,7 +71,7 @@ def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[
     for some in slices(sessions):
         query = select(
             columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
-        ).where(columns.session_id.in_(some))
+        ).where(columns.session_id.in_(some), ran)
         ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
         for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
             found[id_].append(RecordedCall(tool, upstream, Found(how), success, timestamp))

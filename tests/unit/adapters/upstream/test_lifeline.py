@@ -23,7 +23,7 @@ class Owner:
             "server",
             wires,
             on_line=self.lines.append,
-            on_missed=self.missed.append,
+            on_missed=lambda words, _: self.missed.append(words),
             on_down=self.down,
             on_open=greet,  # type: ignore[arg-type]
         )

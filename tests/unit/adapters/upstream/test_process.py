@@ -13,6 +13,7 @@ import pytest
 from riglm.adapters.mcp.upstream.channel import Receiver
 from riglm.adapters.mcp.upstream.guardian import Guardian
 from riglm.adapters.mcp.upstream.process import Child
+from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.adapters.upstream.actors import eventually, within
@@ -25,14 +26,18 @@ class Hearing(Receiver):
     def __init__(self) -> None:
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()
         self.misses: list[str] = []
+        self.missing: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue()
         self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def heard(self, line: bytes) -> None:
         assert not self.end.done(), "nothing comes after the end"
         self.lines.put_nowait(line)
 
-    def missed(self, words: str) -> None:
-        self.misses.append(words)
+    def missed(self, words: str, key: bytes | None = None) -> None:
+        if key is None:
+            self.misses.append(words)
+        else:
+            self.missing.put_nowait((key, words))
 
     def ended(self, words: str) -> None:
         self.end.set_result(words)
@@ -218,16 +223,15 @@ async def test_complaints_are_drained_however_many(guardian):
 
 @pytest.mark.parametrize("size", [70_000, 1_000_000])
 @pytest.mark.parametrize("form", ["id first", "id last"])
-async def test_an_answer_over_the_limit_is_answered_in_the_childs_place(guardian, form, size):
+async def test_an_answer_over_the_limit_is_missed_under_its_id(guardian, form, size):
     async with Running(guardian) as running:
         running.tell("hello", identifier=0)
         running.tell("long", identifier="\u00e9", form=form, size=size)
         running.tell("hello", identifier=2)
         await running.hear()
-        heard = await running.hear()
-        assert (heard["id"], heard["error"]["code"]) == ("\u00e9", -32000)
-        assert "`limits.message_bytes` allows 65536" in heard["error"]["message"]
-        assert "'server'" in heard["error"]["message"]
+        key, words = await within(running.hearing.missing.get())
+        assert key == jsonrpc.id_key(b'"\\u00e9"')
+        assert "`limits.message_bytes` allows 65536" in words
         assert (await running.hear())["id"] == 2
         assert running.hearing.misses == []
 

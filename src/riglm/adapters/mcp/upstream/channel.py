@@ -24,8 +24,8 @@ class Receiver(Protocol):
     def heard(self, line: bytes) -> None:
         """One message of the server."""
 
-    def missed(self, words: str) -> None:
-        """A message was lost that may have been the answer to any request; `words` says why."""
+    def missed(self, words: str, key: bytes | None = None) -> None:
+        """An answer was lost, and `words` says why: that to the request with this key, or to any when there is none."""
 
     def ended(self, words: str) -> None:
         """The channel is closed, and nothing more will come; `words` says why. Said once, unless riglm closed it."""

@@ -43,7 +43,7 @@ class ChannelLink(UpstreamLink):
             spec.name,
             opener,
             on_line=self._received,
-            on_missed=lambda words: self._pending.fail_all(ErrorKind.PROTOCOL, words),
+            on_missed=self._pending.missed,
             on_down=lambda words: self._pending.fail_all(ErrorKind.UNAVAILABLE, words),
             on_open=self._greet,
         )

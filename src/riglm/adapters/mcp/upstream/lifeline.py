@@ -28,7 +28,7 @@ class Lifeline:
         opener: Opener,
         *,
         on_line: Callable[[bytes], None],
-        on_missed: Callable[[str], None],
+        on_missed: Callable[[str, bytes | None], None],
         on_down: Callable[[str], None],
         on_open: Callable[[Channel], Awaitable[None]] | None = None,
     ) -> None:
@@ -38,7 +38,7 @@ class Lifeline:
             name: for the log.
             opener: opens each channel.
             on_line: gets each message of the server.
-            on_missed: is told when a message was lost that may have been the answer to any request.
+            on_missed: is told when an answer was lost, as `Receiver.missed` is.
             on_down: is told why the channel is gone, and with it all that was sent or waited to be sent.
             on_open: is awaited with each new channel before anything else is sent.
         """
@@ -223,9 +223,9 @@ class _Ear(Receiver):
         if not self.deaf:
             self._lifeline.on_line(line)
 
-    def missed(self, words: str) -> None:
+    def missed(self, words: str, key: bytes | None = None) -> None:
         if not self.deaf:
-            self._lifeline.on_missed(words)
+            self._lifeline.on_missed(words, key)
 
     def ended(self, words: str) -> None:
         if not self.deaf:

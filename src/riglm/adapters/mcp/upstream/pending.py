@@ -69,6 +69,13 @@ class Pending:
         for key in list(self._by_key):
             self.fail(key, kind, words)
 
+    def missed(self, words: str, key: bytes | None) -> None:
+        """An answer was lost: that to one request, or nobody knows to which."""
+        if key is None:
+            self.fail_all(ErrorKind.PROTOCOL, words)
+        else:
+            self.fail(key, ErrorKind.PROTOCOL, words)
+
     def close(self) -> None:
         """End every request, and stop the clock: nobody is left to answer."""
         self.fail_all(ErrorKind.UNKNOWN, "did not answer before the link to it was closed")

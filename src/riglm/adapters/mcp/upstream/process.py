@@ -254,7 +254,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
             _log.debug("stderr", extra={"upstream": self._spec.name, "line": line.decode("utf-8", "replace")})
 
     def _too_long(self, size: int) -> None:
-        """A line over the limit was skipped: answer in the child's place.
+        """A line over the limit was skipped: tell whose answer it was.
 
         Its ends were seen, and nearly every server writes the id at one of them. When it is found at neither, nobody
         can know whose answer is lost, and every request in flight is told so rather than left to its deadline.
@@ -264,8 +264,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         for head, tail in self._edges.of(size, self._chunk) or [(b"", b"")]:
             key = answered_id(head, tail)
             if key is not None:
-                error = jsonrpc.error(key, jsonrpc.UPSTREAM_UNAVAILABLE, f"upstream {self._spec.name!r} {words}")
-                self._receiver.heard(error.line)
+                self._receiver.missed(words, key)
             elif not not_an_answer(head):
                 self._receiver.missed(f"{words}; which request it answered is not known")
 

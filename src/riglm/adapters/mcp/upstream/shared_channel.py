@@ -30,7 +30,7 @@ class SharedChannel(ABC):
             spec.name,
             opener,
             on_line=self._received,
-            on_missed=lambda words: self.pending.fail_all(ErrorKind.PROTOCOL, words),
+            on_missed=self.pending.missed,
             on_down=self.down,
             on_open=self.opened,
         )

@@ -115,7 +115,7 @@ class _Proof(Receiver):
     def heard(self, line: bytes) -> None:
         self._know(alive=True)
 
-    def missed(self, words: str) -> None:
+    def missed(self, words: str, key: bytes | None = None) -> None:
         self._know(alive=True)
 
     def ended(self, words: str) -> None:
