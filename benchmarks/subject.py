@@ -21,16 +21,25 @@ def isolated(directory: Path) -> dict[str, str]:
 class Served:
     """`riglm serve` on a port of its own choice."""
 
-    def __init__(self, command: Sequence[str], upstream: Sequence[str], directory: Path, **settings: str) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        upstream: Sequence[str],
+        directory: Path,
+        *,
+        arguments: Sequence[str] = ("--no-filter",),
+        **settings: str,
+    ) -> None:
         """Start it in `directory`, and wait until it listens.
 
-        `upstream` ends its command line: `--url URL` or `-- COMMAND...`. `settings` are further variables.
+        `upstream` ends its command line: `--url URL` or `-- COMMAND...`. `arguments` stand before it, and `settings`
+        are further variables.
 
         Raises:
             StartFailed: it ended, or it does not listen.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        words = [*command, "serve", "--no-filter", "--port", "0", *upstream]
+        words = [*command, "serve", *arguments, "--port", "0", *upstream]
         environment = isolated(directory) | settings
         self.process = Process(words, directory / "riglm.log", environment=environment, directory=directory)
         self.port = 0

@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Literal
 
 from benchmarks.cache import CHECKOUT
 from benchmarks.conformance.comparison import Checks
+from benchmarks.conformance.judged import Judged
 from benchmarks.conformance.kit import Kit
 from benchmarks.process import Process, free_port, listens
-from benchmarks.subject import Served
 
 Role = Literal["server", "client"]
 Way = Literal["direct", "http", "stdio"]
@@ -61,7 +60,7 @@ class Leg:
         return f"{self.role}-{self.spec}-{self.way}"
 
 
-def run(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Checks:
+def run(leg: Leg, kit: Kit, judged: Judged, directory: Path) -> Checks:
     """Run a leg; what it leaves behind is in `directory`.
 
     Raises:
@@ -69,10 +68,12 @@ def run(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Checks:
         subprocess.TimeoutExpired: the suite hung.
     """
     directory.mkdir(parents=True)
-    return _with_client(leg, kit, riglm, directory) if leg.role == "client" else _at_server(leg, kit, riglm, directory)
+    return (
+        _with_client(leg, kit, judged, directory) if leg.role == "client" else _at_server(leg, kit, judged, directory)
+    )
 
 
-def _at_server(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Checks:
+def _at_server(leg: Leg, kit: Kit, judged: Judged, directory: Path) -> Checks:
     with ExitStack() as stack:
         port, upstream = 0, ["--", *kit.server_on_stdio()]
         if leg.way != "stdio":
@@ -82,7 +83,7 @@ def _at_server(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Che
             server.wait_until(lambda: listens(port))
             upstream = ["--url", f"http://127.0.0.1:{port}/mcp"]
         if leg.way != "direct":
-            served = Served(riglm, upstream, directory / "riglm")
+            served = judged.served(upstream, directory / "riglm")
             stack.callback(served.process.stop)
             port = served.port
         # The scenario on DNS rebinding asks for localhost.
@@ -91,10 +92,17 @@ def _at_server(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Che
     return {_STAMP.sub("", file.parent.name.removeprefix("server-")): json.loads(file.read_text()) for file in found}
 
 
-def _with_client(leg: Leg, kit: Kit, riglm: Sequence[str], directory: Path) -> Checks:
+def _with_client(leg: Leg, kit: Kit, judged: Judged, directory: Path) -> Checks:
     client = kit.client
     if leg.way != "direct":
-        via = [sys.executable, "-m", "benchmarks.conformance.via", str(directory), shlex.join(riglm)]
+        via = [
+            sys.executable,
+            "-m",
+            "benchmarks.conformance.via",
+            str(directory),
+            judged.filtering,
+            shlex.join(judged.command),
+        ]
         client = [*via, *kit.client]
     checks = {}
     for scenario in CLIENT_SCENARIOS[leg.spec]:

@@ -6,14 +6,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.subject import Served
+from benchmarks.conformance.judged import Judged
 
 
 def main() -> int:
-    """DIRECTORY RIGLM CLIENT... URL; the client's exit code."""
-    directory, riglm, *client, url = sys.argv[1:]
+    """DIRECTORY FILTERING RIGLM CLIENT... URL; the client's exit code."""
+    directory, filtering, riglm, *client, url = sys.argv[1:]
     own = Path(tempfile.mkdtemp(prefix="via-", dir=directory))
-    served = Served(shlex.split(riglm), ["--url", url], own)
+    served = Judged(tuple(shlex.split(riglm)), filtering).served(["--url", url], own)
     try:
         return subprocess.run([*client, f"http://127.0.0.1:{served.port}/mcp"], check=False).returncode
     finally:
