@@ -1,6 +1,5 @@
 """Tells the filter of every call: how its tool was found, and that it has ended."""
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -14,17 +13,17 @@ from riglm.domain.session import Session
 _NOT_RUN: Final = frozenset({ErrorKind.PROTOCOL, ErrorKind.UNAVAILABLE})
 """How calls end that used no tool."""
 
-_log: Final = logging.getLogger("riglm.filtering")
-
 
 class CallWatch(Observer):
     """Watches the calls of one client, or of all clients of the modern era."""
 
-    def __init__(self, filtering: Filter, announce: Callable[[Session], None]) -> None:
-        """`announce` is called when a session's list has become another one."""
+    __slots__ = ("_announce", "_filtering", "_guarded")
+
+    def __init__(self, filtering: Filter, announce: Callable[[Session], None], guarded: FailingOpen) -> None:
+        """`announce` is called when a session's list has become another one; `guarded` is for all watches."""
         self._filtering = filtering
         self._announce = announce
-        self._guarded = FailingOpen(_log, "filtering failed at a call; it goes through, and")
+        self._guarded = guarded
 
     def calling(
         self, session: Session, tool: str, given: Parameters, *, known: bool

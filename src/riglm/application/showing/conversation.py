@@ -1,7 +1,6 @@
 """A client connection of the handshake era that is shown what the filter chooses."""
 
 import asyncio
-import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -39,6 +38,8 @@ class WholeConversation(Conversation, Protocol):
 class ShowingConversation(Conversation):
     """Stands around a conversation, and concerns itself with tools alone."""
 
+    __slots__ = ("_caller", "_catalogue", "_latest", "_meta_calls", "_news", "_number", "_own", "_showing", "_whole")
+
     def __init__(
         self,
         showing: Showing,
@@ -52,9 +53,9 @@ class ShowingConversation(Conversation):
         self._news = ListNews(channel)
         services = showing.observed(lambda _: self._news.changed())
         self._whole = converse(services, OverheardChannel(channel, self._forget))
-        self._meta_calls = MetaCalls(showing, self._whole.spellings)
+        self._meta_calls: MetaCalls | None = None
         self._own: dict[bytes, ListWalk | MetaCall] = {}
-        self._numbers = itertools.count(1)
+        self._number = 0
         self._catalogue: Catalogue | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
 
@@ -94,7 +95,8 @@ class ShowingConversation(Conversation):
 
     async def close(self) -> None:
         """The connection ended."""
-        await self._meta_calls.close()
+        if self._meta_calls is not None:
+            await self._meta_calls.close()
         for one in list(self._own.values()):
             if isinstance(one, ListWalk):
                 one.give_up()
@@ -123,7 +125,7 @@ class ShowingConversation(Conversation):
             message,
             sink,
             ask=self._whole.received,
-            new_id=lambda: b'"riglm-list-%d"' % next(self._numbers),
+            new_id=self._new_id,
             whole=whole,
             over=lambda walk: self._finished(walk.asked),
         )
@@ -156,6 +158,8 @@ class ShowingConversation(Conversation):
         async def ready() -> None:
             await self._know(session)
 
+        if self._meta_calls is None:
+            self._meta_calls = MetaCalls(self._showing, self._whole.spellings)
         self._meta_calls.start(
             call,
             session,
@@ -182,12 +186,12 @@ class ShowingConversation(Conversation):
             self._catalogue = self._showing.read(walk)
             walk.give_up()
 
-        asked = jsonrpc.request(b'"riglm-list-%d"' % next(self._numbers), "tools/list")
+        asked = jsonrpc.request(self._new_id(), "tools/list")
         walk = ListWalk(
             asked,
             NOWHERE,
             ask=self._whole.received,
-            new_id=lambda: b'"riglm-list-%d"' % next(self._numbers),
+            new_id=self._new_id,
             whole=whole,
             over=lambda _: heard.set(),
         )
@@ -210,7 +214,7 @@ class ShowingConversation(Conversation):
         one = self._own.get(parameters.cancelled_id(notice) or b"")
         if isinstance(one, ListWalk):
             self._withdraw(one, notice)
-        elif one is not None and one.forwarded is None:
+        elif one is not None and one.forwarded is None and self._meta_calls is not None:
             self._meta_calls.cancel(one)
         elif one is not None:
             self._whole.received(notice, NOWHERE)
@@ -224,6 +228,10 @@ class ShowingConversation(Conversation):
             notice = jsonrpc.notification("notifications/cancelled", params)
         self._whole.received(notice, NOWHERE)
         walk.give_up()
+
+    def _new_id(self) -> bytes:
+        self._number += 1
+        return b'"riglm-list-%d"' % self._number
 
     def _over(self, call: Exchange) -> None:
         self._finished(call.message)

@@ -15,6 +15,8 @@ TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 class ListNews:
     """Says it once, until the client has listed again."""
 
+    __slots__ = ("_held", "_told")
+
     def __init__(self, channel: ClientChannel) -> None:
         self._held = HeldBack(channel)
         self._told = False
@@ -43,6 +45,8 @@ class ListNews:
 
 class OverheardChannel(ClientChannel):
     """Passes on what a client is told, and notices when an upstream says that its tools changed."""
+
+    __slots__ = ("_channel", "_on_change")
 
     def __init__(self, channel: ClientChannel, on_change: Callable[[], None]) -> None:
         self._channel = channel

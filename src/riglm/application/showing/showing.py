@@ -44,11 +44,12 @@ class Showing:
         self.meta_tools = meta_tools
         self._lists = ReadLists()
         self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
+        self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
         self._tasks: set[asyncio.Task[None]] = set()
 
     def observed(self, announce: Callable[[Session], None]) -> Services:
         """The services, with the filter told of every call; `announce` says that a session's list has changed."""
-        return replace(self.services, observer=CallWatch(self.filtering, announce))
+        return replace(self.services, observer=CallWatch(self.filtering, announce, self._at_calls))
 
     def refusal(self, session: Session, asked: Message, names: Sequence[str], given: Parameters) -> Message | None:
         """The answer to a call of a denied tool, which is recorded; None when it may run.
