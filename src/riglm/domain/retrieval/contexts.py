@@ -34,8 +34,9 @@ class LearnedContexts:
         self._matrices: dict[tuple[str, int], tuple[GrowingRows, GrowingRows]] = {}
         self._vocabulary: dict[int, int] = {}
         self._found = GrowingRows(0, np.int64)
+        self._found.append(0)  # a word that is never asked for, so that no context is without words
         self._term = GrowingRows(0, np.int64)
-        self._term_context = GrowingRows(0, np.int64)
+        self._first_term = GrowingRows(0, np.int64)
         self._weighed: tuple[Scores, Scores] | None = None
 
     def __len__(self) -> int:
@@ -52,13 +53,14 @@ class LearnedContexts:
             rows, numbers = self._matrices.setdefault((model, len(vector)), empty)
             rows.append(vector)
             numbers.append(number)
+        self._first_term.append(len(self._term))
+        self._term.append(0)
         for term in set(terms):
-            at = self._vocabulary.setdefault(term, len(self._vocabulary))
+            at = self._vocabulary.setdefault(term, len(self._vocabulary) + 1)
             if at == len(self._found):
                 self._found.append(0)
             self._found.rows[at] += 1
             self._term.append(at)
-            self._term_context.append(number)
         return number
 
     def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> Likeness:
@@ -88,13 +90,14 @@ class LearnedContexts:
         asked = np.zeros(len(rarity))
         asked[known] = rarity[known]
         unknown = (len(wanted) - len(known)) * np.log1p(self._count) ** 2
-        common = np.bincount(self._term_context.rows, asked[self._term.rows], minlength=self._count)
+        common = np.add.reduceat(asked[self._term.rows], self._first_term.rows)
         return np.asarray(common / np.maximum(own * np.sqrt(asked.sum() + unknown), 1e-9))
 
     def _weighed_words(self) -> tuple[Scores, Scores]:
         """How much each word counts, and how much all words of each context; kept until a context comes."""
         if self._weighed is None:
-            rarity = np.log1p(self._count / self._found.rows) ** 2
-            own = np.bincount(self._term_context.rows, rarity[self._term.rows], minlength=self._count)
+            rarity = np.log1p(self._count / np.maximum(self._found.rows, 1)) ** 2
+            rarity[0] = 0.0
+            own = np.add.reduceat(rarity[self._term.rows], self._first_term.rows)
             self._weighed = rarity, np.sqrt(own)
         return self._weighed

@@ -1,0 +1,35 @@
+"""What each part of retrieval adds: `python -m benchmarks.retrieval --data DIR [ablation|usage|abstention|speed]`."""
+
+import argparse
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks.retrieval import ablation, abstention, speed
+from benchmarks.retrieval.sets import prepared_sets
+
+_PARTS = ("ablation", "usage", "abstention", "speed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the directory of the data sets")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/evaluation.sqlite"), help="where vectors are kept")
+    parser.add_argument("--limit", type=int, default=300, help="most requests of a set")
+    parser.add_argument("--sets", nargs="*", default=[], help="only these sets")
+    parser.add_argument("part", nargs="*", choices=[*_PARTS, []], default=_PARTS)
+    given = parser.parse_args()
+    threadpool_limits(1, user_api="blas")
+    sets = prepared_sets(given.data, given.cache, given.limit, given.sets)
+    if "ablation" in given.part:
+        ablation.print_retrieval(sets)
+    if "usage" in given.part:
+        ablation.print_usage(sets)
+    if "abstention" in given.part:
+        abstention.print_abstention(sets)
+    if "speed" in given.part:
+        speed.print_speed(sets)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""One part at a time taken away, everything else as it ships."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from benchmarks.retrieval.sets import print_table
+from riglm.adapters.prediction.embedding import EmbeddingPredictor
+from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.retrieval import BASELINES, PredictedRanking, baseline, evaluate_retrieval
+from riglm.application.evaluation.usage import evaluate_usage, halves, taught
+from riglm.domain.retrieval import contexts, reliability, retriever, static_index
+from riglm.domain.retrieval.lexical import FIELD_WEIGHTS, LexicalIndex
+from riglm.domain.retrieval.static_index import Weights
+
+Change = tuple[Any, str, Any]
+
+
+def _fields(**changed: float) -> Change:
+    named = {name.replace("_", " "): weight for name, weight in changed.items()}
+    return static_index, "LexicalIndex", partial(LexicalIndex, weights={**FIELD_WEIGHTS, **named})
+
+
+RETRIEVAL: dict[str, Change | None] = {
+    "as it ships": None,
+    "without sentences": (static_index, "SENTENCES_WEIGHT", 0.0),
+    "without servers": (static_index, "SERVER_WEIGHT", 0.0),
+    "without parameter descriptions": _fields(parameter_descriptions=0.0),
+    "without parameter names": _fields(parameters=0.0),
+    "names like descriptions": _fields(name=1.0),
+    "words as much as vectors": (static_index, "REAL_MODEL", Weights(lexical=0.5, semantic=0.5)),
+    "vectors alone": (static_index, "REAL_MODEL", Weights(lexical=0.0, semantic=1.0)),
+    "words alone": (static_index, "REAL_MODEL", Weights(lexical=1.0, semantic=0.0)),
+}
+
+_squared = vars(reliability.Reliability)["trust"].fget
+
+USAGE: dict[str, Change | None] = {
+    "as it ships": None,
+    "votes always trusted": (reliability.Reliability, "trust", property(lambda _: 1.0)),
+    "trust not squared": (reliability.Reliability, "trust", property(lambda kept: _squared(kept) ** 0.5)),
+    "votes count half": (retriever, "LEARNED_WEIGHT", 3.0),
+    "votes count twice": (retriever, "LEARNED_WEIGHT", 12.0),
+    "contexts without words": (contexts, "WORDS_WEIGHT", 0.0),
+}
+
+
+@contextlib.contextmanager
+def _changed(change: Change | None) -> Iterator[None]:
+    if change is None:
+        yield
+        return
+    where, name, value = change
+    before = vars(where)[name]
+    setattr(where, name, value)
+    try:
+        yield
+    finally:
+        setattr(where, name, before)
+
+
+def print_retrieval(sets: Sequence[Prepared]) -> None:
+    """R@5 with nothing learned."""
+    rows = [(kind, [evaluate_retrieval(data, baseline(kind, data))["r@5"] for data in sets]) for kind in BASELINES]
+    for name, change in RETRIEVAL.items():
+        with _changed(change):
+            rows.append((name, [evaluate_retrieval(data, _untaught(data))["r@5"] for data in sets]))
+    print_table("R@5, nothing learned", [data.dataset.name for data in sets], rows)
+
+
+def print_usage(sets: Sequence[Prepared]) -> None:
+    """R@10 and C@10 on one half after the other was learned."""
+    split = [(data, parts) for data in sets if (parts := halves(data.dataset.queries)) is not None]
+    found: list[tuple[str, list[dict[str, Any]]]] = [
+        ("without history", [evaluate_usage(data, _untaught(data), rest) for data, (_, rest) in split])
+    ]
+    for name, change in USAGE.items():
+        with _changed(change):
+            rankings = [(data, taught(data, EmbeddingPredictor(), history), rest) for data, (history, rest) in split]
+            found.append((name, [evaluate_usage(data, ranking, rest) for data, ranking, rest in rankings]))
+    for figure in ("r@5", "r@10", "c@10"):
+        rows = [(name, [figures[figure] for figures in each]) for name, each in found]
+        print_table(f"{figure}, half of the requests as history", [data.dataset.name for data, _ in split], rows)
+
+
+def _untaught(data: Prepared) -> PredictedRanking:
+    return PredictedRanking(EmbeddingPredictor(), data.retriever(), data)
