@@ -1,14 +1,14 @@
 """Requests of the modern era in front of one upstream."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from riglm.application.exchange import NOWHERE, Exchange
 from riglm.application.services import Services, tool_name
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
 from riglm.domain.session import Era
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
@@ -28,9 +28,12 @@ def probe(request_id: bytes) -> Message:
     return jsonrpc.request(request_id, "server/discover", jsonrpc.encode({"_meta": meta}))
 
 
-def refusal(message: Message, requested: str | None) -> Message:
-    """What a client of the modern era is told in front of an upstream that only knows the handshake."""
-    data = {"supported": list(protocol.HANDSHAKE_VERSIONS), "requested": requested or ""}
+def refusal(message: Message, requested: str | None, supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS) -> Message:
+    """What a client of the modern era is told in front of an upstream that only knows the handshake.
+
+    It may open with any of `supported`: riglm passes the handshake on, and the upstream settles on a revision.
+    """
+    data = {"supported": list(supported), "requested": requested or ""}
     return jsonrpc.error(
         message.id, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version: open with initialize", data
     )
@@ -39,20 +42,28 @@ def refusal(message: Message, requested: str | None) -> Message:
 def verdict(message: Message) -> bool | None:
     """Whether an answer to `server/discover` shows an upstream of the modern era; None when it shows neither."""
     if message.result:
-        return _names_modern(jsonrpc.members(message.result).get("supportedVersions"))
+        return _is_modern(_named(message))
     code = jsonrpc.error_code(message)
     if code in _MODERN_ERRORS:
         return True
     if code == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION:
-        data = jsonrpc.members(jsonrpc.members(message.error).get("data", b"{}"))
-        return _names_modern(data.get("supported"))
-    return None
+        return _is_modern(_named(message))
+    return False if code == jsonrpc.METHOD_NOT_FOUND else None
 
 
-def _names_modern(raw: Raw | None) -> bool:
-    """Whether a list of revisions holds one beyond the handshake's, be it one that riglm does not know yet."""
+def _named(message: Message) -> list[object]:
+    """The revisions that an answer to `server/discover` names."""
+    if message.result:
+        raw = jsonrpc.members(message.result).get("supportedVersions")
+    else:
+        raw = jsonrpc.members(jsonrpc.members(message.error).get("data", b"{}")).get("supported")
     versions = jsonrpc.plain(raw) if raw else []
-    return isinstance(versions, list) and any(version not in protocol.HANDSHAKE_VERSIONS for version in versions)
+    return versions if isinstance(versions, list) else []
+
+
+def _is_modern(versions: list[object]) -> bool:
+    """Whether there is a revision beyond the handshake's among them, be it one that riglm does not know yet."""
+    return any(version not in protocol.HANDSHAKE_VERSIONS for version in versions)
 
 
 class EraProbe:
@@ -63,6 +74,8 @@ class EraProbe:
         self._upstream = upstream
         self._link = link
         self._silence_tells = silence_tells
+        self.supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS
+        """The revisions of the handshake that the upstream named when it refused; all of them if it named none."""
         self._silent_until = 0.0
         self._waiting: list[Callable[[bool | None], None]] = []
 
@@ -76,6 +89,14 @@ class EraProbe:
             message = probe(b'"riglm-probe"')
             self._link.request(message, Exchange(message, NOWHERE, on_reply=self._answered))
 
+    def judge(self, answer: Message) -> bool | None:
+        """The verdict on an answer to `server/discover`; what it names is noted."""
+        modern = verdict(answer)
+        if modern is False:
+            named = [str(version) for version in _named(answer) if version in protocol.HANDSHAKE_VERSIONS]
+            self.supported = named or protocol.HANDSHAKE_VERSIONS
+        return modern
+
     def note_silence(self) -> None:
         """The upstream did not answer a `server/discover` in time."""
         self._silent_until = time.monotonic() + _SILENCE_SECONDS
@@ -86,7 +107,7 @@ class EraProbe:
             self.note_silence()
             modern = False
         elif exchange.failure in (None, ErrorKind.PROTOCOL):
-            modern = verdict(message) or False
+            modern = self.judge(message) or False
             self._upstream.learned(Era.MODERN, supported=modern)
         waiting, self._waiting = self._waiting, []
         for then in waiting:
@@ -126,7 +147,7 @@ class Stateless(ModernService):
         elif known is None:
             self._probe.ask(lambda modern: self._decided(modern, exchange, envelope, caller))
         else:
-            exchange.replied(refusal(message, envelope.version), 400)
+            exchange.replied(self._refusal(exchange, envelope), 400)
         return exchange
 
     def told(self, message: Message) -> None:
@@ -152,7 +173,7 @@ class Stateless(ModernService):
         if exchange.done:
             return
         if modern is False:
-            exchange.replied(refusal(exchange.message, envelope.version), 400)
+            exchange.replied(self._refusal(exchange, envelope), 400)
         else:
             self._forward(exchange, envelope, caller)
 
@@ -176,16 +197,22 @@ class Stateless(ModernService):
             return reply
         if exchange.failure is ErrorKind.TIMEOUT:
             self._probe.note_silence()
-            return refusal(exchange.message, envelope.version)
-        modern = verdict(reply)
-        if modern is not None or reply.result:
-            self._upstream.learned(Era.MODERN, supported=bool(modern))
-            return reply
+            return self._refusal(exchange, envelope)
+        modern = self._probe.judge(reply)
+        if modern is not None:
+            self._upstream.learned(Era.MODERN, supported=modern)
+            if jsonrpc.error_code(reply) != jsonrpc.METHOD_NOT_FOUND:
+                return reply
+            self._judged(modern, exchange, reply, envelope)
+            return None
         self._probe.ask(lambda modern: self._judged(modern, exchange, reply, envelope))
         return None
 
     def _judged(self, modern: bool | None, exchange: Exchange, reply: Message, envelope: Envelope) -> None:
         if modern is False:
-            exchange.replied(refusal(exchange.message, envelope.version), 400)
+            exchange.replied(self._refusal(exchange, envelope), 400)
         else:
             exchange.replied(reply)
+
+    def _refusal(self, exchange: Exchange, envelope: Envelope) -> Message:
+        return refusal(exchange.message, envelope.version, self._probe.supported)

@@ -53,7 +53,8 @@ class Stage(World):
         (b'{"id":1,"error":{"code":-32022,"data":{"supported":["2026-07-28"]}}}', True),
         (b'{"id":1,"error":{"code":-32022,"data":{"supported":["2025-11-25"]}}}', False),
         (b'{"id":1,"error":{"code":-32022}}', False),
-        (b'{"id":1,"error":{"code":-32601}}', None),
+        (b'{"id":1,"error":{"code":-32601}}', False),
+        (b'{"id":1,"error":{"code":-32603}}', None),
     ],
 )
 def test_an_answer_to_discovery_shows_the_era_or_nothing(line, modern):
@@ -178,12 +179,25 @@ def test_a_discovery_that_a_server_of_the_handshake_does_not_know_is_refused():
     sink, _ = stage.send(1, "server/discover")
     assert sink.got == [("replied", REFUSED % 1, 400, None)]
     assert stage.server.eras == {Era.MODERN: False}
+    assert stage.link.methods == ["server/discover"]
+
+
+@pytest.mark.parametrize("first", ["server/discover", "tools/list"])
+def test_the_revisions_that_a_server_of_the_handshake_names_are_those_that_clients_are_told(first):
+    data = b'"data":{"supported":["2025-06-18","2025-11-25"],"requested":"2026-07-28"}'
+    refused = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32022,"message":"no",' + data + b"}}"
+    stage = Stage(**{"server/discover": lambda asked: asked.reply.replied(jsonrpc.decode(refused % asked.message.id))})
+    for number, method in enumerate((first, "tools/list")):
+        sink, _ = stage.send(number, method)
+        error = jsonrpc.plain(sink.answers[0].error)
+        assert error["data"] == {"supported": ["2025-06-18", "2025-11-25"], "requested": "2026-07-28"}
+    assert stage.link.methods == ["server/discover"]
 
 
 def test_a_discovery_that_is_given_up_while_it_is_judged_is_answered_no_more():
     stage = Stage()
     sink, underway = stage.send(1, "server/discover")
-    stage.link.asked[0].error(-32601)
+    stage.link.asked[0].error(-32603)
     stage.service.cancel(underway)
     stage.link.asked[1].error(-32601)
     assert sink.got == []
