@@ -87,9 +87,12 @@ class Surfaces:
     def _with_hints(self, session: Session, view: View) -> ShownList:
         choice = self._warm(session, view)
         selection = self._selection(session, view, view.candidates, choice)
-        if choice.tools is None or self._rules.mode == "shadow":
+        if self._rules.mode == "shadow":
             return self._as_it_is(view, selection)
-        return ShownList(self._writer.marked(view.catalogue, view.candidate_set, choice.tools), selection)
+        warm = (
+            choice.tools or frozenset()
+        )  # not untouched even then: other principals have marks, so no cache may share it
+        return ShownList(self._writer.marked(view.catalogue, view.candidate_set, warm), selection)
 
     def _warm(self, session: Session, view: View, least: int = 0) -> Choice:
         """The learned tools of this epoch, filled up to `least`; all while nothing was learned."""

@@ -98,21 +98,32 @@ def test_a_mark_keeps_what_the_upstream_says_in_meta():
     assert raw == b'[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":true}},{"name":"b"}]'
 
 
-def test_hints_without_anything_learned_leave_the_list_untouched(catalogue):
+def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_for_one_principal(catalogue):
     listed = Stage().filtering.compose(a_session("claude-code"), catalogue)
-    assert listed.untouched
-    assert names_in(listed.raw) == ALL
+    assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalogue.tools]
+    assert not listed.untouched
 
 
 @pytest.mark.parametrize(
     ("rules", "client"),
-    [({"surface": "full"}, ""), ({}, "claude-code"), ({"mode": "shadow"}, ""), ({"pinned": ["*"]}, "")],
+    [
+        ({"surface": "full"}, ""),
+        ({"mode": "shadow"}, ""),
+        ({"mode": "shadow"}, "claude-code"),
+        ({"pinned": ["*"]}, ""),
+    ],
 )
 def test_there_are_no_tools_of_riglms_where_nothing_is_hidden(catalogue, rules, client):
     stage, session = Stage(**rules), a_session(client)
     assert stage.filtering.compose(session, catalogue).untouched
     assert stage.filtering.offered(session) == ()
     assert not stage.meta_tools.owns(session, "call_tool")
+
+
+def test_there_are_no_tools_of_riglms_beside_hints(catalogue):
+    stage, session = Stage(), a_session("claude-code")
+    assert names_in(stage.filtering.compose(session, catalogue).raw) == ALL
+    assert stage.filtering.offered(session) == ()
 
 
 @pytest.mark.parametrize(
