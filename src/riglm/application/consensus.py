@@ -28,7 +28,7 @@ class Consensus:
     """
 
     def __init__(self, upstreams: Mapping[str, UpstreamPort], links: Mapping[str, UpstreamLink], grace: float) -> None:
-        """Nobody is asked yet; `grace` is how long, in seconds, anybody waits for the answers."""
+        """Nobody is asked yet; for `grace` seconds from the question on requests wait for the answers."""
         self._upstreams = upstreams
         self._links = links
         self._grace = grace
@@ -42,9 +42,10 @@ class Consensus:
     async def reached(self, *, asked_for: bool) -> bool:
         """Whether a request of the modern era is served; `asked_for`: it is a `server/discover`."""
         self._ask()
-        if self._silent and not self._granted:
+        left = self._grace_left()
+        if left > 0.0 and not self._granted:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._all_answered.wait(), self._grace)
+                await asyncio.wait_for(self._all_answered.wait(), left)
         if self._granted:
             return True
         verdicts = [upstream.supports(Era.MODERN) for upstream in self._upstreams.values()]
@@ -62,6 +63,11 @@ class Consensus:
                 self._left_out.add(name)
                 _log.warning("left out a server that only knows the handshake", extra={"upstream": name})
         return taking_part
+
+    def _grace_left(self) -> float:
+        """For how many seconds more the silent are waited for; who is late is not, until it answers."""
+        asked_at = max((self._asked_at[name] for name in self._silent), default=0.0)
+        return asked_at + self._grace - time.monotonic()
 
     def _ask(self) -> None:
         now = time.monotonic()

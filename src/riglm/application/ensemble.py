@@ -64,15 +64,15 @@ class Ensemble:
     async def joined(self, method: str) -> JoinedList | None:
         """The servers' lists as one; None when no server's list could be had.
 
-        Nobody waits for a server that is late already. As long as nothing is known at all, everybody waits: an empty
-        list would be taken for the truth.
+        Nobody waits for a server that is late already. As long as nothing is known at all, and no open server failed to
+        give its list, everybody waits: an empty list would be taken for the truth.
         """
         fetching = self._fetching((method,))
         waited_for = [task for member, task in fetching if not member.is_late(self._grace)]
         if waited_for:
             await asyncio.wait(waited_for, timeout=self._grace)
         open_ends = {task for _, task in fetching if not task.done()}
-        while open_ends and not self._directory.knows_any(method):
+        while open_ends and not self._directory.knows_any(method) and not _any_failed(fetching):
             _, open_ends = await asyncio.wait(open_ends, return_when=asyncio.FIRST_COMPLETED)
         for task in open_ends:
             task.add_done_callback(lambda task: self._came_late(method, task))
@@ -151,3 +151,8 @@ class Ensemble:
     def _came_late(self, method: str, fetching: "asyncio.Task[bool]") -> None:
         if not fetching.cancelled() and fetching.result():
             self._on_change(method)
+
+
+def _any_failed(fetching: "Sequence[tuple[Member, asyncio.Task[bool]]]") -> bool:
+    """Whether a server that is open is through with its list, which nobody knows."""
+    return any(task.done() and member.is_open for member, task in fetching)

@@ -80,8 +80,10 @@ class JoinedList:
 class Listings:
     """Makes lists, and gives the same object to all who have the same list, as long as anybody has it."""
 
-    def __init__(self, naming: Naming) -> None:
+    def __init__(self, naming: Naming, *, tells: bool = True) -> None:
+        """`tells`: collisions are logged."""
         self.naming: Final = naming
+        self._tells = tells
         self._lists: WeakValueDictionary[tuple[str, str, bytes], ServerList] = WeakValueDictionary()
         self._joined: WeakValueDictionary[tuple[str, tuple[ServerList, ...]], JoinedList] = WeakValueDictionary()
         self._told: set[tuple[str, str, str]] = set()
@@ -100,7 +102,8 @@ class Listings:
         known = self._joined.get(key)
         if known is None:
             known = self._joined[key] = JoinedList(method, key[1], self.naming)
-            self._tell(method, known.collisions)
+            if self._tells:
+                self._tell(method, known.collisions)
         return known
 
     def _tell(self, method: str, collisions: Iterable[Collision]) -> None:

@@ -164,6 +164,8 @@ class Member:
         for _ in range(_MOST_TRIES):
             self._stale.discard(method)
             entries, answer = await self._asking.pages(self.link, method, protocol.LIST_MEMBER[method], b"{}")
+            if jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
+                return self._directory.learn(method, self.name, ())
             if not answer.result:
                 self._stale.add(method)
                 self._note_failure(answer)

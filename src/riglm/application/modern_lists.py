@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final
 
 from riglm.application.asking import Asking
-from riglm.application.consensus import RETRY_SECONDS
 from riglm.application.directory import Directory
 from riglm.application.listings import JoinedList
 from riglm.domain import jsonrpc, protocol
@@ -26,7 +25,7 @@ Key = tuple[str, str]
 class ModernLists:
     """Asks for the lists whose time is over, all servers at once, and waits no longer than a grace.
 
-    What comes later still counts for the next time. For a server that was late nobody waits for a while.
+    What comes later still counts for the next time. For a server that was late nobody waits until it gave a list.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class ModernLists:
         self._directory = directory
         self._grace = grace
         self._fresh_until: dict[Key, float] = {}
-        self._late_until: dict[str, float] = {}
+        self._late: set[str] = set()
         self._fetching: dict[Key, asyncio.Task[None]] = {}
         self._changed: set[Key] = set()
 
@@ -65,7 +64,7 @@ class ModernLists:
                 task = asyncio.get_running_loop().create_task(self._fetch(key, links[key[1]], meta))
                 self._fetching[key] = task
                 task.add_done_callback(partial(self._fetched, key))
-        await self._wait([key for key in keys if key in self._fetching and self._late_until.get(key[1], 0.0) <= now])
+        await self._wait([key for key in keys if key in self._fetching and key[1] not in self._late])
 
     def forget(self, server: str, methods: Iterable[str]) -> None:
         """Lists of a server changed, or may have."""
@@ -87,7 +86,7 @@ class ModernLists:
             await asyncio.wait(waited_for.values(), timeout=self._grace)
         for (_, server), task in waited_for.items():
             if not task.done():
-                self._late_until[server] = time.monotonic() + RETRY_SECONDS
+                self._late.add(server)
 
     async def _fetch(self, key: Key, link: UpstreamLink, meta: bytes) -> None:
         method, server = key
@@ -98,11 +97,12 @@ class ModernLists:
             if key not in self._changed:
                 break
         if answer.result:
-            self._late_until.pop(server, None)
+            self._late.discard(server)
             self._directory.learn(method, server, entries)
             if key not in self._changed:
                 self._fresh_until[key] = time.monotonic() + _ttl_seconds(answer)
         elif jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
+            self._late.discard(server)
             self._directory.learn(method, server, ())
 
     def _fetched(self, key: Key, task: "asyncio.Task[None]") -> None:

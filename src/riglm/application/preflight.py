@@ -31,7 +31,7 @@ async def check_names(
     """
     if listings.naming != "none" or len(upstreams) < 2:
         return
-    directory = Directory([upstream.spec.name for upstream in upstreams], listings)
+    directory = Directory([upstream.spec.name for upstream in upstreams], Listings(listings.naming, tells=False))
     asking = Asking()
     ensemble = Ensemble(upstreams, _UNHEARD, asking, directory, grace=patience, on_change=lambda _: None)
     try:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 MASK = "***"
 """What stands where a secret was."""
@@ -12,6 +12,7 @@ SHORTEST_SECRET = 4
 
 # From the colon on: a pattern that began with the scheme would take quadratic time on long words.
 _URL = re.compile(r"://[^\s\"'<>]+")
+_SECRET_PARTS = re.compile(r"(?<=://)[^/?#]+(?=@)|(?<=\?)[^#]+|(?<=#).+", re.DOTALL)
 _CREDENTIAL = re.compile(
     r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z][\w-]{0,20}\s+)?|bearer\s+)(?!\*\*\*)[^\s\"',;]+"
 )
@@ -24,14 +25,15 @@ def sounds_secret(name: str) -> bool:
 
 
 def mask_url(url: str) -> str:
-    """The URL with user, password, query and fragment covered; what cannot be read as a URL is covered whole."""
+    """The URL with user, password, query and fragment covered, and all else as it was written.
+
+    What cannot be read as a URL is covered whole.
+    """
     try:
-        parts = urlsplit(url)
+        urlsplit(url)
     except ValueError:
         return MASK
-    _, at, host = parts.netloc.rpartition("@")
-    netloc = f"{MASK}@{host}" if at else host
-    return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
+    return _SECRET_PARTS.sub(MASK, url)
 
 
 def mask_command(words: Sequence[str]) -> list[str]:

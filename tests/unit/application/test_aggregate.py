@@ -137,6 +137,17 @@ async def test_a_server_that_opens_late_is_announced_and_nobody_waits_for_it_aga
     await stage.conversation.close()
 
 
+@pytest.mark.parametrize(("code", "fails"), [(-32601, False), (-32603, True)])
+async def test_nobody_waits_for_a_hung_server_where_all_others_said_that_they_have_no_list(code, fails):
+    refusing = server("a", **{"prompts/list": lambda asked: asked.error(code)})
+    stage = Stage(refusing, server("b", initialize=held))
+    await stage.open()
+    answer = await stage.ask("prompts/list")
+    assert bool(answer.error) is fails
+    assert stage.link("b").of("initialize")
+    await stage.conversation.close()
+
+
 async def test_a_server_that_cannot_be_opened_is_left_out_and_tried_again_later(monkeypatch):
     stage = Stage(server("a", "t"), server("b", "u", initialize=lambda asked: asked.dies("b is down")))
     await stage.open()

@@ -1,6 +1,7 @@
 """Several servers as one, for clients of the modern era."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -133,6 +134,17 @@ async def test_all_servers_are_asked_for_their_era_at_once_and_requests_wait_for
     await stage.modern.close()
 
 
+async def test_requests_wait_once_for_a_server_that_does_not_say_its_era():
+    stage = Stage(server("a", "t"), server("b", modern=None, **{"server/discover": held}), grace=3600.0)
+    first, _ = stage.send(1, "tools/list")
+    await stage.link("b").next("server/discover")
+    assert first.got == []
+    stage.modern._consensus._asked_at["b"] -= 3600.0
+    async with asyncio.timeout(5):
+        assert await stage.names() == ["a__t"]
+    await stage.modern.close()
+
+
 async def test_a_server_that_cannot_be_reached_does_not_count(monkeypatch):
     down = server("b", "u", modern=None, **{"server/discover": lambda asked: asked.dies()})
     down.answers["tools/list"] = lambda asked: asked.dies()
@@ -233,11 +245,12 @@ async def test_many_clients_that_ask_at_once_make_one_request(two):
     assert len(two.link("a").asked) == 1
 
 
-async def test_a_slow_list_hides_nobody_and_nobody_waits_for_it_twice():
+async def test_a_slow_list_hides_nobody_and_nobody_waits_for_it_twice_however_much_later(monkeypatch):
     slow = server("b", "t", **{"tools/list": held})
     stage = Stage(server("a", "t"), slow, grace=0.05)
     assert await stage.names() == ["a__t"]
     stage.modern._lists._grace = 60.0
+    monkeypatch.setattr("time.monotonic", lambda real=time.monotonic: real() + 3600.0)
     assert await stage.names() == ["a__t"]
     (await stage.link("b").next("tools/list")).result(tools("t", **FRESH))
     slow.answers["tools/list"] = tools("t", **FRESH)

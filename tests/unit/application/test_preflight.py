@@ -13,7 +13,7 @@ def server(name, *names, prompts=()):
     return Server(name, {**answers, "prompts/list": listed("prompts", "name", *prompts)})
 
 
-async def test_two_servers_that_claim_one_name_are_both_named():
+async def test_two_servers_that_claim_one_name_are_both_named(caplog):
     one, other = server("a", "t", "u", prompts=("p",)), server("b", "u", prompts=("p",))
     with pytest.raises(ConfigurationError) as caught:
         await check_names((one, other), Listings("none"))
@@ -22,6 +22,7 @@ async def test_two_servers_that_claim_one_name_are_both_named():
         "use `naming: prefix` or `naming: on_collision`"
     )
     assert [each.link.closed for each in (one, other)] == [1, 1]
+    assert caplog.messages == []
 
 
 async def test_only_a_few_of_many_collisions_are_told():
