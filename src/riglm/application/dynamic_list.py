@@ -79,6 +79,11 @@ class DynamicList:
         if choice is not None and choice.tools is not None and tool in choice.candidates:
             state.choice = replace(choice, tools=choice.tools | {tool})
 
+    def best(self, session: Session, state: SessionState, view: View, most: int) -> list[str]:
+        """The tools for now, best first; none while there is nothing to go by."""
+        prediction = self._predicting.predict(session, state, view.candidates)
+        return [] if prediction is None else ranked(view.candidates, prediction.scores, most)
+
     def _chosen(self, session: Session, state: SessionState, view: View) -> Choice:
         if state.context is None and not state.calls and self._rules.cold_start_limit is None:
             return self._cold(view, state, None, _NOTHING_KNOWN)
@@ -138,8 +143,3 @@ class DynamicList:
         if self._rules.mode == "shadow":  # the client's list does not change: nothing is lost
             return True
         return is_worth_changing(view.tokens_of(before), view.tokens_of(after), self._rules.expected_requests)
-
-    def best(self, session: Session, state: SessionState, view: View, most: int) -> list[str]:
-        """The tools for now, best first; none while there is nothing to go by."""
-        prediction = self._predicting.predict(session, state, view.candidates)
-        return [] if prediction is None else ranked(view.candidates, prediction.scores, most)

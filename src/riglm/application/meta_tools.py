@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from riglm.application.filtering import FilteringService
-from riglm.application.list_writing import own_entries
 from riglm.application.meta_answers import (
     MetaAnswer,
     Misused,
@@ -53,10 +52,6 @@ class MetaTools:
             MARK_TOOL: self._mark_tool,
             INDEX_STATUS: self._index_status,
         }
-
-    def definitions(self, session: Session) -> tuple[bytes, ...]:
-        """The raw definitions of those that a session is offered, as they stand after its tools."""
-        return tuple(own_entries(self._filtering.offered(session), search_first=False)[1])
 
     def owns(self, session: Session, name: str) -> bool:
         """Whether a call of this name in a session is for riglm itself."""

@@ -8,7 +8,7 @@ from riglm.application.meta_tool_definitions import DEFINITIONS, NAMES, PROMINEN
 from riglm.domain.schemas.settings import RESERVED_NAMES
 from riglm.domain.session import Era
 from riglm.domain.tool import read_catalogue
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
+from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
 
@@ -55,8 +55,12 @@ def test_every_definition_is_sound_and_its_name_reserved():
 def test_a_session_is_offered_those_that_are_switched_on(catalogue):
     stage, session = Stage(meta_tools={"mark_tool": False, "set_context": False}), a_session()
     stage.shown(session, catalogue)
-    names = [json.loads(raw)["name"] for raw in stage.meta_tools.definitions(session)]
-    assert names == ["search_available_tools", "call_tool", "index_status"]
+    assert names_in(stage.filtering.compose(session, catalogue).raw) == [
+        *ALL,
+        "search_available_tools",
+        "call_tool",
+        "index_status",
+    ]
     assert [stage.meta_tools.owns(session, name) for name in ("call_tool", "mark_tool", "tool01")] == [
         True,
         False,
