@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from riglm.application.meta_tool_definitions import NAMES
 from riglm.application.predicting import Predicting
 from riglm.domain import turns
 from riglm.domain.prediction import Prediction
@@ -13,6 +14,7 @@ from riglm.domain.session_state import SessionState
 from riglm.domain.tokens import is_worth_changing
 from riglm.domain.view import View
 
+_RESERVED: Final = frozenset(NAMES)
 _NOTHING_KNOWN: Final = "nothing is known of the session yet"
 
 
@@ -43,12 +45,12 @@ class DynamicList:
         if old is None or before is None:
             state.choice = new
             return new.tools is not None
-        had, target = frozenset(before), new.chosen
+        had, target = frozenset(before) - _RESERVED, new.chosen - _RESERVED
         if target == had:
             state.choice = replace(new, search_first=old.search_first)
             return False
         if target < had and not self._is_worth(view, had, target):
-            kept = None if had == view.candidate_set else had
+            kept = None if had == view.candidate_set - _RESERVED else had
             reason = "a shorter list would cost more than it saves"
             state.choice = replace(new, tools=kept, search_first=old.search_first, reason=reason)
             return False

@@ -180,6 +180,14 @@ async def test_a_context_of_which_too_little_is_known_brings_everything_back(cat
     assert stage.shown(session, catalogue) == ALL
 
 
+async def test_an_upstreams_tool_with_the_name_of_one_of_riglms_makes_no_list_differ():
+    stage, session = Stage(), a_session()
+    catalogue = a_catalogue("call_tool", *ALL)
+    stage.shown(session, catalogue)
+    assert not await stage.about(session, "mail", "tool01", confidence=0.0)
+    assert stage.shown(session, catalogue) == ALL
+
+
 async def test_lists_change_at_most_once_for_each_context(catalogue):
     stage, session = Stage(), a_session()
     stage.shown(session, catalogue)
