@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Advance: TypeAlias = Callable[[int], None]
 
-_DEFAULT_PREDICTOR: Final = "hybrid"
+_DEFAULT_PREDICTOR: Final = "embedding"
 _DEFAULT_CUTS: Final = "5,10,15,20"
 _DEFAULT_LIMIT: Final = 1_000
 
@@ -32,7 +32,7 @@ PredictorOption = Annotated[
     typer.Option(
         "--predictor",
         metavar="K",
-        help="What ranks, any number of times: a kind of predictor (default: hybrid), or for comparison lexical "
+        help="What ranks, any number of times: a kind of predictor (default: embedding, which is all that a request without calls is about), or for comparison lexical "
         "(words), dense (vectors) or rrf (both by rank).",
     ),
 ]

@@ -34,9 +34,10 @@ def taught(prepared: Prepared, predictor: PredictorPort, history: Sequence[int])
     signal = SIGNALS[Found.LISTED]
     for at, place in enumerate(history):
         context = prepared.contexts[place]
+        situation = ranking.situation(context)  # as it was before any of the request's tools was called
         for group in prepared.dataset.queries[place].gold:
             tool = tools[group[0]]
-            predictor.learn(ranking.situation(context), tool.name, signal)
+            predictor.learn(situation, tool.name, signal)
             pairs.learn(context, tool.name, signal, scope="", at=float(at), description_hash=tool.fingerprint)
     return ranking
 
