@@ -8,6 +8,7 @@ import pytest
 from riglm.adapters.mcp.upstream import lifeline, stdio
 from riglm.adapters.mcp.upstream.guardian import Guardian
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.session import Era
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
@@ -170,6 +171,8 @@ async def test_the_process_that_refused_the_modern_era_serves_the_next_client(up
     link = one.connect(Ears())
     await greet(link)
     assert await pid(link) == probed
+    heard = await ask(link, "heard", "tell").result()
+    assert heard == ["server/discover", "initialize", "notifications/initialized", "hello", "tell"]
     await ask(link, 2, "kill").words()
     assert await pid(link) != probed
 
@@ -195,6 +198,43 @@ async def test_a_process_that_the_question_harmed_is_not_used(upstream, monkeypa
     link = one.connect(Ears())
     await greet(link)
     assert await pid(link) != probed
+
+
+async def test_a_process_that_cannot_take_the_place_of_a_harmed_one_fails_the_handshake(upstream, monkeypatch):
+    async def fail(_: object) -> None:
+        raise UpstreamUnavailable("no processes left")
+
+    monkeypatch.setattr(stdio, "_PROOF_SECONDS", 0.1)
+    one = upstream("mute")
+    await refused_modern(one)
+    monkeypatch.setattr(one, "_start", fail)
+    assert await ask(one.connect(Ears()), 1, "initialize").words() == "upstream 'server' no processes left"
+
+
+async def test_a_process_that_dies_of_the_handshake_after_the_question_is_replaced(upstream):
+    one = upstream("fragile")
+    probed = await refused_modern(one)
+    link = one.connect(Ears())
+    await greet(link)
+    assert await pid(link) != probed
+
+
+async def test_closing_while_another_process_takes_the_place_of_a_harmed_one_leaves_nothing(upstream, monkeypatch):
+    starting = asyncio.Event()
+
+    async def start(_: object) -> None:
+        starting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(stdio, "_PROOF_SECONDS", 0.1)
+    one = upstream("mute")
+    await refused_modern(one)
+    monkeypatch.setattr(one, "_start", start)
+    link = one.connect(Ears())
+    answer = ask(link, 1, "initialize")
+    await within(starting.wait())
+    await within(link.close())
+    assert answer.failure is not None
 
 
 async def test_a_process_that_understood_the_modern_era_is_not_used_for_the_handshake(upstream):

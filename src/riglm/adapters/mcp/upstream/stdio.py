@@ -1,6 +1,5 @@
 """An upstream that is a child process."""
 
-import asyncio
 import logging
 from typing import Final
 
@@ -9,12 +8,12 @@ from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.guardian import Guardian
 from riglm.adapters.mcp.upstream.process import Child
+from riglm.adapters.mcp.upstream.trial import Trial
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.session import Era
 from riglm.domain.upstream import UpstreamSpec
 
-_PING: Final = b'{"jsonrpc":"2.0","id":"riglm-ping","method":"ping"}'
-_PROOF_SECONDS: Final = 1.0
+_PROOF_SECONDS: Final = 3.0
 _log = logging.getLogger("riglm.upstream")
 
 
@@ -53,14 +52,11 @@ class StdioUpstream(ChannelUpstream):
                 f"has {len(self._running)} processes running, as many as `max_processes` allows: "
                 "end another client, raise `max_processes`, or set `sharing: auto`"
             )
-        spare = await self._spare()
-        child = spare or self._child(receiver)
-        self._running.add(child)
-        if spare is not None:
-            spare.hand_over(receiver)
-        else:
-            await child.start()
-        return child
+        spare = self._spare()
+        if spare is None or self._stateless is None:
+            return await self._start(receiver)
+        self._running.add(spare)
+        return Trial(spare, receiver, self._start, self._stateless.discard, _PROOF_SECONDS)
 
     async def open_stateless(self, receiver: Receiver) -> Channel:
         """Start a process."""
@@ -78,49 +74,26 @@ class StdioUpstream(ChannelUpstream):
             on_gone=self._gone,
         )
 
-    async def _spare(self) -> Child | None:
-        """The process that was asked for the modern era and knows only the handshake, if that did not harm it."""
+    async def _start(self, receiver: Receiver) -> Channel:
+        child = self._child(receiver)
+        self._running.add(child)
+        await child.start()
+        return child
+
+    def _spare(self) -> Child | None:
+        """The process that was asked for the modern era and knows only the handshake, if that did not end it."""
         if self._stateless is None or self.supports(Era.MODERN) is not False:
             return None
         channel = self._stateless.release()
         if not isinstance(channel, Child):
             return None
-        proof = _Proof()
-        channel.hand_over(proof)
-        channel.write(_PING)
-        try:
-            if not channel.is_gone and await asyncio.wait_for(proof.alive, _PROOF_SECONDS):
-                return channel
-        except TimeoutError:
-            pass
-        except asyncio.CancelledError:
+        if channel.is_gone:
             self._stateless.discard(channel)
-            raise
-        self._stateless.discard(channel)
-        return None
+            return None
+        return channel
 
     def _gone(self, child: Child) -> None:
         """A process ended; another in its place may be of another version."""
         self._running.discard(child)
         if not child.closing:
             self._eras.clear()
-
-
-class _Proof(Receiver):
-    """Waits for a sign of life."""
-
-    def __init__(self) -> None:
-        self.alive: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def heard(self, line: bytes) -> None:
-        self._know(alive=True)
-
-    def missed(self, words: str, key: bytes | None = None) -> None:
-        self._know(alive=True)
-
-    def ended(self, words: str) -> None:
-        self._know(alive=False)
-
-    def _know(self, *, alive: bool) -> None:
-        if not self.alive.done():
-            self.alive.set_result(alive)
