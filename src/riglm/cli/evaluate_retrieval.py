@@ -32,8 +32,8 @@ PredictorOption = Annotated[
     typer.Option(
         "--predictor",
         metavar="K",
-        help="What ranks, any number of times: a kind of predictor (default: embedding, which is all that a request without calls is about), or for comparison lexical "
-        "(words), dense (vectors) or rrf (both by rank).",
+        help="What ranks, any number of times: a kind of predictor (default: embedding, since requests alone have no "
+        "calls to go by), or for comparison lexical (words), dense (vectors) or rrf (both by rank).",
     ),
 ]
 CutsOption = Annotated[str, typer.Option("--k", metavar="K,K...", help="How many of the first tools are looked at.")]
