@@ -56,7 +56,7 @@ def test_the_secrets_of_a_command_are_found_in_options_and_urls() -> None:
         ("nothing here", "nothing here"),
         ("sqlite:////tmp/x", "sqlite:////tmp/x"),
         ("file:///a b and HTTP://Host?", "file:///a b and HTTP://Host?"),
-        ("the wheel (https://h/p;v=1#), see https://h//x", "the wheel (https://h/p;v=1#), see https://h//x"),
+        ("the wheel (https://h/p;v=1), see https://h//x", "the wheel (https://h/p;v=1), see https://h//x"),
         ("http://h/p#a?b then http://u:p@q@h?#", "http://h/p#*** then http://***@h?#"),
     ],
 )

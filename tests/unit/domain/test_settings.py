@@ -153,6 +153,7 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         ({"downstream": {"host": "example.org"}}, "can be reached from other machines"),
         ({"downstream": {"host": "::", "token": "changeme"}}, "easy to guess"),
         ({"downstream": {"host": "::", "token": "your-secret-token-here-change-me"}}, "easy to guess"),
+        ({"downstream": {"token": "fifteen-letters"}}, "the token is too short"),
         ({"downstream": {"token": "with space"}}, "the token is empty or has spaces"),
     ],
 )
@@ -196,14 +197,14 @@ def test_either_switch_keeps_arguments_out_of_the_store(section: dict[str, objec
 
 def test_all_secrets_are_listed_for_redaction_and_none_is_in_the_repr() -> None:
     found = settings(
-        downstream={"token": "secret-down"},
+        downstream={"token": "secret-downstream"},
         mcpServers={
             "a": {"command": "x", "args": ["--token", "secret-arg"], "env": {"K": "secret-env"}},
             "b": {"url": "http://h/?k=secret-query", "headers": {"X": "secret-header"}},
             "c": {"url": "http://h", "auth": {"token": "secret-auth"}},
         },
     )
-    kinds = ("down", "env", "arg", "header", "query", "auth")
+    kinds = ("downstream", "env", "arg", "header", "query", "auth")
     assert set(found.secrets()) == {f"secret-{kind}" for kind in kinds}
     one = settings(upstream={"url": "http://h", "auth": {"token": "secret-one"}})
     assert one.secrets() == ("secret-one",)

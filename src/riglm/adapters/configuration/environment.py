@@ -11,6 +11,7 @@ PREFIX = "RIGLM_"
 """What the names of all variables of riglm begin with."""
 
 _NESTED = "__"
+_OTHERS = frozenset({"token"})  # the name that the documentation gives to what a configuration calls `${RIGLM_TOKEN}`
 
 
 def settings_in(
@@ -28,7 +29,7 @@ def settings_in(
         path, shape = _place(name.removeprefix(PREFIX).split(_NESTED), servers)
         if shape is not None:
             yield _setting(name, path, shape, text)
-        elif path or _NESTED in name or _near(name):
+        elif path or _NESTED in name or _looks_like_a_setting(name.removeprefix(PREFIX).lower()):
             yield _unknown(name, path)
 
 
@@ -69,11 +70,15 @@ def _setting(name: str, path: KeyPath, shape: Shape, text: str) -> tuple[str, Ke
         return Problem(name, "", f"this is not a JSON {kind}", f"write it as JSON, or set {name}{_NESTED}KEY")
 
 
-def _near(name: str) -> list[str]:
+def _looks_like_a_setting(name: str) -> bool:
+    """Whether a name of one level was meant for a setting: one word as all of them are, or one of them and more."""
     from difflib import get_close_matches
 
+    if not name or name in _OTHERS:
+        return False
     known = [_plain(key) for key in TOP.keys]
-    return get_close_matches(name.removeprefix(PREFIX).lower(), known, n=1, cutoff=0.8)
+    first, underscore, _ = name.partition("_")
+    return not underscore or first in known or bool(get_close_matches(name, known, n=1, cutoff=0.8))
 
 
 def _unknown(name: str, path: KeyPath) -> Problem:
@@ -84,7 +89,13 @@ def _unknown(name: str, path: KeyPath) -> Problem:
     for part in path:
         shape = shape.below(part) if shape else None
     choices = {_plain(key): key for key in (shape.keys if shape else {})}
-    close = get_close_matches(words[min(len(path), len(words) - 1)].lower(), choices, n=1)
+    word = words[min(len(path), len(words) - 1)].lower()
+    first, _, rest = word.partition("_")
+    if not path and rest and first in choices:
+        return Problem(
+            name, "", "there is no such setting", f"did you mean {(PREFIX + first + _NESTED + rest).upper()}?"
+        )
+    close = get_close_matches(word, choices, n=1)
     known = [PREFIX + _NESTED.join([*map(str, path), choice]).upper() for choice in close or choices]
     fix = f"did you mean {known[0]}?" if close else f"known are {', '.join(known)}" if known else "remove it"
     return Problem(name, "", "there is no such setting", fix)

@@ -1,6 +1,7 @@
 """The configuration from all its places: options over environment over file over defaults."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ def load(
     file = options.config or _present((directory or Path.cwd()) / FILE_NAME)
     if file is not None:
         _take_file(draft, file, environment, options)
-    _take_environment(draft, environment, options)
+    _take_environment(draft, environment, options, file)
     _take_servers(draft, environment, options)
     for name, path, value in options.values:
         draft.set(path, value, name)
@@ -88,14 +89,21 @@ def _take_client_file(draft: Draft, file: Path, environment: Mapping[str, str]) 
     draft.problems += [*found.problems, *expansion.problems]
 
 
-def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options) -> None:
+def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options, file: Path | None) -> None:
     servers = draft.values.get("mcpServers")
     for found in settings_in(environment, tuple(servers) if isinstance(servers, dict) else ()):
         if isinstance(found, Problem):
-            draft.problems.append(found)
+            if not _mentioned(found.source, options, file):
+                draft.problems.append(found)
         elif options.with_servers or found[1][0] not in _SERVERS:
             name, path, value = found
             draft.set(path, value, name)
+
+
+def _mentioned(variable: str, options: Options, file: Path | None) -> bool:
+    """Whether a file asks for the variable by name, so that it need not be a setting."""
+    wanted = re.compile(rf"\$\{{(env:)?{re.escape(variable)}\b".encode())
+    return any(wanted.search(each.read_bytes()) for each in (file, options.mcp_json) if each and each.is_file())
 
 
 def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options) -> None:
@@ -120,6 +128,12 @@ def _validated(draft: Draft, default_origin: str) -> Configuration:
     except ValidationError as error:
         from riglm.adapters.configuration.explanation import problems_in
 
-        raise refusal(*draft.problems, *problems_in(error, draft.origins, default_origin)) from None
+        told = {(problem.source, problem.path) for problem in draft.problems if problem.path}
+        more = [
+            found
+            for found in problems_in(error, draft.origins, default_origin)
+            if (found.source, found.path) not in told  # what a variable left unset made of a value is no second problem
+        ]
+        raise refusal(*draft.problems, *more) from None
     refuse_any(draft.problems)
     return Configuration(settings, draft.origins)

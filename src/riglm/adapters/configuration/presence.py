@@ -35,6 +35,10 @@ def _missing(spec: UpstreamSpec, configuration: Configuration, environment: Mapp
     program = spec.command[0]
     if _found(program, spec, environment):
         return []
+    words = program.split()
+    if len(words) > 1 and _found(words[0], spec, environment):
+        fix = f"write `command: {words[0]}` and `args: [{', '.join(words[1:])}]`: no shell splits the words"
+        return problem("command", f"the program {program!r} was not found", fix)
     return problem("command", f"the program {program!r} was not found", "install it, correct it, or give its full path")
 
 

@@ -45,8 +45,13 @@ class Downstream(Section):
     @field_validator("token")
     @classmethod
     def _usable(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is not None and not re.fullmatch(r"[!-~]+", token.get_secret_value()):
-            raise problem("the token is empty or has spaces or unusual characters", "use 16 or more letters and digits")
+        if token is None:
+            return None
+        fix = f"use {_SHORTEST_TOKEN} or more letters and digits"
+        if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
+            raise problem("the token is empty or has spaces or unusual characters", fix)
+        if len(token.get_secret_value()) < _SHORTEST_TOKEN:
+            raise problem("the token is too short and easy to guess", fix)
         return token
 
     @model_validator(mode="after")
@@ -59,11 +64,10 @@ class Downstream(Section):
                 "set downstream.token (for example to ${RIGLM_TOKEN}), or listen on 127.0.0.1",
                 key="host",
             )
-        token = self.token.get_secret_value()
-        if len(token) < _SHORTEST_TOKEN or _PLACEHOLDER.fullmatch(token):
+        if _PLACEHOLDER.fullmatch(self.token.get_secret_value()):
             raise problem(
                 "the token that guards a public address is easy to guess",
-                f"use {_SHORTEST_TOKEN} or more random characters, for example of `openssl rand -hex 32`",
+                "use random characters, for example of `openssl rand -hex 32`",
                 key="token",
             )
         return self

@@ -22,7 +22,11 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def _as_words(value: object) -> object:
-    return value if not isinstance(value, str) else [value]
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list | tuple):
+        raise problem("this is neither a program nor a list", "name the program, or write [program, argument]")
+    return value
 
 
 class Auth(Section):

@@ -245,6 +245,13 @@ def test_a_command_may_be_a_json_list_in_a_variable(place: Place) -> None:
             "1",
             "RIGLM_PRIVACY__ZZZ: there is no such setting — fix: known are RIGLM_PRIVACY__ARGUMENTS",
         ),
+        ("RIGLM_NAMMING", "none", "RIGLM_NAMMING: there is no such setting — fix: did you mean RIGLM_NAMING?"),
+        ("RIGLM_FOO", "1", "RIGLM_FOO: there is no such setting — fix: known are RIGLM_UPSTREAM, RIGLM_MCPSERVERS"),
+        (
+            "RIGLM_LOGGING_LEVEL",
+            "info",
+            "RIGLM_LOGGING_LEVEL: there is no such setting — fix: did you mean RIGLM_LOGGING__LEVEL?",
+        ),
         ("RIGLM_NAMING__X", "1", "RIGLM_NAMING__X: there is no such setting — fix: remove it"),
         ("RIGLM_TIMEOUTS", "{", "RIGLM_TIMEOUTS: this is not a JSON object — fix: write it as JSON, or set"),
         ("RIGLM_UPSTREAM__ARGS", "[", "RIGLM_UPSTREAM__ARGS: this is not a JSON list — fix: write it as JSON"),
@@ -256,7 +263,32 @@ def test_a_variable_that_sets_nothing_sensible_is_named(place: Place, name: str,
 
 
 def test_other_variables_of_that_name_are_left_alone(place: Place) -> None:
-    assert place.load(None, RIGLM_TOKEN="mine", OTHER="x", RIGLM_="x").settings
+    assert place.load(None, RIGLM_TOKEN="mine", OTHER="x", RIGLM_="x", RIGLM_MY_OWN="x").settings
+
+
+def test_a_variable_that_a_file_asks_for_need_not_be_a_setting(place: Place) -> None:
+    place.yaml("upstream: {command: '${RIGLM_FOO}'}")
+    [spec] = place.load(None, RIGLM_FOO="srv").settings.upstream_specs()
+    assert spec.command == ("srv",)
+    assert place.load(Options(with_servers=False), RIGLM_FOO="srv").settings
+
+
+def test_a_variable_left_unset_is_the_only_thing_told_of_its_place(place: Place) -> None:
+    values = {"mcpServers": {"a": {"url": "${env:NOPE}"}, "b": {"url": "ftp://h"}}}
+    lines = place.refusal(Options(mcp_json=place.client_file(values)))
+    assert [line.partition(": ")[2] for line in lines] == [
+        "mcpServers.a.url: the variable NOPE is not set — fix: set NOPE, or write ${NOPE:-default}",
+        "mcpServers.b.url: this is not a URL that riglm can reach — fix: write http://HOST:PORT/PATH or "
+        "https://HOST/PATH",
+    ]
+
+
+def test_a_command_that_is_no_text_says_what_it_may_be(place: Place) -> None:
+    place.yaml("upstream: {command: 3}")
+    [line] = place.refusal()
+    assert line.endswith(
+        "upstream.command: this is neither a program nor a list — fix: name the program, or write [program, argument]"
+    )
 
 
 # --- client files ---

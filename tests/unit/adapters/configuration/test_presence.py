@@ -33,6 +33,11 @@ def test_missing_programs_and_directories_are_all_named(tmp_path: Path) -> None:
     assert "mcpServers.c" not in message
 
 
+def test_a_whole_command_line_as_the_program_is_shown_split(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "upstream: {command: sh -c foo}", PATH="/bin")
+    assert "the program 'sh -c foo' was not found — fix: write `command: sh` and `args: [-c, foo]`" in message
+
+
 def test_a_program_is_looked_for_where_the_child_would_find_it(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "srv"
     program.parent.mkdir()
