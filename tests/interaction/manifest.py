@@ -108,6 +108,7 @@ MANIFEST = (
     ),
     Requirement("filter.transparent", "PRODUCT 6", "Shadow mode and a small catalogue pass byte for byte."),
     Requirement("filter.envelope", "PROTOCOL 1", "A filtered list keeps the server's fields, and is private."),
+    Requirement("filter.stable", "PRODUCT 6", "In the modern era no call changes a list."),
     Requirement("filter.recorded", "PRODUCT 4", "A refused call is recorded as a failure."),
     # riglm's own tools
     Requirement("meta.recovery", "source 003", "A missed tool is found, called, and in the next list of its context."),

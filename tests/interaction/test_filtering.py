@@ -17,6 +17,8 @@ DENY = {
     "RIGLM_FILTERING__MODE": "enforce",
     "RIGLM_FILTERING__DENYLIST": "counter,*shout*",
     "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
+    "RIGLM_FILTERING__MIN_TOOLS": "50",
+    "RIGLM_FILTERING__MAX_TOOLS": "50",
 }
 ALLOW = {
     "RIGLM_FILTERING__MODE": "enforce",
@@ -163,6 +165,21 @@ async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(company: Sta
         shown = {json.loads(raw)["name"]: raw for raw in text.elements(fields["tools"])}
         for name in set(catalogue.NAMES) - {"counter"}:
             assert shown[name] == catalogue.tool(name)
+
+
+@behaviour("filter.stable")
+@routes(MAIN, MODERN, RIGLM)
+async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_calls(company: Stage, route: Route):
+    env = {"RIGLM_FILTERING__MODE": "enforce"}
+    async with company.client(route, "--many-tools", "30", env=env) as client:
+        first = (await client.request("tools/list")).result
+        assert b'"search_available_tools"' in first
+        for number in range(30):
+            await client.call(f"tool_{number:05}", {})
+            await client.request(
+                "tools/call", {"name": "set_context", "arguments": {"context": f"step {number} of the work"}}
+            )
+            assert (await client.request("tools/list")).result == first
 
 
 @behaviour("filter.recorded")
