@@ -68,7 +68,9 @@ class Directory:
             return (name,)
         seen = [public for public, owner in listed.items() if owner == owned]
         server, own = owned
-        return (name, *(seen or [prefixed(server, own) if self._listings.naming == "prefix" else own]))
+        return tuple(
+            dict.fromkeys((name, *(seen or [prefixed(server, own) if self._listings.naming == "prefix" else own])))
+        )
 
     def claimed(self, method: str, name: str) -> list[str]:
         """What clients call that which several servers name alike."""

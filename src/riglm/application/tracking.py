@@ -124,7 +124,8 @@ class TrackingService:
         with self._guarded:
             self._last_exposures.pop(session.id, None)
             self._put(SessionClosed(session_id=session.id, ended_at=ended_at), _BYTES_PER_NOTE)
-            for listener in self._listeners:
+        for listener in self._listeners:
+            with self._guarded:
                 listener(session)
 
     def exposed(

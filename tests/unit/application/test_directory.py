@@ -146,3 +146,29 @@ def test_a_name_claimed_twice_is_the_first_server_s_and_said_once(caplog):
         assert known.owner_of_uri("same") == "a"
     (told,) = caplog.records
     assert (told.levelname, told.claimed, told.first, told.left_out) == ("ERROR", ["t"], "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("naming", "spelling", "all_of_them"),
+    [
+        ("prefix", "a__t", ("a__t",)),
+        ("prefix", "t", ("t",)),
+        ("on_collision", "t", ("t",)),
+        ("on_collision", "a__t", ("a__t", "t")),
+        ("none", "a__t", ("a__t",)),
+        ("none", "nowhere", ("nowhere",)),
+    ],
+)
+def test_a_tool_is_told_by_every_name_that_leads_to_it(naming, spelling, all_of_them):
+    known = directory(naming)
+    known.learn(TOOLS, "a", named("t"))
+    assert known.spellings(spelling) == all_of_them
+
+
+def test_the_names_of_a_tool_are_told_before_its_list_is_known():
+    long = "x" * 80
+    assert directory("prefix").spellings("a__t") == ("a__t",)
+    whole, cut = directory("prefix").spellings(f"a__{long}")
+    assert (whole, len(cut)) == (f"a__{long}", 64)
+    assert directory("on_collision").spellings("a__t") == ("a__t", "t")
+    assert directory("none").spellings("a__t") == ("a__t",)

@@ -237,3 +237,27 @@ def test_only_the_first_list_is_told_of():
     service.exposed(session, ("a",))
     service.exposed(session, ("a", "b"))
     assert told == ["listed"]
+
+
+def test_answers_that_show_tools_are_all_recorded_and_are_not_the_session_s_list(sink):
+    service, session = tracking(sink), a_session()
+    service.exposed(session, ("a", "b"))
+    for _ in range(2):
+        service.exposed(session, ("c",), surface="search", mode="enforce", tokens_shown=7)
+    service.exposed(session, ("a", "b"))
+    found = [item for item in sink.items if isinstance(item, Exposure)]
+    assert [(one.shown, one.surface, one.tokens_shown) for one in found] == [
+        (("a", "b"), "", 0),
+        (("c",), "search", 7),
+        (("c",), "search", 7),
+    ]
+    assert session.tools_available == ("a", "b")
+
+
+def test_whoever_wants_to_know_is_told_of_the_end_of_a_session_even_if_it_cannot_be_recorded(caplog):
+    ended = []
+    for number, sink in enumerate((Sink(), Brim())):
+        service, session = tracking(sink), a_session()
+        service.when_closed(ended.append)
+        service.session_closed(session, 1.0)
+        assert ended[number] is session
