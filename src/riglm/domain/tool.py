@@ -37,6 +37,11 @@ class Catalogue:
         return frozenset(self.names)
 
     @cached_property
+    def digest(self) -> bytes:
+        """A hash of all definitions, so that equal lists are recognised."""
+        return blake2b(self.raw or b"\0".join(tool.raw for tool in self.tools), digest_size=16).digest()
+
+    @cached_property
     def by_name(self) -> dict[str, Tool]:
         """The tools by name; the first one wins where a name occurs twice."""
         return {tool.name: tool for tool in reversed(self.tools)}

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from threadpoolctl import threadpool_limits
+
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.learner import Learner
 from riglm.application.prediction.replay import replayed
@@ -42,12 +44,23 @@ class Knowledge:
     is_open: bool = False
     """Whether the model was loaded."""
 
+    is_closed: bool = False
+    """Whether the model was let go."""
+
     def opened_embedder(self) -> EmbedderPort:
-        """The embedder, opened by its first use; blocks."""
+        """The embedder, opened by its first use; blocks, and is called by one thread only."""
         if not self.is_open:
-            self.embedder.__enter__()
             self.is_open = True
+            self.embedder.__enter__()
+            if self.is_closed:  # it was closed while it was still opening
+                self.close()
         return self.embedder
+
+    def close(self) -> None:
+        """Let the model go, on any thread."""
+        self.is_closed = True
+        if self.is_open:
+            self.embedder.__exit__(None, None, None)
 
     def recalled(self, pairs: LearnedPairs) -> None:
         """Go on with the pairs of earlier runs."""
@@ -90,6 +103,7 @@ class Recollection:
 
     def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, now: float) -> Knowledge:
         """A predictor that saw the latest sessions once more; no model is loaded and no pair known yet."""
+        threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
         predictor, embedder, pairs = self._make_predictor(), self._make_embedder(), LearnedPairs()
         used: set[str] = set()
         try:

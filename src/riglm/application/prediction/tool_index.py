@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from hashlib import blake2b
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.worker import Urgency, Worker
 from riglm.domain.prediction import Vector
@@ -26,11 +27,23 @@ _MOST_LISTS: Final = 256
 _log: Final = logging.getLogger("riglm.prediction")
 
 
+@dataclass(slots=True)
+class _Vectors:
+    """Vectors of one model, by tool, each with the fingerprint of what was embedded."""
+
+    model: str = ""
+    rows: dict[str, tuple[str, Vector]] = field(default_factory=dict)
+
+    def fits(self, said: ToolProfile) -> bool:
+        """Whether the vector of a tool is there, and of what the tool says now."""
+        return self.rows.get(said.name, ("",))[0] == said.fingerprint
+
+
 class ToolIndex:
     """Takes note of lists on the event loop, and reads, indexes and embeds what is new in them on the worker.
 
-    Words are indexed at once, vectors follow batch by batch, so that what a client waits for comes in between. While
-    another model is taking over, the vectors of the last one serve.
+    Words are indexed at once, vectors follow batch by batch, so that what a client waits for comes in between, and
+    count once all are there. While another model is taking over, the vectors of the last one serve.
     """
 
     def __init__(
@@ -49,27 +62,28 @@ class ToolIndex:
         self._owners = owners
         self._on_changed = on_changed
         self._reading: Future[None] | None = None
-        self._last: Catalogue | None = None
         self._lists: OrderedDict[bytes, None] = OrderedDict()
+        self._last: Catalogue | None = None
         self._profiles: dict[str, ToolProfile] = {}
-        self._model = ""
-        self._vectors: dict[str, tuple[str, Vector]] = {}
-        self._embedding = False
+        self._serving = _Vectors()
+        self._coming = self._serving
+        self._lacking: deque[ToolProfile] = deque()
+        self._is_embedding = False
+        self._embedded = 0
+        self._guarded = FailingOpen(_log, "tools could not be indexed; they are shown and not predicted, and")
 
     def know(self, catalogue: Catalogue) -> None:
-        """Take note of a list; one that was seen lately costs a hash."""
+        """Take note of a list; one that was seen lately costs next to nothing."""
         if catalogue is self._last:
             return
         self._last = catalogue
-        raw = catalogue.raw or b"\0".join(bytes(tool.raw) for tool in catalogue.tools)
-        key = blake2b(raw, digest_size=16).digest()
-        if key in self._lists:
-            self._lists.move_to_end(key)
+        if catalogue.digest in self._lists:
+            self._lists.move_to_end(catalogue.digest)
             return
-        self._lists[key] = None
+        self._lists[catalogue.digest] = None
         if len(self._lists) > _MOST_LISTS:
             self._lists.popitem(last=False)
-        self._reading = self._worker.submit(lambda: self._read(catalogue))
+        self._reading = self._do(lambda: self._read(catalogue))
 
     async def read(self) -> None:
         """Wait, a little, until the words of all lists that were noted so far are indexed."""
@@ -79,16 +93,17 @@ class ToolIndex:
     def use(self, pairs: LearnedPairs) -> None:
         """Go on with other learned pairs."""
         self._pairs = pairs
-        self._worker.submit(self._build)
+        self._do(self._build)
 
-    def model_changed(self) -> None:
-        """Embed all tools anew, in the background."""
-        self._worker.submit(self._embed_next, Urgency.BACKGROUND)
+    def answered_by(self, model: str) -> None:
+        """The embedder answered, with this model: embed what lacks a vector of it, in the background."""
+        if model != self._coming.model or (self._lacking and not self._is_embedding):
+            self._do(self._embed)
 
     @property
     def model(self) -> str:
-        """The model of the vectors; empty before the first."""
-        return self._model
+        """The model of the vectors that serve; empty before the first."""
+        return self._serving.model
 
     def fingerprint(self, tool: str) -> str:
         """The fingerprint of what a tool says of itself; empty when it is not known."""
@@ -96,8 +111,15 @@ class ToolIndex:
         return said.fingerprint if said is not None else ""
 
     def counts(self) -> tuple[int, int]:
-        """How many tools are indexed, and how many of them have vectors."""
-        return len(self._profiles), len(self._vectors)
+        """How many tools are indexed, and how many of them have vectors that serve."""
+        return len(self._profiles), self._embedded
+
+    def _do(self, job: Callable[[], None], urgency: Urgency = Urgency.SOON) -> Future[None]:
+        def guarded() -> None:
+            with self._guarded:
+                job()
+
+        return self._worker.submit(guarded, urgency)
 
     def _read(self, catalogue: Catalogue) -> None:
         changed = False
@@ -110,53 +132,62 @@ class ToolIndex:
                 changed = True
             if known is not None and known.fingerprint != said.fingerprint:
                 self._on_changed(tool.name, said.fingerprint)
-        while len(self._profiles) > MOST_TOOLS:
-            del self._profiles[next(iter(self._profiles))]
+        self._forget_oldest()
         if changed:
             self._build()
-        if self._missing():
-            self._embed_soon()
+            self._embed()
+
+    def _forget_oldest(self) -> None:
+        for name in list(islice(self._profiles, max(0, len(self._profiles) - MOST_TOOLS))):
+            del self._profiles[name]
+            self._serving.rows.pop(name, None)
+            self._coming.rows.pop(name, None)
 
     def _build(self) -> None:
         made = Retriever(list(self._profiles.values()), pairs=self._pairs)
         vectors = self._current()
-        self.retriever = made.with_vectors(self._model, vectors) if vectors else made
+        self.retriever = made.with_vectors(self._serving.model, vectors) if vectors else made
+        self._embedded = len(vectors)
 
     def _current(self) -> Mapping[str, Vector]:
-        found = {}
-        for name, said in self._profiles.items():
-            kept = self._vectors.get(name)
-            if kept is not None and kept[0] == said.fingerprint:
-                found[name] = kept[1]
-        return found
+        serving = self._serving
+        return {name: serving.rows[name][1] for name, said in self._profiles.items() if serving.fits(said)}
 
-    def _embed_soon(self) -> None:
-        if not self._embedding:
-            self._embedding = True
-            self._worker.submit(self._embed_next, Urgency.BACKGROUND)
+    def _embed(self) -> None:
+        """See what lacks a vector of the model that answers now, and begin with it."""
+        model = self._embedder.model
+        if model != self._coming.model:
+            self._coming = _Vectors(model)
+        self._lacking = deque(said for said in self._profiles.values() if not self._coming.fits(said))
+        if self._lacking and not self._is_embedding:
+            self._is_embedding = True
+            self._do(self._embed_some, Urgency.BACKGROUND)
+        elif not self._lacking:
+            self._take_over()
 
-    def _embed_next(self) -> None:
-        """Embed one batch, and come back for the next; what is embedded counts once all of it is."""
-        self._embedding = False
-        try:
-            model = self._embedder.model
-            if model != self._model:
-                self._model, self._vectors = model, {}
-            missing = self._missing()
-            if missing:
-                vectors = self._embedder.embed([passage(said) for said in missing])
-                if self._embedder.model == model:
-                    for said, vector in zip(missing, vectors, strict=True):
-                        self._vectors[said.name] = (said.fingerprint, vector)
-        except EmbedderUnavailable as error:
-            _log.warning("tools are found by their words alone: %s", error)
-            return
-        if self._missing():
-            self._embed_soon()
+    def _embed_some(self) -> None:
+        """Embed one batch, and come back for the next."""
+        self._is_embedding = False
+        model, coming = self._embedder.model, self._coming
+        some = list(islice(self._lacking, _BATCH))
+        if some and model == coming.model:
+            try:
+                vectors = self._embedder.embed([passage(said) for said in some])
+            except EmbedderUnavailable as error:
+                _log.warning("tools are found by their words alone: %s", error)
+                return
+            if self._embedder.model == model:
+                for said, vector in zip(some, vectors, strict=True):
+                    coming.rows[said.name] = (said.fingerprint, vector)
+                    self._lacking.popleft()
+        if self._embedder.model != coming.model:
+            self._embed()
+        elif self._lacking:
+            self._is_embedding = True
+            self._do(self._embed_some, Urgency.BACKGROUND)
         else:
-            self._build()
+            self._take_over()
 
-    def _missing(self) -> Sequence[ToolProfile]:
-        have = self._vectors
-        lacking = (said for said in self._profiles.values() if have.get(said.name, ("",))[0] != said.fingerprint)
-        return list(islice(lacking, _BATCH))
+    def _take_over(self) -> None:
+        self._serving = self._coming
+        self._build()

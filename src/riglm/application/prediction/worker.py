@@ -83,7 +83,7 @@ class Worker:
                 continue
             try:
                 result = job()
-            except Exception as error:  # noqa: BLE001  # whoever waits for the future is told
+            except BaseException as error:  # noqa: BLE001  # whoever waits is told; a plug-in may even try to exit
                 future.set_exception(error)
             else:
                 future.set_result(result)

@@ -1,0 +1,158 @@
+"""Brings back what earlier runs left to know, once, without any client waiting for it that need not."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from riglm.application.owners import ToolOwners
+from riglm.application.prediction.worker import Urgency, Worker
+from riglm.domain.tool import Catalogue
+
+if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+    from riglm.application.prediction.knowledge import Knowledge, OnLoop, Recollection
+    from riglm.domain.retrieval.pairs import LearnedPairs
+
+_MOST_WAITING: Final = 64
+_LOADING_SECONDS: Final = 5.0
+_CLOSING_SECONDS: Final = 0.5
+_log: Final = logging.getLogger("riglm.prediction")
+
+
+class Loading:
+    """Loads on the worker, first what needs no model, then the model and what was learned with it.
+
+    Nobody waits longer than a few seconds after it began, however long it takes.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        make_recollection: Callable[[], "Recollection"],
+        owners: ToolOwners,
+        *,
+        head_start: float,
+        clock: Callable[[], float],
+        on_recalled: Callable[[], None],
+    ) -> None:
+        """`make_recollection` runs on the worker, `head_start` seconds after `begin`.
+
+        `on_recalled` is told, on the event loop, when all is loaded, or as much of it as could be.
+        """
+        self.knowledge: Knowledge | None = None
+        self._worker = worker
+        self._make_recollection = make_recollection
+        self._owners = owners
+        self._head_start = head_start
+        self._clock = clock
+        self._on_recalled = on_recalled
+        self._made: Knowledge | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._until: float | None = None
+        self._loaded = asyncio.Event()
+        self._recalled = asyncio.Event()
+        self._waiting: list[Catalogue] = []
+        self._closed = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there will be no knowledge."""
+        return self._loaded.is_set() and self.knowledge is None
+
+    def know(self, catalogue: Catalogue) -> None:
+        """Take note of a list; loading begins with the first."""
+        self.begin()
+        if self.knowledge is not None:
+            self.knowledge.index.know(catalogue)
+        elif not self._loaded.is_set() and all(catalogue is not other for other in self._waiting):
+            self._waiting = [*self._waiting, catalogue][-_MOST_WAITING:]
+
+    def begin(self, *, at_once: bool = False) -> None:
+        """Load, once, and unless somebody waits for it after the client has had its first answer."""
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        if self._until is None:
+            self._until = loop.time() + self._head_start + _LOADING_SECONDS
+            self._timer = loop.call_later(self._head_start, self._start)
+        if at_once:
+            self._start()
+
+    async def loaded(self) -> "Knowledge | None":
+        """All that is known by now; the first to ask wait for what needs no model."""
+        self.begin(at_once=True)
+        await self._wait(self._loaded)
+        return self.knowledge
+
+    async def recalled(self) -> "Knowledge | None":
+        """All that is known by now; the first to ask wait for the model as well."""
+        self.begin(at_once=True)
+        await self._wait(self._recalled)
+        return self.knowledge
+
+    async def close(self) -> None:
+        """Begin nothing any more, let whoever waits go on, and the model go."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._worker.stop()
+        self.knowledge = None
+        self._loaded.set()
+        self._recalled.set()
+        if self._made is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSING_SECONDS):
+                    await asyncio.to_thread(self._made.close)
+
+    async def _wait(self, event: asyncio.Event) -> None:
+        if self._until is not None and not event.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._until):
+                    await event.wait()
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            call = asyncio.get_running_loop().call_soon_threadsafe
+            self._worker.submit(lambda: self._load(call))
+
+    def _load(self, on_loop: "OnLoop") -> None:
+        try:
+            recollection = self._make_recollection()
+            made = self._made = recollection.load(self._worker, self._owners, on_loop, self._clock())
+        except Exception:  # noqa: BLE001  # without prediction everything is shown
+            _log.exception("prediction could not be loaded: everything is shown")
+            on_loop(lambda: self._take(None))
+            on_loop(lambda: self._complete(None))
+            return
+        on_loop(lambda: self._take(made))
+        self._worker.submit(lambda: self._recall(recollection, made, on_loop), Urgency.LATER)
+
+    def _recall(self, recollection: "Recollection", made: "Knowledge", on_loop: "OnLoop") -> None:
+        pairs = None
+        try:
+            pairs = recollection.recall(made)
+        except Exception:  # noqa: BLE001  # contexts start cold
+            _log.exception("the model could not be loaded: contexts count by their words alone")
+        on_loop(lambda: self._complete(pairs))
+
+    def _take(self, knowledge: "Knowledge | None") -> None:
+        if self._closed:
+            return
+        self.knowledge = knowledge
+        waiting, self._waiting = self._waiting, []
+        if knowledge is not None:
+            for catalogue in waiting:
+                knowledge.index.know(catalogue)
+        self._loaded.set()
+
+    def _complete(self, pairs: "LearnedPairs | None") -> None:
+        if self._closed:
+            return
+        if pairs is not None and self.knowledge is not None:
+            self.knowledge.recalled(pairs)
+        self._recalled.set()
+        self._on_recalled()
