@@ -7,7 +7,7 @@ _WORDS_SHARE: Final = 0.5
 _SIZE_SHARE: Final = 0.08
 _SMALLEST: Final = 50
 _LEAST: Final = -0.11
-_LEAST_COVERAGE: Final = 0.05
+_LEAST_COVERAGE: Final = 0.03
 
 
 def fits(likeness: float | None, coverage: float, tools: int) -> bool:

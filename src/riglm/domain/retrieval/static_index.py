@@ -34,7 +34,7 @@ class Weights:
 
 
 REAL_MODEL: Final = Weights(lexical=0.35, semantic=0.65)
-FALLBACK_MODEL: Final = Weights(lexical=0.8, semantic=0.2)
+FALLBACK_MODEL: Final = Weights(lexical=0.65, semantic=0.35)
 
 
 class StaticIndex:
