@@ -294,6 +294,29 @@ async def test_a_call_that_may_have_run_is_not_repeated_in_a_new_session_and_the
         assert server.methods.count("initialize") == 2
 
 
+async def test_a_call_is_repeated_after_a_503_of_the_server_that_speaks_of_the_session():
+    server = WebServer()
+    body = b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}'
+    server.handlers |= {"tools/call": forgetting(503, body), "ping": forgetting(503, body)}
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.session = b"s2"
+        assert await ask(link, 1, "tools/call").result() == {"was": "tools/call"}
+
+
+async def test_an_http_error_under_an_id_of_its_own_answers_the_request_that_got_it():
+    server = WebServer()
+    body = b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}'
+    server.handlers["tools/call"] = saying(reply(body, 400))
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        answer = ask(link, 1, "tools/call")
+        assert (await answer.error())["message"] == "no"
+        assert answer.raw["id"] == 1
+
+
 async def test_what_has_no_effects_is_repeated_in_a_new_session_whatever_the_refusal_was():
     server = WebServer()
     server.handlers |= {"tools/list": forgetting(503), "ping": forgetting(503)}

@@ -197,8 +197,8 @@ class HandshakeHttpLink(HttpLink):
         """Deal with what was refused: the session is `known`, or gone and not to be had again because of `words`."""
         lost, self._lost = self._lost, None
         for post in lost or ():
-            if known or (post.status == _UNAVAILABLE and (words or post.message.method in NEVER_TWICE)):
-                post.conclude()  # whoever says 503 may have run the request, or stand before a server that has
+            if known or (post.status == _UNAVAILABLE and (words or _may_have_run(post))):
+                post.conclude()
             elif words:
                 post.fail(ErrorKind.UNAVAILABLE, f"forgot the session and could not be greeted again: {words}")
             else:
@@ -234,6 +234,11 @@ class HandshakeHttpLink(HttpLink):
 def _shared(line: bytes) -> bytes:
     """One object for equal handshakes: clients of one kind say the same, and each link keeps its client's."""
     return line
+
+
+def _may_have_run(post: Post) -> bool:
+    """Whether a request may have had effects though it was answered by 503: a gateway says that too, for its server."""
+    return post.message.method in NEVER_TWICE and not post.names_session
 
 
 def _subject(message: Message) -> bytes:

@@ -77,6 +77,11 @@ class Body:
             return None
 
 
+def names_session(answer: Message | None) -> bool:
+    """Whether an answer is an error that speaks of the session."""
+    return answer is not None and b"session" in bytes(answer.error).lower()
+
+
 class Post(ResponseSink):
     """Passes on what comes back for one request, as JSON or as an event stream."""
 
@@ -119,6 +124,11 @@ class Post(ResponseSink):
         self.status = 0
         self._body = Body()
         self._parser = None
+
+    @property
+    def names_session(self) -> bool:
+        """Whether the answer is an error of the server that speaks of the session, and so no word of a gateway's."""
+        return names_session(self._body.message())
 
     def abandon(self, after: float = 0.0) -> None:
         """Take nothing more, and let the connection go, `after` so many seconds."""
@@ -177,7 +187,7 @@ class Post(ResponseSink):
             words = f"refused the credentials (HTTP {self.status}): see `auth` and `headers` of the upstream"
             self.fail(ErrorKind.UNAVAILABLE, words)
         elif message is not None and message.error:
-            self._replied(message)
+            self._replied(message.replace(id=self.message.id or b"null"))  # some name an error of their own for it
         elif self.status in (202, 204):
             self.fail(ErrorKind.PROTOCOL, "accepted the request without an answer")
         elif self.status < 300:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from riglm.adapters.mcp.upstream.http_link import HttpPlace
-from riglm.adapters.mcp.upstream.http_post import Body
+from riglm.adapters.mcp.upstream.http_post import Body, names_session
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.adapters.mcp.wire.http_client import Headers, HttpFailure, ResponseSink
 from riglm.adapters.mcp.wire.sse import Event, EventParser
@@ -86,8 +86,7 @@ def forgot(status: int, asked: Message, answer: Message | None, *, in_session: b
         return (None if _is_unknown_method(answer) else True) if in_session else False
     if status not in _PERHAPS_GONE or not in_session:
         return False
-    speaks_of_it = answer is not None and b"session" in bytes(answer.error).lower()
-    return None if speaks_of_it or not about_request else False
+    return None if names_session(answer) or not about_request else False
 
 
 async def is_known(place: HttpPlace, block: bytes) -> bool:
