@@ -57,7 +57,9 @@ class ListWalk(ReplySink, Underway):
             self.sink.related(message)
 
     def primed(self, event: EventMark) -> None:
-        """The client could not take up an answer that riglm makes."""
+        """Begin a stream as the upstream did, but for the place: the client could not take up what riglm makes."""
+        if not self.done and not self.pages:
+            self.sink.primed(EventMark(None, event.retry_ms))
 
     def interrupted(self) -> None:
         """Only said to whoever can take streams up."""

@@ -39,7 +39,8 @@ class Unstreamed(Relay):
         self._sink.related(message)
 
     def primed(self, event: EventMark) -> None:
-        """There is no place to name."""
+        """Begin the stream without a place."""
+        super().primed(EventMark(None, event.retry_ms))
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
         """Pass it on without its place."""

@@ -14,6 +14,7 @@ from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Transport
 from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
+from riglm.ports.upstream import EventMark
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
 from tests.unit.application.showing.scripted import OWN, ShowingWorld
 
@@ -110,6 +111,18 @@ async def test_a_page_that_is_asked_for_by_cursor_has_no_denied_tool(stage):
     sink = stage.list(2, b'{"cursor":"guessed"}')
     stage.link.asked[0].result(tools("b", "c", nextCursor="n"))
     assert jsonrpc.plain(sink.answers[0].result) == {"tools": [{"name": "c"}], "nextCursor": "n"}
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
+async def test_a_list_is_a_stream_where_the_server_s_is_one_and_names_no_place_to_take_it_up(stage, params):
+    sink = stage.list(1, params)
+    reply, mark = stage.link.asked[0].reply, EventMark(b"e1", 100)
+    assert not reply.resumable
+    reply.primed(mark)
+    reply.related(note := jsonrpc.notification("notifications/message"), mark)
+    reply.replied(answer := jsonrpc.result(b"1", tools("a")), 200, mark)
+    bare = EventMark(None, 100)
+    assert sink.got == [("primed", bare), ("related", note.line, None), ("replied", answer.line, 200, None)]
 
 
 async def test_an_error_of_the_list_passes_unchanged_whatever_page_it_is_for(stage):
