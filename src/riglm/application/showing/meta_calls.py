@@ -74,11 +74,16 @@ class MetaCalls:
         changed: Callable[[ReplySink], None],
     ) -> None:
         started, clock = time.time(), time.perf_counter()
-        if name != CALL_TOOL:
+        if name != CALL_TOOL or self._showing.filtering.state(session).view is None:
             await ready()
+        if not self._showing.meta_tools.owns(session, name):  # now that its list is known, it is a server's own tool
+            self._forward(call, call.message, session, name, given, forward)
+            return
         answer = await self._showing.meta_tools.run(session, name, bytes(given.arguments) or b"{}")
         if answer.forward is not None:
-            self._forward(call, session, *answer.forward, forward)
+            target, arguments = answer.forward
+            asked = _standing_for(call.message, target, arguments)
+            self._forward(call, asked, session, target, Parameters(arguments=Raw(arguments)), forward)
             return
         if answer.selection is not None:
             self._showing.expose(session, answer.selection)
@@ -88,20 +93,25 @@ class MetaCalls:
         call.call.started, call.call.clock = started, clock  # what is forwarded is not counted twice
         call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
 
-    def _forward(self, call: MetaCall, session: Session, target: str, arguments: bytes, forward: Forward) -> None:
-        """Make the call the one that it stands for; whatever else the request carries stays."""
-        fields = jsonrpc.members(call.message.params)
-        fields["name"] = Raw(jsonrpc.encode(target))
-        fields.pop("arguments", None)
-        if arguments:
-            fields["arguments"] = Raw(arguments)
-        asked = call.message.replace(params=jsonrpc.join_object(fields))
-        given = Parameters(arguments=fields.get("arguments", Raw()))
+    def _forward(
+        self, call: MetaCall, asked: Message, session: Session, target: str, given: Parameters, forward: Forward
+    ) -> None:
+        """Send a call on its way, unless its tool is denied."""
         refused = self._showing.refusal(session, asked, self._spellings(target), given)
         if refused is not None:
             call.replied(refused)
         else:
             call.forwarded = forward(asked, call)
+
+
+def _standing_for(asked: Message, target: str, arguments: bytes) -> Message:
+    """The call that a `call_tool` stands for; whatever else the request carries stays."""
+    fields = jsonrpc.members(asked.params)
+    fields["name"] = Raw(jsonrpc.encode(target))
+    fields.pop("arguments", None)
+    if arguments:
+        fields["arguments"] = Raw(arguments)
+    return asked.replace(params=jsonrpc.join_object(fields))
 
 
 def _complete(session: Session, result: bytes) -> bytes:

@@ -27,6 +27,7 @@ class ScriptedFilter(Filter):
         self.prepared = []
         self.forgotten = []
         self.states = {}
+        self.view = "known"
 
     def surface(self, session):
         return self.kind
@@ -62,7 +63,7 @@ class ScriptedFilter(Filter):
         return "denied" if name.casefold() in {one.casefold() for one in self.denied} else None
 
     def state(self, session):
-        return self.states.setdefault(session.id, SessionState())
+        return self.states.setdefault(session.id, SessionState(view=self.view))
 
     def listed(self, session):
         return frozenset(self.state(session).shown or ())
@@ -90,7 +91,7 @@ class ScriptedMeta(MetaTools):
         self.fails = None
 
     def owns(self, session, name):
-        return name in self.names
+        return name in self.names and not (self.filtering.known and name in self.filtering.known[-1])
 
     async def run(self, session, name, arguments):
         if self.gate is not None:

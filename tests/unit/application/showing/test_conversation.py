@@ -341,6 +341,20 @@ async def test_an_own_tool_searches_the_list_even_if_the_client_never_asked_for_
     await stage.link.next("tools/list", 3)
 
 
+@pytest.mark.parametrize("denied", [False, True])
+async def test_a_server_s_own_tool_of_a_name_of_riglm_s_is_the_server_s_where_riglm_offers_none(stage, denied):
+    stage.filter.view = None
+    stage.filter.denied = {"call_tool"} if denied else set()
+    sink = stage.call(1, "call_tool", b'{"name":"x"}')
+    (await stage.link.next("tools/list")).result(tools("call_tool"))
+    if denied:
+        assert jsonrpc.error_code(await sink.answer()) == -32602
+    else:
+        asked = await stage.link.next("tools/call")
+        assert bytes(asked.message.params) == b'{"name":"call_tool","arguments":{"name":"x"}}'
+    assert stage.meta.ran == []
+
+
 async def test_a_change_is_told_once_until_the_client_has_listed_again(stage):
     stage.filter.changes = True
     for number in (1, 2):
