@@ -1,0 +1,179 @@
+"""An embedder that does what a test says, and a stage for prediction over it."""
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import Future
+from uuid import uuid4
+
+from riglm.adapters.analytics.memory import InMemoryAnalytics
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.adapters.prediction.selection import select_predictor
+from riglm.application.owners import ToolOwners
+from riglm.application.prediction.knowledge import Recollection
+from riglm.application.prediction.service import PredictionService
+from riglm.application.prediction.warm_sets import WarmSets
+from riglm.application.prediction.worker import Worker
+from riglm.domain import jsonrpc
+from riglm.domain.coverage import CoverageCalibrator
+from riglm.domain.invocation import Found, ToolInvocation
+from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.tool import read_catalogue
+from riglm.ports.embedder import EmbedderPort
+
+DAY = 86_400.0
+NOON = 20_000 * DAY + DAY / 2
+
+
+class ScriptedEmbedder(EmbedderPort):
+    """Hashed vectors under the name of any model, which wait for `go` or fail when they are told to.
+
+    With `held_after`, only answers after so many wait.
+    """
+
+    def __init__(self):
+        self._hashing = HashingEmbedder()
+        self.name = "model-a"
+        self.go = threading.Event()
+        self.go.set()
+        self.opening = threading.Event()
+        self.opening.set()
+        self.error = None
+        self.open = 0
+        self.asked = []
+        self.held_after = None
+
+    def __enter__(self):
+        assert self.opening.wait(10)
+        self.open += 1
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.open -= 1
+
+    @property
+    def model(self):
+        return self.name
+
+    def embed(self, texts):
+        self.asked.append(tuple(texts))
+        if self.held_after is None or len(self.asked) > self.held_after:
+            assert self.go.wait(10)
+        if self.error is not None:
+            raise self.error
+        return self._hashing.embed(texts)
+
+    def status(self):
+        return self._hashing.status()
+
+
+class FailingStore(InMemoryAnalytics):
+    def __enter__(self):
+        raise OSError("the disk is gone")
+
+
+def catalogue(**tools):
+    """A list of tools with these descriptions."""
+    entries = [{"name": name, "description": said, "inputSchema": {}} for name, said in tools.items()]
+    return read_catalogue(jsonrpc.encode({"tools": entries}))
+
+
+TOOLS = catalogue(
+    send_mail="Send a mail to somebody.", read_file="Read a file from the disk.", play_song="Play a song aloud."
+)
+
+
+def a_session(principal="", client="tester"):
+    return Session(
+        started_at=NOON,
+        era=Era.HANDSHAKE,
+        transport=Transport.STDIO,
+        method=Method.CONNECTION,
+        client=Client(name=client),
+        principal=principal,
+    )
+
+
+class Stage:
+    """Prediction with a store and a clock that outlive it, so that it can be started again."""
+
+    def __init__(self, store=None, **options):
+        self.store = store or InMemoryAnalytics()
+        self.embedder = ScriptedEmbedder()
+        self.now = NOON
+        self.options = {"head_start": 0.0, "patience": 5.0, "scope": "principal", **options}
+        self.kind = "hybrid"
+        self.put = []
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        """A process that has this store; what it learns is stored when it ends."""
+
+        def put(record, size):
+            self.put.append(record)
+
+        with Worker() as self.worker:
+            self.service = PredictionService(
+                self.worker,
+                self.recollection(put),
+                ToolOwners("server"),
+                WarmSets(lambda: self.store, DAY),
+                self.embedder.status(),
+                predictor="hybrid",
+                clock=lambda: self.now,
+                **self.options,
+            )
+            try:
+                yield self.service
+            finally:
+                await self.service.close()
+        if not isinstance(self.store, FailingStore):
+            self.store.record_many(self.put)
+        self.put = []
+
+    def recollection(self, put):
+        return lambda: Recollection(
+            open_store=lambda: self.store,
+            make_predictor=lambda: select_predictor(self.kind),
+            make_embedder=lambda: self.embedder,
+            make_coverage=lambda: CoverageCalibrator(0.9, 1, 10),
+            put=put,
+            most_pairs=100,
+        )
+
+    async def recalled(self):
+        """Wait until all is loaded, and the worker has nothing left to do."""
+        await self.service._loading.recalled()
+        await self.at_rest()
+
+    async def at_rest(self):
+        """Wait until the worker has nothing left to do, and the loop has heard of it."""
+        async with asyncio.timeout(10):
+            for _ in range(20):
+                idle: Future = self.worker.submit(lambda: None, 99)
+                await asyncio.wrap_future(idle)
+                await asyncio.sleep(0)
+
+    def learned(self):
+        """Learn all that waits to be learned, at once."""
+        self.service._lessons.finish(10.0)
+        self.service._lessons.begin()
+
+    def used_before(self, *tools, principal=""):
+        """Record a session of an earlier run."""
+        session = a_session(principal)
+        calls = [
+            ToolInvocation(
+                id=uuid4(),
+                session_id=session.id,
+                upstream="server",
+                tool=tool,
+                timestamp=NOON - DAY + number,
+                duration_ms=1.0,
+                success=True,
+                sequence_number=number,
+                found=Found.LISTED,
+            )
+            for number, tool in enumerate(tools, 1)
+        ]
+        self.store.record_many([session, *calls])

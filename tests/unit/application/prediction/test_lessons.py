@@ -1,0 +1,81 @@
+"""Lessons are learned after the calls, in order, and never take more than their share."""
+
+import asyncio
+
+import pytest
+
+from riglm.application.prediction.lessons import MOST_LESSONS, Lessons
+
+
+async def all_of(learned, count):
+    async with asyncio.timeout(10):
+        while len(learned) < count:
+            await asyncio.sleep(0)
+
+
+async def test_nothing_is_learned_before_it_has_begun_and_then_in_order():
+    lessons, learned = Lessons(), []
+    for number in range(3):
+        lessons.add(lambda number=number: learned.append(number))
+    await asyncio.sleep(0.03)
+    assert learned == []
+    lessons.begin()
+    await all_of(learned, 3)
+    assert learned == [0, 1, 2]
+
+
+async def test_a_call_does_not_wait_for_what_it_teaches():
+    lessons, learned = Lessons(), []
+    lessons.begin()
+    lessons.add(lambda: learned.append(1))
+    assert learned == []
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(0.0, 0.01), (0.003, 0.03), (0.5, 5.0)])
+async def test_after_a_long_lesson_comes_a_longer_pause(seconds, pause, monkeypatch):
+    now, timers = [0.0], []
+
+    def lesson():
+        now[0] += seconds
+
+    def call_later(delay, function):
+        timers.append((delay, function))
+        return object()
+
+    lessons = Lessons(clock=lambda: now[0])
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    lessons.begin()
+    lessons.add(lesson)
+    lessons.add(lesson)
+    timers.pop()[1]()
+    assert [delay for delay, _ in timers] == [pytest.approx(pause)]
+
+
+async def test_what_comes_faster_than_it_can_be_learned_is_shed():
+    lessons = Lessons()
+    taken = [lessons.add(lambda: None) for _ in range(MOST_LESSONS + 5)]
+    assert taken.count(False) == 5
+    assert len(lessons) == MOST_LESSONS
+
+
+async def test_the_end_learns_what_it_has_time_for_and_drops_the_rest():
+    now, learned = [0.0], []
+
+    def lesson():
+        now[0] += 0.2
+        learned.append(1)
+
+    lessons = Lessons(clock=lambda: now[0])
+    lessons.begin()
+    for _ in range(10):
+        lessons.add(lesson)
+    lessons.finish(0.5)
+    assert len(learned) == 3
+    assert len(lessons) == 0
+
+
+async def test_what_was_never_begun_is_not_learned_at_the_end():
+    lessons, learned = Lessons(), []
+    lessons.add(lambda: learned.append(1))
+    lessons.finish(1.0)
+    assert learned == []

@@ -1,0 +1,367 @@
+"""What prediction knows when, and what it makes of calls, models and restarts."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from riglm.domain.invocation import Found
+from riglm.domain.learning import LearnedPair
+from riglm.domain.session_state import SessionState
+from riglm.ports.embedder import EmbedderUnavailable
+from tests.unit.application.prediction.scripted_embedder import DAY, TOOLS, FailingStore, Stage, a_session, catalogue
+
+NAMES = TOOLS.names
+
+
+def likeliest(prediction, names=NAMES):
+    return names[int(np.argmax(prediction.scores))]
+
+
+def anything(name):
+    return True
+
+
+async def call(stage, state, tool, found=Found.LISTED, session=None):
+    stage.service.called(session or a_session(), state, tool, found, NAMES)
+    state.called(tool, stage.now)
+    stage.learned()
+
+
+async def test_before_the_first_list_nothing_is_loaded_and_nothing_said():
+    stage = Stage()
+    async with stage.running() as service:
+        assert service.predict(a_session(), SessionState(calls=["read_file"]), NAMES) is None
+        assert service.status()["embeddings"]["status"] == "loading"
+        await stage.at_rest()
+        assert stage.embedder.open == 0
+
+
+async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
+    stage = Stage()
+    stage.used_before("read_file", "read_file", "send_mail")
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        assert await service._loading.loaded() is not None
+        assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "read_file"
+        assert stage.embedder.open == 0
+        stage.embedder.opening.set()
+        await stage.recalled()
+        assert stage.embedder.open == 1
+    assert stage.embedder.open == 0
+
+
+async def test_a_model_that_is_still_opening_at_the_end_is_let_go():
+    stage = Stage()
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await service._loading.loaded()
+        closing = asyncio.create_task(service.close())
+        await asyncio.sleep(0)
+        stage.embedder.opening.set()
+        await closing
+    assert stage.embedder.open == 0
+
+
+async def test_with_no_history_context_or_call_there_is_nothing_to_go_by():
+    stage = Stage()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        assert service.predict(a_session(), SessionState(), NAMES) is None
+        assert service.predict(a_session(), SessionState(), ()) is None
+
+
+async def test_a_context_ranks_tools_by_what_they_say():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "play me a song")
+        assert state.context.model == "model-a"
+        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+
+
+async def test_a_vector_that_comes_late_is_added_when_it_comes():
+    stage, state = Stage(patience=0.0), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        stage.embedder.go.clear()
+        await service.set_context(a_session(), state, "play me a song")
+        assert state.context.vector is None
+        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+        stage.embedder.go.set()
+        await stage.at_rest()
+        assert state.context.vector is not None
+
+
+async def test_a_vector_that_comes_after_the_next_context_changes_nothing():
+    stage, state = Stage(patience=0.0), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        stage.embedder.go.clear()
+        await service.set_context(a_session(), state, "the first")
+        state.context = None
+        stage.embedder.go.set()
+        await stage.at_rest()
+        assert state.context is None
+
+
+@pytest.mark.parametrize("error", [EmbedderUnavailable("it ended"), ValueError("broken")])
+async def test_words_alone_count_while_the_model_does_not_answer(error):
+    stage, state = Stage(), SessionState()
+    stage.embedder.error = error
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "play me a song")
+        assert state.context.vector is None
+        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+        found = await service.search(a_session(), "read a file", 3, anything)
+        assert found.hits[0].name == "read_file"
+        assert service.status()["tools"] == {"indexed": 3, "embedded": 0}
+
+
+async def test_tools_are_embedded_once_the_model_answers_again():
+    stage = Stage()
+    stage.embedder.error = EmbedderUnavailable("not yet")
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        stage.embedder.error = None
+        await service.search(a_session(), "read a file", 3, anything)
+        await stage.at_rest()
+        assert service.status()["tools"] == {"indexed": 3, "embedded": 3}
+
+
+async def test_a_new_model_embeds_all_anew_while_the_vectors_of_the_old_one_serve():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        index = service._loading.knowledge.index
+        assert index.model == "model-a"
+        stage.embedder.name = "model-b"
+        asked = stage.embedder.held_after = len(stage.embedder.asked) + 1
+        stage.embedder.go.clear()
+        await service.set_context(a_session(), state, "play me a song")
+        assert state.context.model == "model-b"
+        assert index.model == "model-a"
+        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+        service.know(catalogue(sing="Sing a song."))
+        stage.embedder.go.set()
+        await stage.at_rest()
+        assert index.model == "model-b"
+        again = [text for texts in stage.embedder.asked[asked:] for text in texts]
+        assert len(again) == 4
+        assert service.status()["tools"] == {"indexed": 4, "embedded": 4}
+
+
+async def test_a_tool_that_describes_itself_anew_loses_what_was_learned_of_it():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "zebra")
+        await call(stage, state, "read_file")
+        await call(stage, state, "send_mail")
+        assert service.status()["learned_pairs"] == 2
+        service.know(catalogue(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
+        await stage.at_rest()
+        assert service.status()["learned_pairs"] == 1
+
+
+async def test_a_call_teaches_its_context_and_a_restart_remembers_it():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "zebra")
+        for _ in range(3):
+            await call(stage, state, "play_song")
+    async with stage.running() as service:
+        state = SessionState()
+        service.know(TOOLS)
+        await stage.recalled()
+        assert service.status()["learned_pairs"] == 1
+        await service.set_context(a_session(), state, "zebra")
+        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+        assert service.context_confidence(a_session(), state) > 0
+
+
+async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_learned_before():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "zebra")
+        await call(stage, state, "play_song")
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await service._loading.loaded()
+        service.called(a_session(), SessionState(context=state.context), "play_song", Found.LISTED, NAMES)
+        stage.embedder.opening.set()
+        await stage.recalled()
+        stage.learned()
+        pairs = [record for record in stage.put if isinstance(record, LearnedPair)]
+    assert [pair.uses for pair in pairs] == [2]
+
+
+async def test_a_tool_that_a_search_found_is_learned_for_the_words_of_the_search():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "zebra")
+        await service.search(a_session(), "play something", 3, anything)
+        state.found("play something", ["play_song"])
+        await call(stage, state, "play_song", Found.SEARCHED)
+        pairs = {len(pair.terms): pair.confidence for pair in stage.put}
+        assert len(stage.put) == 2
+        assert set(pairs.values()) == {1.5}
+
+
+async def test_a_mark_counts_for_the_context_of_its_session():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        service.marked(a_session(), state, "play_song", relevant=True)
+        await service.set_context(a_session(), state, "zebra")
+        service.marked(a_session(), state, "play_song", relevant=True)
+        service.marked(a_session(), state, "send_mail", relevant=False)
+        stage.learned()
+        assert [(pair.tool, pair.confidence) for pair in stage.put] == [("play_song", 1.5), ("send_mail", 0.0)]
+
+
+@pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("tenant", 1), ("instance", 1)])
+async def test_principals_learn_from_each_other_only_where_they_are_to(scope, shared):
+    stage, state = Stage(scope=scope), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session("ann"), state, "zebra")
+        await call(stage, state, "play_song", session=a_session("ann"))
+        assert service.context_confidence(a_session("ann"), state) > 0
+        assert (service.context_confidence(a_session("bob"), state) > 0) == bool(shared)
+
+
+async def test_a_store_that_is_away_means_a_cold_start():
+    stage, state = Stage(FailingStore()), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.prepare(a_session(), NAMES, "", 5)
+        assert service.warm_set(a_session(), NAMES, "") is None
+        await service.set_context(a_session(), state, "play me a song")
+        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+
+
+async def test_a_predictor_that_cannot_be_made_leaves_everything_shown_and_says_so(caplog):
+    stage = Stage()
+    stage.kind = "no-such-kind"
+    async with stage.running() as service:
+        service.know(TOOLS)
+        state = SessionState()
+        await service.set_context(a_session(), state, "play me a song")
+        assert service.predict(a_session(), state, NAMES) is None
+        assert (await service.search(a_session(), "song", 3, anything)).abstained
+        assert service.status()["embeddings"]["status"] == "unavailable"
+    assert "prediction could not be loaded" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\x00\x1f\x7f", "\ud800", "x" * 1_000_000, "a. " * 300_000, "\u202e\u0301" * 999]
+)
+async def test_any_text_is_a_context_and_a_query(text):
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, text)
+        assert len(state.context.text) <= 8_000
+        await call(stage, state, "play_song")
+        assert np.isfinite(service.predict(a_session(), state, NAMES).scores).all()
+        await service.search(a_session(), text, 3, anything)
+
+
+async def test_tools_that_differ_in_case_or_say_nothing_are_tools_of_their_own():
+    tools = catalogue(Read="Read a book.", read="Read a sensor.", mute="")
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(tools)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "read the sensor")
+        assert likeliest(service.predict(a_session(), state, tools.names), tools.names) == "read"
+        assert service.status()["tools"] == {"indexed": 3, "embedded": 3}
+
+
+async def test_an_empty_list_is_known_and_predicts_nothing():
+    stage = Stage()
+    async with stage.running() as service:
+        service.know(catalogue())
+        await stage.recalled()
+        assert service.status()["tools"] == {"indexed": 0, "embedded": 0}
+        assert (await service.search(a_session(), "song", 3, anything)).abstained
+
+
+async def warm(stage, principal="", names=NAMES):
+    await stage.service.prepare(a_session(principal), names, "", 5)
+    return stage.service.warm_set(a_session(principal), names, "")
+
+
+async def test_where_nothing_was_learned_there_is_no_warm_set():
+    stage = Stage()
+    async with stage.running():
+        assert await warm(stage) is None
+
+
+async def test_a_warm_set_stays_the_same_for_an_epoch_over_calls_and_restarts():
+    stage = Stage()
+    stage.used_before("read_file", "read_file", "send_mail")
+    async with stage.running():
+        first = await warm(stage)
+    assert first[0] == "read_file"
+    stage.used_before(*["play_song"] * 50)
+    async with stage.running():
+        assert await warm(stage) == first
+        stage.now += DAY
+        assert "play_song" in await warm(stage)
+
+
+async def test_two_processes_that_decide_at_once_show_the_same():
+    stage, other = Stage(), None
+    stage.used_before("read_file", "read_file")
+    other = Stage(stage.store)
+    async with stage.running(), other.running():
+        mine, yours = await asyncio.gather(warm(stage), warm(other))
+    assert mine == yours == ("read_file",)
+
+
+async def test_a_warm_set_names_only_tools_that_there_are():
+    stage = Stage()
+    stage.used_before("gone", "gone", "read_file")
+    async with stage.running():
+        assert await warm(stage) == ("read_file",)
+
+
+async def test_a_store_that_hangs_is_waited_for_once(monkeypatch):
+    monkeypatch.setattr("riglm.application.prediction.service._PREPARING_SECONDS", 0.01)
+    stage = Stage()
+    stage.used_before("read_file")
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await service._loading.loaded()
+        assert await warm(stage) is None  # the worker is held by a model that opens
+        assert len(service._preparing) == 1
+        assert await warm(stage) is None
+        stage.embedder.opening.set()
+        await stage.at_rest()
+        assert await warm(stage) == ("read_file",)
+        assert service._preparing == {}
