@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.novelty import finite, standard
+from riglm.adapters.prediction.novelty import finite, relevant, standard
 from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
@@ -33,9 +33,9 @@ class EmbeddingPredictor(PredictorPort):
 
 
 def signals(view: View) -> Mapping[str, Scores]:
-    """`described`, `learned` and `relevant`: each part of the relevance against its mean over the candidates."""
+    """`described`, `learned` and `relevant`, both: each against its mean over the candidates."""
     relevance = view.situation.relevance
     if relevance is None:
         return {name: np.zeros(view.size) for name in _NAMES}
-    parts = (relevance.described, relevance.learned, relevance.combined)
+    parts = (relevance.described, relevance.learned, relevant(relevance))
     return {name: standard(part) / 2 for name, part in zip(_NAMES, parts, strict=True)}

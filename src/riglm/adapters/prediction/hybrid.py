@@ -65,7 +65,7 @@ class HybridPredictor(PredictorPort):
     """
 
     def __init__(
-        self, *, rate: float = 0.01, pull: float = 0.01, fresh_bonus: float = 0.6, without: Sequence[str] = ()
+        self, *, rate: float = 0.01, pull: float = 0.01, fresh_bonus: float = 0.8, without: Sequence[str] = ()
     ) -> None:
         unknown = sorted(set(without) - set(FAMILIES))
         if unknown:

@@ -16,22 +16,24 @@ from riglm.domain.prediction import Relevance, Scores
 
 EXPLANATIONS: Final[Mapping[str, tuple[str, float]]] = {
     "chance": ("frequency", 0.02),
-    "follows": ("sequence", 0.24),
+    "follows": ("sequence", 0.2),
     "joins": ("cooccurrence", 0.06),
     "company": ("cooccurrence", 0.06),
-    "server": ("server", 0.06),
-    "near": ("server", 0.08),
+    "server": ("server", 0.09),
+    "near": ("server", 0.18),
     "near_any": ("server", 0.06),
-    "rank": ("context", 0.09),
-    "described": ("context", 0.14),
-    "near_described": ("context", 0.06),
-    "learned": ("learned", 0.13),
+    "rank": ("context", 0.1),
+    "described": ("context", 0.06),
+    "near_described": ("context", 0.12),
+    "learned": ("learned", 0.08),
 }
 """What may explain a fresh tool: the family of its signal, and its share of the mixture at the start."""
 
 _RANK_OFFSET: Final = 3.0
 _RANK_POWER: Final = 1.5
+_DESCRIBED_SHARE: Final = 0.6
 _DESCRIBED_POWER: Final = 1.5
+_NEAR_POWER: Final = 1.0
 _LEAST_LEARNED: Final = 1e-6
 _MOST_BELOW: Final = 4.0
 _MOST_ABOVE: Final = 8.0
@@ -83,12 +85,12 @@ def _by_context(relevance: Relevance | None, near: Scores) -> Mapping[str, Score
     if relevance is None:
         return {}
     place = np.empty(near.size)
-    place[np.argsort(-finite(relevance.combined), kind="stable")] = np.arange(near.size)
-    described = np.exp(_DESCRIBED_POWER * standard(relevance.described))
+    place[np.argsort(-relevant(relevance), kind="stable")] = np.arange(near.size)
+    described = standard(relevance.described)
     return {
         "rank": (_RANK_OFFSET + place) ** -_RANK_POWER,
-        "described": described,
-        "near_described": near * described ** (1 / _DESCRIBED_POWER),
+        "described": np.exp(_DESCRIBED_POWER * described),
+        "near_described": near * np.exp(_NEAR_POWER * described),
         "learned": np.maximum(finite(relevance.learned), 0.0) + _LEAST_LEARNED,
     }
 
@@ -99,6 +101,12 @@ def _fresh_only(view: View, found: Mapping[str, Scores]) -> Matrix:
     table[:, view.used] = 0.0
     totals = table.sum(1, keepdims=True)
     return table / np.where(totals > 0, totals, 1.0)
+
+
+def relevant(relevance: Relevance) -> Scores:
+    """What tools say of themselves and what contexts taught, 0.6 to 0.4: what else is known is weighed beside it."""
+    found: Scores = _DESCRIBED_SHARE * finite(relevance.described) + (1 - _DESCRIBED_SHARE) * finite(relevance.learned)
+    return found
 
 
 def finite(values: Scores) -> Scores:

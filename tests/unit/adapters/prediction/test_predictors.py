@@ -1,0 +1,183 @@
+"""What each strategy knows that the others do not."""
+
+import numpy as np
+import pytest
+
+from riglm.adapters.prediction.blend import BlendPredictor
+from riglm.adapters.prediction.cooccurrence import CooccurrencePredictor
+from riglm.adapters.prediction.embedding import EmbeddingPredictor
+from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
+from riglm.adapters.prediction.sequence import SequencePredictor
+from riglm.adapters.prediction.server import ServerPredictor
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.prediction import Relevance
+from riglm.ports.predictor import PredictorPort
+from riglm.testing.predictor import TOOLS, PredictorContract, a_situation, in_context, taught
+
+
+class TestBlend(PredictorContract):
+    @pytest.fixture
+    def predictor(self) -> PredictorPort:
+        return BlendPredictor()
+
+    def test_memory_stays_bounded_over_a_long_stream(self, predictor: PredictorPort) -> None:
+        """It is for evaluations, which end."""
+
+
+def best(predictor: PredictorPort, *calls: str, **known: object) -> str:
+    return TOOLS[int(np.argmax(predictor.predict(a_situation(*calls, **known)).scores))]
+
+
+def learn_session(predictor: PredictorPort, *calls: str, times: int = 1, **known: object) -> None:
+    for _ in range(times):
+        for done, tool in enumerate(calls):
+            predictor.learn(a_situation(*calls[:done], **known), tool)
+
+
+def test_what_is_used_most_comes_first_by_frequency():
+    predictor = FrequencyPredictor()
+    learn_session(predictor, "git__log", "git__log", "web__fetch")
+    assert best(predictor) == "git__log"
+
+
+def test_the_habits_of_a_principal_count_before_those_of_all():
+    predictor = FrequencyPredictor()
+    learn_session(predictor, "git__log", times=30, principal="ann")
+    learn_session(predictor, "web__fetch", times=10, principal="ben")
+    assert best(predictor, principal="ben") == "web__fetch"
+    assert best(predictor, principal="cid") == "git__log"
+
+
+def test_a_new_habit_replaces_an_old_one():
+    predictor = FrequencyPredictor()
+    learn_session(predictor, "git__log", times=5000)
+    learn_session(predictor, "web__fetch", times=1000)
+    assert best(predictor) == "web__fetch"
+
+
+def test_the_time_of_day_decides_between_equals():
+    morning, night = (
+        1_000_000_000.0 - 1_000_000_000 % 86400 + 9 * 3600,
+        1_000_000_000.0 - 1_000_000_000 % 86400 + 22 * 3600,
+    )
+    predictor = FrequencyPredictor()
+    learn_session(predictor, "git__log", times=40, time=morning)
+    learn_session(predictor, "web__fetch", times=40, time=night)
+    assert best(predictor, time=morning) == "git__log"
+    assert best(predictor, time=night) == "web__fetch"
+
+
+def test_a_sequence_is_known_by_its_last_two_tools():
+    predictor = SequencePredictor()
+    learn_session(predictor, "git__log", "files__read", "git__diff", times=5)
+    learn_session(predictor, "web__search", "files__read", "files__write", times=5)
+    assert best(predictor, "git__log", "files__read") == "git__diff"
+    assert best(predictor, "web__search", "files__read") == "files__write"
+
+
+def test_a_tool_that_is_called_again_and_again_is_expected_again():
+    predictor = SequencePredictor()
+    learn_session(predictor, "web__fetch", "web__fetch", "web__fetch", "web__fetch", times=5)
+    learn_session(predictor, "web__fetch", "git__log")
+    assert best(predictor, "web__fetch") == "web__fetch"
+
+
+def test_company_counts_wherever_in_the_session_it_was_kept():
+    predictor = CooccurrencePredictor()
+    learn_session(predictor, "git__log", "files__read", "git__commit", times=5)
+    learn_session(predictor, "web__search", "web__fetch", times=20)
+    scores = dict(zip(TOOLS, predictor.predict(a_situation("git__commit")).scores, strict=True))
+    assert min(scores["git__log"], scores["files__read"]) > scores["web__search"]
+
+
+def test_without_company_use_decides():
+    predictor = CooccurrencePredictor()
+    learn_session(predictor, "web__search", times=9)
+    assert best(predictor) == "web__search"
+
+
+def test_the_server_in_use_comes_first_untrained():
+    scores = dict(zip(TOOLS, ServerPredictor().predict(a_situation("web__search", "git__log")).scores, strict=True))
+    assert scores["git__commit"] > scores["web__fetch"] > scores["files__read"]
+
+
+def test_the_context_alone_ranks_for_embedding():
+    situation = in_context("git__log")
+    assert situation.relevance is not None
+    assert EmbeddingPredictor().predict(situation).scores.tolist() == situation.relevance.combined.tolist()
+    assert not EmbeddingPredictor().predict(a_situation("git__log")).scores.any()
+
+
+def test_the_hybrid_is_right_about_context_before_it_has_learned_anything():
+    described = np.zeros(len(TOOLS))
+    described[TOOLS.index("web__fetch")] = 1.0
+    relevance = Relevance(described=described, learned=np.zeros(len(TOOLS)), combined=described)
+    assert best(HybridPredictor(), relevance=relevance) == "web__fetch"
+
+
+def test_the_hybrid_is_right_about_servers_before_it_has_learned_anything():
+    scores = dict(zip(TOOLS, HybridPredictor().predict(a_situation("web__search")).scores, strict=True))
+    assert scores["web__fetch"] > max(scores["git__log"], scores["files__read"])
+
+
+def test_a_signal_that_is_always_wrong_stops_counting():
+    """Relevance points at a tool that is never called; use settles what is."""
+    described = np.zeros(len(TOOLS))
+    described[TOOLS.index("web__fetch")] = 1.0
+    relevance = Relevance(described=described, learned=np.zeros(len(TOOLS)), combined=described)
+    predictor = HybridPredictor()
+    assert best(predictor, relevance=relevance) == "web__fetch"
+    for tool in ("git__diff", "files__read", "git__diff", "files__write", "git__diff") * 12:
+        predictor.learn(a_situation(relevance=relevance), tool)
+    assert best(predictor, relevance=relevance) == "git__diff"
+
+
+def test_calls_without_context_do_not_teach_that_contexts_are_worthless():
+    described = np.zeros(len(TOOLS))
+    described[TOOLS.index("web__fetch")] = 1.0
+    relevance = Relevance(described=described, learned=np.zeros(len(TOOLS)), combined=described)
+    predictor = HybridPredictor()
+    for tool in TOOLS * 40:
+        predictor.learn(a_situation(), tool)
+    assert best(predictor, relevance=relevance) == "web__fetch"
+
+
+def test_a_repeated_workflow_is_known_after_a_few_sessions_and_not_to_a_control():
+    workflow = ("git__log", "web__search", "files__write", "git__commit")
+    predictor, control = HybridPredictor(), HybridPredictor()
+    learn_session(predictor, *workflow, times=5)
+    right = [best(predictor, *workflow[:done]) == tool for done, tool in enumerate(workflow)]
+    assert all(right)
+    assert not all(best(control, *workflow[:done]) == tool for done, tool in enumerate(workflow))
+
+
+def test_the_names_of_tools_say_which_unseen_tool_follows():
+    tools = tuple(f"{verb}_{noun}" for noun in ("user", "page", "issue", "file") for verb in ("search", "get", "purge"))
+    predictor = HybridPredictor()
+    for noun in ("user", "page", "issue"):
+        for _ in range(5):
+            predictor.learn(a_situation(f"search_{noun}", candidates=tools), f"get_{noun}")
+    scores = dict(zip(tools, predictor.predict(a_situation("search_file", candidates=tools)).scores, strict=True))
+    assert scores["get_file"] > scores["purge_file"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_that_is_left_out_contributes_nothing(family: str):
+    predictor = taught(HybridPredictor(without=(family,)))
+    assert not predictor.predict(in_context("git__log"), explain=True).contributions[family].any()
+
+
+def test_an_unknown_family_is_an_error_that_names_the_known():
+    with pytest.raises(ConfigurationError, match=r"without: no signals are called magic — fix: .*sequence"):
+        HybridPredictor(without=("magic",))
+
+
+def test_confidence_grows_with_what_was_right():
+    predictor = HybridPredictor()
+    tools = tuple(f"tool{number}" for number in range(200))
+    situation = a_situation("tool0", candidates=tools)
+    before = predictor.predict(situation).confidence
+    for _ in range(60):
+        predictor.learn(situation, "tool7")
+    assert before < 0.5 < predictor.predict(situation).confidence

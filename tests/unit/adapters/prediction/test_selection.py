@@ -1,0 +1,74 @@
+"""A predictor is chosen by name, and what is wrong with it is said."""
+
+import importlib.metadata
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from riglm.adapters.prediction import selection
+from riglm.adapters.prediction.selection import GROUP, select_predictor
+from riglm.domain.errors import ConfigurationError
+
+
+class NoPredictor:
+    def learn(self) -> None: ...
+
+
+class Picky:
+    def __init__(self, depth: int = 1) -> None:
+        raise ValueError("depth must be deep")
+
+    def learn(self) -> None: ...
+
+    def predict(self) -> None: ...
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages of other people, beside ours."""
+    here = f"{__name__}:"
+    ours = importlib.metadata.entry_points(group=GROUP)
+    theirs = [
+        EntryPoint("half", here + "NoPredictor", GROUP),
+        EntryPoint("picky", here + "Picky", GROUP),
+        EntryPoint("missing", here + "Nothing", GROUP),
+        EntryPoint("absent", "no.such.module:Thing", GROUP),
+        EntryPoint("number", here + "NUMBER", GROUP),
+    ]
+    monkeypatch.setattr(selection, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
+
+
+NUMBER = 42
+
+
+def test_options_reach_the_constructor():
+    assert select_predictor("hybrid", {"without": ["words"]})
+
+
+def test_an_unknown_kind_is_told_what_there_is():
+    with pytest.raises(
+        ConfigurationError, match=r"predictor\.kind: unknown predictor 'crystal' — fix: one of .*hybrid"
+    ):
+        select_predictor("crystal")
+
+
+def test_unknown_options_are_named():
+    with pytest.raises(ConfigurationError, match=r"predictor\.options: 'server' does not take \{'depth': 3\}"):
+        select_predictor("server", {"depth": 3})
+
+
+@pytest.mark.usefixtures("strangers")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("half", "is no predictor: it has no predict"),
+        ("picky", "depth must be deep"),
+        ("missing", "cannot be loaded"),
+        ("absent", "cannot be loaded"),
+        ("number", "is no class"),
+    ],
+)
+def test_what_is_wrong_with_a_strangers_predictor_is_said(kind: str, said: str):
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        select_predictor(kind)
+    assert kind in str(caught.value)
