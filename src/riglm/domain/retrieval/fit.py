@@ -6,7 +6,7 @@ from typing import Final
 _WORDS_SHARE: Final = 0.5
 _SIZE_SHARE: Final = 0.08
 _SMALLEST: Final = 50
-_LEAST: Final = -0.11
+_LEAST: Final = -0.14
 _LEAST_COVERAGE: Final = 0.03
 
 
