@@ -1,5 +1,5 @@
 """`python -m riglm`."""
 
-from riglm.cli.main import main
+from riglm.cli.entry import main
 
 main()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.prediction.knowledge import Recollection
 
 _SWEEP_SECONDS = 30.0
+_USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
 _STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
 
 _log = logging.getLogger("riglm")
@@ -282,6 +283,7 @@ def _run(
             recorder.opened(_STORE_SECONDS)
             gc.collect()
             gc.freeze()  # what start made lives to the end: the collector need not walk it again
+            gc.set_threshold(*_USUAL_THRESHOLD)
             await serve(proxy, stop)
 
     with (

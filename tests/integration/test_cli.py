@@ -106,7 +106,7 @@ import sys
 from riglm import container
 container.run_stdio = lambda settings: print(*sys.modules) or 0
 sys.argv = ["riglm", "run", "--", "sh"]
-from riglm.cli.main import main
+from riglm.cli.entry import main
 main()
 """
     done = subprocess.run(
@@ -121,7 +121,19 @@ main()
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     assert "pydantic" in loaded
-    assert not loaded & {"rich", "sqlalchemy", "alembic", "mcp", "mcp_types", "uvicorn", "structlog", "httpx", "numpy"}
+    assert not loaded & {
+        "typer",
+        "yaml",
+        "rich",
+        "sqlalchemy",
+        "alembic",
+        "mcp",
+        "mcp_types",
+        "uvicorn",
+        "structlog",
+        "httpx",
+        "numpy",
+    }
 
 
 def test_serving_ends_with_2_when_the_port_is_taken(shell: Shell) -> None:

@@ -1,6 +1,5 @@
 """The command `riglm`."""
 
-import os
 import sys
 from typing import Annotated
 
@@ -50,23 +49,12 @@ def _riglm(
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use or configuration."""
-    _fill_standard_descriptors()
     try:
         app()
     except ConfigurationError as error:
         _fail(error, 2)
     except RiglmError as error:
         _fail(error, 1)
-
-
-def _fill_standard_descriptors() -> None:
-    """Put the null device where a standard stream is closed: else a file or a socket would get its number."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
-            os.set_inheritable(null, True)
 
 
 def _fail(error: RiglmError, code: int) -> None:

@@ -12,6 +12,7 @@ from riglm.cli.options import (
     NoFilterOption,
     UrlOption,
 )
+from riglm.cli.starting import ready
 
 
 def run(
@@ -23,12 +24,8 @@ def run(
     log_level: LogLevelOption = None,
 ) -> None:
     """Stand in front of servers, for one client on stdio."""
-    from riglm.adapters.configuration.loading import Options
-
-    options = Options(
-        config=config, mcp_json=mcp_json, url=url, command=command or (), values=_common(no_filter, log_level)
-    )
-    settings = _ready(options)
+    values = _common(no_filter, log_level)
+    settings = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.container import run_stdio
 
     raise typer.Exit(run_stdio(settings))
@@ -48,15 +45,13 @@ def serve(
     log_level: LogLevelOption = None,
 ) -> None:
     """Stand in front of servers, for clients over HTTP."""
-    from riglm.adapters.configuration.loading import Options
-
     values = [
         *_common(no_filter, log_level),
         ("--host", ("downstream", "host"), host),
         ("--port", ("downstream", "port"), port),
         ("--transport", ("downstream", "transport"), transport),
     ]
-    settings = _ready(Options(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values))
+    settings = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.container import run_http
 
     raise typer.Exit(run_http(settings))
@@ -67,12 +62,3 @@ def _common(no_filter: bool, log_level: str | None) -> list[tuple[str, tuple[str
         ("--no-filter", ("filtering", "enabled"), False if no_filter else None),
         ("--log-level", ("logging", "level"), log_level),
     ]
-
-
-def _ready(options: Any) -> Any:
-    from riglm.adapters.configuration.loading import load
-    from riglm.adapters.configuration.presence import require_upstreams
-
-    configuration = load(options)
-    require_upstreams(configuration)
-    return configuration.settings

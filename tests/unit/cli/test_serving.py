@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ from typer.testing import CliRunner
 
 from riglm import container
 from riglm.cli.main import app
+from riglm.cli.starting import ready
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 
@@ -72,3 +74,15 @@ def test_what_cannot_start_is_refused_before_anything_starts(
 @pytest.mark.parametrize("words", [["run", "--nope"], ["serve", "--port", "x", "--", "sh"], ["nope"]])
 def test_wrong_use_exits_with_2(words: list[str]) -> None:
     assert runner.invoke(app, words).exit_code == 2
+
+
+def test_reading_the_configuration_leaves_the_servers_environment_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    assert ready(command=["sh"]).upstream_specs()[0].command == ("sh",)
+    assert dict(os.environ) == before
+    monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "mine")
+    ready(command=["sh"])
+    assert os.environ["PYDANTIC_DISABLE_PLUGINS"] == "mine"

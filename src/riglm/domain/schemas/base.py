@@ -15,7 +15,9 @@ SecretMap = dict[str, SecretStr]
 class Section(BaseModel):
     """A part of the configuration: read once, never changed, nothing in it unknown."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, populate_by_name=True, defer_build=True
+    )
 
 
 def problem(what: str, fix: str, *, key: str = "") -> PydanticCustomError:

@@ -1,0 +1,45 @@
+"""The way in. What most clients start, `riglm run -- COMMAND`, need not wait for a parser of command lines."""
+
+import gc
+import os
+import sys
+
+_PATIENT = (50_000, 10, 10)
+"""Nearly all that a start makes stays: to look through it for garbage would take a seventh of the time."""
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use or configuration."""
+    gc.set_threshold(*_PATIENT)
+    fill_standard_descriptors()
+    words = sys.argv[1:]
+    if words[:2] == ["run", "--"] and words[2:]:
+        _run(words[2:])
+    from riglm.cli.main import main as parse
+
+    parse()
+
+
+def _run(command: list[str]) -> None:
+    from riglm.cli.starting import ready
+    from riglm.domain.errors import ConfigurationError, RiglmError
+
+    try:
+        settings = ready(command=command)
+        from riglm.container import run_stdio
+
+        code = run_stdio(settings)
+    except RiglmError as error:
+        print(f"riglm: {error}", file=sys.stderr)  # noqa: T201  # for the user who started it
+        code = 2 if isinstance(error, ConfigurationError) else 1
+    sys.exit(code)
+
+
+def fill_standard_descriptors() -> None:
+    """Put the null device where a standard stream is closed: else a file or a socket would get its number."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.set_inheritable(null, True)
