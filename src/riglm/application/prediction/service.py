@@ -162,6 +162,9 @@ class PredictionService(Predicting):
             if state.context is said:
                 state.context = embedded
 
+        knowledge = await self._loading.recalled()
+        if knowledge is not None:  # the list is chosen once for a context: by all that there is to know
+            await knowledge.index.read()
         take(await self._embedded(said, take))
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:

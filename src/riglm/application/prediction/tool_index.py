@@ -86,14 +86,14 @@ class ToolIndex:
         self._reading = self._do(lambda: self._read(catalogue))
 
     async def read(self) -> None:
-        """Wait, a little, until the words of all lists that were noted so far are indexed."""
+        """Wait, a little, until the words of all lists and the pairs that were noted so far are indexed."""
         if self._reading is not None and not self._reading.done():
             await asyncio.wait({asyncio.wrap_future(self._reading)}, timeout=_READING_SECONDS)
 
     def use(self, pairs: LearnedPairs) -> None:
         """Go on with other learned pairs."""
         self._pairs = pairs
-        self._do(self._build)
+        self._reading = self._do(self._build)
 
     def answered_by(self, model: str) -> None:
         """The embedder answered, with this model: embed what lacks a vector of it, in the background."""
