@@ -84,27 +84,28 @@ def usage(
 ) -> None:
     """Half of a set's requests, by hash, are history: learn from them, then rank for the rest.
 
-    `learned` false is the same half without history, for comparison. The figures are those of `retrieval`. Sets with
-    fewer than 20 requests on a half are left out.
+    The same half ranked without history stands beside it (in JSON under `without_history`). The figures are those of
+    `retrieval`; what learns nothing is measured once. Sets with fewer than 20 requests on a half are left out.
     """
     from riglm.application.evaluation.retrieval import BASELINES
     from riglm.application.evaluation.usage import evaluate_usage, halves, taught
 
-    def measure(prepared: "Prepared", kind: str, settings: "Settings", advance: Advance) -> list[dict[str, Any]]:
+    def measure(prepared: "Prepared", kind: str, settings: "Settings", advance: Advance) -> dict[str, Any] | None:
         split = halves(prepared.dataset.queries)
         if split is None:
-            return []
+            return None
         history, rest = split
         untaught = evaluate_usage(prepared, _ranker(kind, prepared, settings), rest, parse_cuts(k), advance)
-        before = {"learned": False, "history": 0, **untaught}
         if kind in BASELINES:
-            return [before]
+            return {"history": 0, **untaught}
         ranker = taught(prepared, make_predictor(kind, settings), history)
         advance(len(history))
         after = evaluate_usage(prepared, ranker, rest, parse_cuts(k))
-        return [before, {"learned": True, "history": len(history), **after}]
+        return {"history": len(history), **after, "without_history": untaught}
 
     rows = _measured(data, names or [], side, predictor or [], limit, read_settings(config), cache, measure)
+    if not as_json:
+        rows = [line for row in rows for line in _with_control(row)]
     show_rows("Usage: half of the requests are history", rows, as_json=as_json)
 
 
@@ -116,7 +117,7 @@ def _measured(
     limit: int,
     settings: "Settings",
     cache: Path | None,
-    measure: Callable[["Prepared", str, "Settings", Advance], dict[str, Any] | list[dict[str, Any]]],
+    measure: Callable[["Prepared", str, "Settings", Advance], dict[str, Any] | None],
 ) -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_limits
 
@@ -133,9 +134,16 @@ def _measured(
             for kind in kinds or [_DEFAULT_PREDICTOR]:
                 with show_progress(f"{dataset.name}: {kind}", len(dataset.queries)) as advance:
                     found = measure(prepared, kind, settings, advance)
-                told = {"dataset": dataset.name, "side": side, "predictor": kind, "model": prepared.model}
-                rows += [{**told, **figures} for figures in (found if isinstance(found, list) else [found])]
+                if found is not None:
+                    told = {"dataset": dataset.name, "side": side, "predictor": kind, "model": prepared.model}
+                    rows.append({**told, **found})
     return rows
+
+
+def _with_control(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two lines of a table of one row: without history, and with it."""
+    control = row.pop("without_history", None)
+    return [row] if control is None else [{**row, "history": 0, **control}, row]
 
 
 def _ranker(kind: str, prepared: "Prepared", settings: "Settings") -> "Ranker":

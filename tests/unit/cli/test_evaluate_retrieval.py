@@ -45,9 +45,15 @@ def test_retrieval_prints_the_figures_of_each_set_and_predictor(tmp_path, run):
 
 def test_usage_shows_the_same_half_without_and_with_history(tmp_path, run):
     write(tmp_path / "data" / "small", TOOLS, _queries(80))
-    rows = json.loads(run("usage", "--json", "small").stdout)
-    assert [row["learned"] for row in rows] == [False, True]
-    assert rows[0]["n"] == rows[1]["n"] == 80 - rows[1]["history"]
+    (row,) = json.loads(run("usage", "--json", "small").stdout)
+    assert set(row) >= FIGURES | {"dataset", "side", "predictor", "history"}
+    assert row["n"] == row["without_history"]["n"] == 80 - row["history"]
+
+
+def test_the_table_of_usage_has_a_line_for_each_of_them(tmp_path, run):
+    write(tmp_path / "data" / "small", TOOLS, _queries(80))
+    assert run("usage", "small").stdout.count("embedding") == 2
+    assert run("usage", "--predictor", "lexical").stdout.count("lexical") == 1
 
 
 def test_sets_too_small_for_halves_are_left_out_of_usage(tmp_path, run):
