@@ -48,7 +48,7 @@ _ADVICE: Final = {
 }
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
-_PREPARING_SECONDS: Final = 3.0
+_PREPARING_SECONDS: Final = 6.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
 

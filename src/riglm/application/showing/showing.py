@@ -24,7 +24,7 @@ from riglm.domain.tool import Catalogue, read_catalogue
 _PREPARED: Final = frozenset({Surface.STABLE, Surface.HINTS})
 """Surfaces whose lists are made from what is fetched first."""
 
-PREPARING_SECONDS: Final = 4.0
+PREPARING_SECONDS: Final = 7.0
 """A client waits no longer for what its list is made from; without it everything is shown."""
 
 LISTING_SECONDS: Final = 5.0
