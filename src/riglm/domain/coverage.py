@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 MOST_REMEMBERED: Final = 2000
 """So many of the latest calls say how much a list must hold."""
 
-_LEAST_STEP: Final = 0.002
+_STEP: Final = 0.003
 _ENOUGH: Final = 20
 """With fewer calls to go by, a list is as long as it may be."""
 
@@ -54,8 +54,7 @@ class CoverageCalibrator:
         surprise = float(_surprises(scores)[target])
         if self.calibrated:
             missed = surprise > self._threshold()
-            step = max(_LEAST_STEP, 1 / len(self._latest))
-            self._aim = min(max(self._aim + step * (missed - (1 - self._goal)), 0.0), 1.0)
+            self._aim = min(max(self._aim + _STEP * (missed - (1 - self._goal)), 0.0), 1.0)
         self._remember(surprise)
 
     def state(self) -> dict[str, Any]:
