@@ -23,7 +23,8 @@ class Timeouts(Section):
     call: Seconds = Field(default=900, description="For any other request; progress starts it anew.")
     call_max: Seconds = Field(default=14_400, description="For any other request in all, progress or not.")
     shutdown: Seconds = Field(
-        default=2, description="For a child to go before it is ended, and again before it is killed."
+        default=2,
+        description="For a child to go once its input ended, and as many again after SIGTERM; then it is killed.",
     )
 
     @model_validator(mode="after")

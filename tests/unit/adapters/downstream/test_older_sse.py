@@ -165,3 +165,13 @@ async def test_answers_that_do_not_come_do_not_hold_up_the_end(front: Front, mon
     front.stop.set()
     await within(front.serving, 3)
     assert (await client.stream.whole()).body == b""
+
+
+@pytest.mark.parametrize(("transport", "paths"), [("http", ["/mcp"]), ("sse", ["/sse"]), ("both", ["/mcp", "/sse"])])
+async def test_the_log_names_the_paths_at_which_clients_begin(
+    start: Started, caplog: pytest.LogCaptureFixture, transport: str, paths: list[str]
+) -> None:
+    caplog.set_level("INFO")
+    front = await start(transport=transport)
+    await (await (await front.peer()).send("GET", path="/elsewhere")).whole()
+    assert [vars(record)["paths"] for record in caplog.records if record.message == "listening"] == [paths]

@@ -15,7 +15,7 @@ from riglm.adapters.mcp.downstream.http_handshake import HandshakeRequests
 from riglm.adapters.mcp.downstream.http_modern import ModernRequests
 from riglm.adapters.mcp.downstream.http_request import Gone, Receive, Request, TooLarge, TooSlow
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
-from riglm.adapters.mcp.downstream.sse import SseClients
+from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.errors import ConfigurationError
@@ -52,13 +52,18 @@ class HttpDownstream:
         self._modern = ModernRequests(proxy.modern, buffer)
         self._sse = SseClients(proxy, buffer, self._limit)
 
+    def _entrances(self) -> list[str]:
+        """The paths at which clients begin, by transport."""
+        by_transport = {"http": [self._settings.path], "sse": [SSE_PATH], "both": [self._settings.path, SSE_PATH]}
+        return by_transport[self._settings.transport]
+
     async def serve(self, listener: socket.socket, stop: asyncio.Event) -> None:
         """Serve on a bound socket until `stop` is set; then finish what is under way, within a few seconds."""
         from riglm.adapters.mcp.downstream.http_server import Server  # noqa: PLC0415  # a tenth of a second to import
 
         server = Server(self, drain_seconds=_DRAIN_SECONDS + 2 * _CUT_SECONDS)
         host, port, *_ = listener.getsockname()
-        _log.info("listening", extra={"host": host, "port": port, "path": self._settings.path})
+        _log.info("listening", extra={"host": host, "port": port, "paths": self._entrances()})
         loop = asyncio.get_running_loop()
         housekeeping = [loop.create_task(self._every(self._ping)), loop.create_task(self._every(self._sessions.reap))]
         serving = loop.create_task(server.serve(sockets=[listener]))

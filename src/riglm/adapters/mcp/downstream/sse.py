@@ -16,7 +16,9 @@ from riglm.domain.session import Transport
 from riglm.ports.downstream import ClientChannel, ClientConnection, DownstreamPort, ReplySink
 from riglm.ports.upstream import EventMark
 
-_STREAM: Final = "/sse"
+SSE_PATH: Final = "/sse"
+"""Where a client begins: the stream that names the place for its messages."""
+
 _MESSAGES: Final = "/messages"
 
 
@@ -70,7 +72,7 @@ class _Client:
 class SseClients:
     """All clients with an open stream."""
 
-    paths: Final = (_STREAM, _MESSAGES)
+    paths: Final = (SSE_PATH, _MESSAGES)
 
     def __init__(self, proxy: DownstreamPort, buffer: int, limit: int) -> None:
         """`buffer` bounds what waits for a client, `limit` one message, both in bytes."""
@@ -84,12 +86,12 @@ class SseClients:
 
     async def answer(self, path: str, request: Request, send: Send) -> None:
         """Answer a request on one of the two paths."""
-        if path == _STREAM and request.method == "GET":
+        if path == SSE_PATH and request.method == "GET":
             await self._stream(request, send)
         elif path == _MESSAGES and request.method == "POST":
             await self._message(request, send)
         else:
-            await send_status(send, 405, [(b"allow", b"GET" if path == _STREAM else b"POST")])
+            await send_status(send, 405, [(b"allow", b"GET" if path == SSE_PATH else b"POST")])
 
     def ping(self, now: float) -> None:
         """Keep quiet streams alive."""
