@@ -1,0 +1,37 @@
+"""An MCP server that lists the tools of a JSON file, whatever they are, and answers each call with the tool's name."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, Any]:
+    if method == "initialize":
+        return {
+            "result": {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "listing", "version": "1"},
+            }
+        }
+    if method == "tools/list":
+        return {"result": {"tools": tools}}
+    if method == "tools/call":
+        return {"result": {"content": [{"type": "text", "text": params["name"]}]}}
+    return {"error": {"code": -32601, "message": "Method not found"}}
+
+
+def main() -> None:
+    """Serve on stdin and stdout."""
+    tools = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "id" in asked and "method" in asked:
+            said = _answer(asked["method"], asked.get("params") or {}, tools)
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

