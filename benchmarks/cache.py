@@ -10,6 +10,11 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
+def import_path() -> str:
+    """The PYTHONPATH of programs that run modules of this checkout wherever they are started."""
+    return os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
+
+
 class InstallationFailed(Exception):
     """A tool that a benchmark needs could not be installed; the message is the installer's own."""
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 from mcp import Client
 
-from benchmarks.cache import CHECKOUT, InstallationFailed
+from benchmarks.cache import InstallationFailed, import_path
 from benchmarks.clients.installed import VERSION, claude_code
 from benchmarks.clients.scripted_model import ScriptedModel
 from benchmarks.load import catalogue
@@ -58,7 +58,7 @@ def asked(program: Path, directory: Path, number: int) -> tuple[list[dict[str, A
     """
     heard = directory / f"heard-{number}.jsonl"
     between = ["-m", "benchmarks.clients.listening_in", str(heard), *RIGLM, "run", *UPSTREAM]
-    own = {"RIGLM_DATA_DIR": str(directory / "data"), "PYTHONPATH": str(CHECKOUT)}
+    own = {"RIGLM_DATA_DIR": str(directory / "data"), "PYTHONPATH": import_path()}
     config = directory / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"riglm": {"command": sys.executable, "args": between, "env": own}}}))
     home = directory / "home"
@@ -115,7 +115,7 @@ def verdict(directory: Path, program: Path) -> dict[str, Any]:
     """Teach, ask twice, compare."""
     theirs = catalogue.make(TOOLS)
     used = [str(theirs[number]["name"]) for number in USED]
-    served = Served(RIGLM, UPSTREAM, directory / "data", arguments=(), PYTHONPATH=str(CHECKOUT))
+    served = Served(RIGLM, UPSTREAM, directory / "data", arguments=(), PYTHONPATH=import_path())
     try:
         asyncio.run(teach(f"http://127.0.0.1:{served.port}/mcp", used))
     finally:

@@ -1,7 +1,6 @@
 """Runs of the suite: against a server or with a client, directly or through riglm."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.cache import CHECKOUT
+from benchmarks.cache import import_path
 from benchmarks.conformance.comparison import Checks
 from benchmarks.conformance.judged import Judged
 from benchmarks.conformance.kit import Kit
@@ -116,7 +115,6 @@ def _with_client(leg: Leg, kit: Kit, judged: Judged, directory: Path) -> Checks:
 def _suite(leg: Leg, kit: Kit, directory: Path, *arguments: str) -> None:
     directory.mkdir(exist_ok=True)
     limits = ["--timeout", str(_SCENARIO_SECONDS * 1000), "--spec-version", leg.spec, "--output-dir", str(directory)]
-    path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
     with (directory / "suite.log").open("wb") as log:
         subprocess.run(
             [*kit.suite, *arguments, *limits],
@@ -124,6 +122,6 @@ def _suite(leg: Leg, kit: Kit, directory: Path, *arguments: str) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=kit.environment() | {"PYTHONPATH": path},
+            env=kit.environment() | {"PYTHONPATH": import_path()},
             timeout=_SUITE_SECONDS,
         )

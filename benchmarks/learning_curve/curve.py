@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cache import CHECKOUT
+from benchmarks.cache import import_path
 from benchmarks.learning_curve.agent import Agent, Count, Surface
 from benchmarks.learning_curve.workflows import TOOLS, Workflows
 from benchmarks.subject import RIGLM, Served
@@ -40,7 +40,7 @@ def riglm(directory: Path, surface: Surface) -> Iterator[str]:
     """The URL of a riglm that keeps its data in `directory`."""
     upstream = ["--", sys.executable, "-m", "benchmarks.load.upstream", "stdio", str(TOOLS)]
     (directory / "riglm.log").unlink(missing_ok=True)  # or an earlier run's port would be read
-    served = Served(RIGLM, upstream, directory, arguments=(), PYTHONPATH=str(CHECKOUT), **SETTINGS[surface])
+    served = Served(RIGLM, upstream, directory, arguments=(), PYTHONPATH=import_path(), **SETTINGS[surface])
     try:
         yield f"http://127.0.0.1:{served.port}/mcp"
     finally:
