@@ -120,7 +120,12 @@ def build_embedder(settings: Settings) -> EmbedderPort:
 
 
 def _prediction(
-    settings: Settings, worker: Worker, services: Services, recorder: Recorder, open_store: Callable[[], AnalyticsPort]
+    settings: Settings,
+    worker: Worker,
+    services: Services,
+    recorder: Recorder,
+    hasher: KeyedHasher,
+    open_store: Callable[[], AnalyticsPort],
 ) -> PredictionService:
     def recollection() -> "Recollection":
         from riglm.application.prediction.knowledge import Recollection
@@ -134,6 +139,7 @@ def _prediction(
             make_coverage=lambda: CoverageCalibrator(filtering.coverage, filtering.min_tools, filtering.max_tools),
             put=recorder.put,
             most_pairs=settings.learning.max_pairs,
+            key=hasher.derived_key("learned pairs"),
         )
 
     asked = settings.embedder
@@ -193,7 +199,7 @@ class Container(containers.DeclarativeContainer):
     )
     worker: providers.Provider[Worker] = providers.Singleton(Worker)
     prediction: providers.Provider[PredictionService] = providers.Singleton(
-        _prediction, settings, worker, services, recorder, analytics.provider
+        _prediction, settings, worker, services, recorder, hasher, analytics.provider
     )
     filtering: providers.Provider[FilteringService] = providers.Singleton(
         FilteringService, settings.provided.filtering, prediction, predictor=settings.provided.predictor.kind

@@ -45,6 +45,10 @@ class KeyedHasher:
         """The hash of a conversation key or handle by which a session was recognised."""
         return self._digest(b"session key", _utf8(value))
 
+    def derived_key(self, purpose: str) -> bytes:
+        """A key of its own for one purpose, from which this one cannot be told."""
+        return hmac.digest(self._key, b"key for " + _utf8(purpose), "sha256")
+
     def _digest(self, label: bytes, *parts: bytes) -> str:
         framed = b"".join(len(part).to_bytes(8) + part for part in (label, *parts))
         return hmac.digest(self._key, framed, "sha256").hex()[:_HEX_DIGITS]

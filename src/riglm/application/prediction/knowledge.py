@@ -92,19 +92,21 @@ class Recollection:
         make_coverage: Callable[[], CoverageCalibrator],
         put: Callable[[LearnedPair | PairsForgotten, int], None],
         most_pairs: int,
+        key: bytes = b"",
     ) -> None:
-        """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept."""
+        """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept, hashed under `key`."""
         self._open_store = open_store
         self._make_predictor = make_predictor
         self._make_embedder = make_embedder
         self._make_coverage = make_coverage
         self._put = put
         self._most_pairs = most_pairs
+        self._key = key
 
     def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, now: float) -> Knowledge:
         """A predictor that saw the latest sessions once more; no model is loaded and no pair known yet."""
         threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
-        predictor, embedder, pairs = self._make_predictor(), self._make_embedder(), LearnedPairs()
+        predictor, embedder, pairs = self._make_predictor(), self._make_embedder(), LearnedPairs(self._key)
         used: set[str] = set()
         try:
             with self._open_store() as store:
@@ -130,7 +132,7 @@ class Recollection:
     def recall(self, knowledge: Knowledge) -> LearnedPairs:
         """Load the model, which takes a second, and the pairs that were learned with it."""
         model = knowledge.opened_embedder().model
-        pairs = LearnedPairs()
+        pairs = LearnedPairs(self._key)
         try:
             with self._open_store() as store:
                 pairs.restore(store.list_learned_pairs(model, self._most_pairs))

@@ -47,7 +47,9 @@ class LearnedPairs:
     Votes count by that record: where tools recur they outweigh descriptions, where they do not they fade.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes = b"") -> None:
+        """`key`, of at most 64 bytes, keeps from those who have it not what words and contexts the pairs are of."""
+        self._key = key
         self._contexts = LearnedContexts()
         self._numbers: dict[tuple[str, str, bytes], int] = {}
         self._lessons: list[dict[str, LearnedPair]] = []
@@ -61,9 +63,9 @@ class LearnedPairs:
         self, context: Context, tool: str, signal: float, *, scope: str, at: float, description_hash: str
     ) -> LearnedPair:
         """A tool was used in a context, at a time in seconds since the epoch; the pair as it is now."""
-        vector, terms = _vector(context), _terms(context.text)
+        vector, terms = _vector(context), self._terms(context.text)
         fresh = LearnedPair(
-            id=_identity(scope, context, tool),
+            id=self._identity(scope, context, tool),
             scope=scope,
             tool=tool,
             model=context.model if len(vector) else "",
@@ -126,7 +128,7 @@ class LearnedPairs:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""
         if not self._lessons:
             return _NO_VOTES
-        likeness = self._contexts.likeness(scope, context.model, _vector(context), _terms(context.text))
+        likeness = self._contexts.likeness(scope, context.model, _vector(context), self._terms(context.text))
         best = _best(likeness.overall)
         if not len(best):
             return _NO_VOTES
@@ -143,6 +145,13 @@ class LearnedPairs:
             trust=max(self._reliability.trust, min(1.0, sameness)),
             confidence=self._confidence(likeness.meaning),
         )
+
+    def _terms(self, text: str) -> tuple[int, ...]:
+        return tuple(sorted(hashed(stem, self._key) for stem in list(dict.fromkeys(words(text)))[:MOST_TERMS]))
+
+    def _identity(self, scope: str, context: Context, tool: str) -> UUID:
+        said = "\0".join((scope, context.model, context.text, tool)).encode("utf-8", "surrogatepass")
+        return UUID(bytes=blake2b(said, digest_size=16, key=self._key).digest(), version=5)
 
     def _confidence(self, meaning: Scores) -> float:
         left, total = MOST_SIMILAR, 0.0
@@ -192,15 +201,6 @@ def _vector(context: Context) -> Vector:
     return np.asarray(context.vector if context.vector.ndim == 1 else context.vector[0], np.float32)
 
 
-def _terms(text: str) -> tuple[int, ...]:
-    return tuple(sorted(hashed(stem) for stem in list(dict.fromkeys(words(text)))[:MOST_TERMS]))
-
-
 def _key(pair: LearnedPair) -> tuple[str, str, bytes]:
     said = pair.vector.tobytes() if len(pair.vector) else repr(pair.terms).encode()
     return pair.scope, pair.model, blake2b(said, digest_size=16).digest()
-
-
-def _identity(scope: str, context: Context, tool: str) -> UUID:
-    said = "\0".join((scope, context.model, context.text, tool)).encode("utf-8", "surrogatepass")
-    return UUID(bytes=blake2b(said, digest_size=16).digest(), version=5)

@@ -44,9 +44,13 @@ def split_name(name: str) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def hashed(stem: str) -> int:
-    """32 bits that stand for a stem where words are not to be stored; a dictionary finds most of them again."""
-    return int.from_bytes(blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
+def hashed(stem: str, key: bytes = b"") -> int:
+    """32 bits that stand for a stem where words are not to be stored.
+
+    Whoever has a dictionary finds most stems again, unless there is a `key` of at most 64 bytes that they have not.
+    """
+    said = stem.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(said, digest_size=4, key=key).digest(), "big")
 
 
 @lru_cache(maxsize=65_536)

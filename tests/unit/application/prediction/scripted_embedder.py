@@ -38,18 +38,20 @@ class ScriptedEmbedder(EmbedderPort):
         self.go.set()
         self.opening = threading.Event()
         self.opening.set()
+        self.entered = threading.Event()
         self.error = None
         self.open = 0
         self.asked = []
         self.held_after = None
 
     def __enter__(self):
+        self.entered.set()
         assert self.opening.wait(10)
-        self.open += 1
+        self.open = 1
         return self
 
     def __exit__(self, kind, error, trace):
-        self.open -= 1
+        self.open = 0
 
     @property
     def model(self):

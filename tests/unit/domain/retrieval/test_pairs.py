@@ -161,3 +161,10 @@ def test_learned_vectors_are_the_whole_context_only():
         _learn(LearnedPairs(), "One two three. Four five six.").vector,
         context("One two three. Four five six.").vector[0],
     )
+
+
+def test_without_the_key_neither_words_nor_contexts_can_be_guessed():
+    mine, other, plain = (_learn(LearnedPairs(key), "zeppelin") for key in (b"m" * 32, b"o" * 32, b""))
+    assert len({mine.terms, other.terms, plain.terms}) == 3
+    assert len({mine.id, other.id, plain.id}) == 3
+    assert (mine.terms, mine.id) == ((again := _learn(LearnedPairs(b"m" * 32), "zeppelin")).terms, again.id)
