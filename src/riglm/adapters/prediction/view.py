@@ -1,7 +1,8 @@
 """A situation, laid out for arithmetic."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from riglm.domain.prediction import Scores, Situation
 MOST_LATEST: Final = 24
 """So many of the different tools that a session used last are looked at one by one."""
 _LEAST_LIFT: Final = 0.1
+_CATALOGUES: Final = 16  # one situation's candidates are mostly those of the one before
 
 
 class View:
@@ -20,7 +22,7 @@ class View:
     def __init__(self, situation: Situation) -> None:
         self.situation = situation
         self.size = len(situation.candidates)
-        self.column = {tool: index for index, tool in enumerate(situation.candidates)}
+        self.column = _columns(situation.candidates)
         self.calls = situation.calls
 
     @cached_property
@@ -43,18 +45,19 @@ class View:
         mask[[self.column[tool] for tool in self.ages if tool in self.column]] = True
         return mask
 
-    @cached_property
-    def server_names(self) -> dict[str, int]:
+    @property
+    def server_names(self) -> Mapping[str, int]:
         """A number for each server of a candidate, in the order of the catalogue; number 0 stands for none."""
-        servers = self.situation.servers
-        names = dict.fromkeys(("", *(servers.get(tool, "") for tool in self.situation.candidates)))
-        return {name: number for number, name in enumerate(names)}
+        return self._numbered[0]
 
-    @cached_property
+    @property
     def servers(self) -> NDArray[np.intp]:
         """The number of each candidate's server."""
-        servers, numbers = self.situation.servers, self.server_names
-        return np.fromiter((numbers[servers.get(tool, "")] for tool in self.situation.candidates), np.intp, self.size)
+        return self._numbered[1]
+
+    @cached_property
+    def _numbered(self) -> tuple[Mapping[str, int], NDArray[np.intp]]:
+        return _numbered(tuple(map(self.situation.servers.get, self.situation.candidates, repeat(""))))
 
     @cached_property
     def uniform(self) -> Scores:
@@ -79,3 +82,16 @@ class View:
         """How much likelier than by chance, as a logarithm: about 0 for chance, never below log 0.1."""
         found: Scores = np.log(probability * self.size + _LEAST_LIFT)
         return found
+
+
+@lru_cache(_CATALOGUES)
+def _columns(candidates: tuple[str, ...]) -> Mapping[str, int]:
+    return {tool: index for index, tool in enumerate(candidates)}
+
+
+@lru_cache(_CATALOGUES)
+def _numbered(servers: tuple[str, ...]) -> tuple[Mapping[str, int], NDArray[np.intp]]:
+    names = {name: number for number, name in enumerate(dict.fromkeys(("", *servers)))}
+    numbers = np.fromiter(map(names.__getitem__, servers), np.intp, len(servers))
+    numbers.flags.writeable = False
+    return names, numbers

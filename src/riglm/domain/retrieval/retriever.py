@@ -1,9 +1,11 @@
 """The door of retrieval: which tools fit a context, and what a search finds."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from riglm.domain.prediction import Context, Relevance, Scores, Vector
 from riglm.domain.retrieval.outcome import Hit, SearchOutcome
@@ -26,6 +28,14 @@ passage = tool_text
 """What is embedded of a tool."""
 
 
+class _Layout(NamedTuple):
+    """Where names are: the row of each, the last for those that are unknown, and the places of each name."""
+
+    names: tuple[str, ...]
+    rows: NDArray[np.int64]
+    places: Mapping[str, list[int]]
+
+
 class Retriever:
     """What tools say of themselves and what use taught, weighed together.
 
@@ -41,6 +51,7 @@ class Retriever:
         self._fingerprints = {tool.name: tool.fingerprint for tool in self._tools}
         self._pairs = pairs if pairs is not None else LearnedPairs()
         self._static = StaticIndex(self._tools)
+        self._layout = self._laid_out(())
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "Retriever":
         """The same with vectors of one model, by tool; a tool that has none yet is found by its words."""
@@ -78,9 +89,14 @@ class Retriever:
 
     def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float]:
         """The relevance of tools, and how far what was learned is trusted."""
-        described = self._described(context, names)
+        if names is not self._layout.names:
+            self._layout = self._laid_out(names)
+        layout = self._layout
+        described = np.append(self._static.scores(context), 0.0)[layout.rows]
         votes = self._pairs.votes(context, scope, self._fingerprints)
-        learned = np.array([votes.by_tool.get(name, 0.0) for name in names], float)
+        learned = np.zeros(len(names))
+        for tool, vote in votes.by_tool.items():
+            learned[layout.places.get(tool, [])] = vote
         weight = LEARNED_WEIGHT * votes.trust
         relevance = Relevance(
             described=described,
@@ -90,9 +106,12 @@ class Retriever:
         )
         return relevance, votes.trust
 
-    def _described(self, context: Context, names: Sequence[str]) -> Scores:
-        scores = np.append(self._static.scores(context), 0.0)
-        return scores[np.array([self._rows.get(name, -1) for name in names], np.int64)]
+    def _laid_out(self, names: Sequence[str]) -> _Layout:
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, name in enumerate(names):
+            places[name].append(place)
+        rows = np.array([self._rows.get(name, -1) for name in names], np.int64)
+        return _Layout(names if isinstance(names, tuple) else tuple(names), rows, dict(places))
 
     def _why(self, row: int, spoken: Mapping[str, str], likeness: Scores, learned: float) -> str:
         shared = [word for stem, word in spoken.items() if self._static.lexical.has(row, stem)]
