@@ -46,6 +46,8 @@ _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
 _STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
 
+_SWITCH_SECONDS = 0.0005  # the event loop waits no longer for a thread that computes; by default 5 ms
+
 _log = logging.getLogger("riglm")
 
 
@@ -287,6 +289,7 @@ def _run(
             recorder.open_at_once()
         async with lifespan(container) as proxy:
             recorder.opened(_STORE_SECONDS)
+            sys.setswitchinterval(_SWITCH_SECONDS)
             gc.collect()
             gc.freeze()  # what start made lives to the end: the collector need not walk it again
             gc.set_threshold(*_USUAL_THRESHOLD)

@@ -7,7 +7,7 @@ from typing import Final
 
 from riglm.application.asking import LONGEST_SECONDS, MOST_BYTES, MOST_PAGES
 from riglm.domain import jsonrpc
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.downstream import ReplySink, Underway
 from riglm.ports.upstream import EventMark
 
@@ -35,6 +35,8 @@ class ListWalk(ReplySink, Underway):
         self.asked = asked
         self.sink = sink
         self.pages: list[Message] = []
+        self.fields: list[dict[str, Raw]] = []
+        """The members of each page's result."""
         self.done = False
         self.current = asked
         """The request that is under way."""
@@ -73,6 +75,7 @@ class ListWalk(ReplySink, Underway):
             self.answer(message if not self.pages else message.replace(id=self.asked.id or b"null"), status)
             return
         self.pages.append(message)
+        self.fields.append(fields)
         self._size += len(message.line)
         cursor = bytes(fields.get("nextCursor", b"null"))
         if cursor == b"null" or self._is_endless(cursor):

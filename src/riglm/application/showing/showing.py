@@ -132,8 +132,8 @@ class Showing:
 
     def _result(self, session: Session, walk: ListWalk, entries: bytes) -> bytes:
         """The result of the first page with other entries, and no further pages."""
-        pages = [jsonrpc.members(page.result) for page in walk.pages]
-        fields = pages[0]
+        pages = walk.fields
+        fields = {**pages[0]}
         fields.pop("nextCursor", None)
         fields["tools"] = Raw(entries)
         if session.era is not Era.MODERN:
