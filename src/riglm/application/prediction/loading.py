@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.domain.retrieval.pairs import LearnedPairs
 
 _MOST_WAITING: Final = 64
-_LOADING_SECONDS: Final = 5.0
+_LOADING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
 

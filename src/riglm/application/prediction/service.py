@@ -48,6 +48,9 @@ _ADVICE: Final = {
 }
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
+_WEIGHING: Final = "hybrid"
+"""The strategy that weighs the context beside what is called next; the others were chosen for what they go by."""
+
 _PREPARING_SECONDS: Final = 6.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
@@ -110,7 +113,7 @@ class PredictionService(Predicting):
             return None
         with self._guarded:
             situation = knowledge.with_relevance(self._situation(session, state, names), self._scope_of(session))
-            return knowledge.predictor.predict(situation, explain=explain)
+            return knowledge.predicted(situation, explain=explain, whole_context=self._predictor == _WEIGHING)
         return None
 
     def context_confidence(self, session: Session, state: SessionState) -> float:

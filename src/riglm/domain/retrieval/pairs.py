@@ -23,6 +23,7 @@ MOST_SIMILAR: Final = 10
 """Learned contexts that are asked about another, the most similar ones."""
 
 _NARROWNESS: Final = 0.05
+_HABIT: Final = 0.5  # a tool that came along once counts less where others come every time
 _KEPT: Final = 0.8
 _HALF_LIFE: Final = 30 * 86_400.0
 _SAME: Final = 0.95
@@ -136,9 +137,11 @@ class LearnedPairs:
         shares = np.exp((similar - similar[0]) / _NARROWNESS)
         votes: dict[str, float] = defaultdict(float)
         for number, share in zip(best, shares / shares.sum(), strict=True):
-            for tool, pair in self._lessons[number].items():
+            lessons = self._lessons[number]
+            most = max(pair.uses for pair in lessons.values())
+            for tool, pair in lessons.items():
                 if pair.description_hash in ("", fingerprints.get(tool, "")):
-                    votes[tool] += float(share) * pair.confidence
+                    votes[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT
         sameness = (float(likeness.meaning[best].max()) - _SAME) / (1 - _SAME)
         return Votes(
             by_tool={tool: min(1.0, vote) for tool, vote in votes.items()},
