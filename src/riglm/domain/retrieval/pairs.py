@@ -138,7 +138,7 @@ class LearnedPairs:
         votes: dict[str, float] = defaultdict(float)
         for number, share in zip(best, shares / shares.sum(), strict=True):
             lessons = self._lessons[number]
-            most = max(pair.uses for pair in lessons.values())
+            most = max(1, *(pair.uses for pair in lessons.values()))
             for tool, pair in lessons.items():
                 if pair.description_hash in ("", fingerprints.get(tool, "")):
                     votes[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT

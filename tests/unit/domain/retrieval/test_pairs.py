@@ -46,6 +46,16 @@ def test_the_same_context_asks_for_the_tool_that_was_used_in_it():
     assert votes.trust == pytest.approx(1.0)
 
 
+def test_a_tool_that_came_along_once_counts_less_than_one_that_comes_every_time():
+    pairs = LearnedPairs()
+    for _ in range(9):
+        _learn(pairs, "ship it")
+    _learn(pairs, "ship it", tool="rollback", signal=1.5)
+    votes = pairs.votes(context("ship it"), "", HASHES).by_tool
+    assert votes["deploy"] == pytest.approx(1.0)
+    assert votes["rollback"] == pytest.approx(0.5)
+
+
 def test_a_context_that_shares_nothing_asks_for_no_tool():
     pairs = LearnedPairs()
     pairs.learn(Context(text="ship it"), "deploy", 1.0, scope="", at=0.0, description_hash="d1")
