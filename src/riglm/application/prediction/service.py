@@ -74,7 +74,7 @@ class PredictionService(Predicting):
         *,
         predictor: str = "",
         scope: LearningScope = "principal",
-        patience: float = 1.0,
+        patience: float = 2.0,
         head_start: float = 0.2,
         clock: Callable[[], float] = time.time,
     ) -> None:
