@@ -16,7 +16,7 @@ def for_context(prediction: Prediction, relevance: Relevance) -> Prediction:
     The scores as such stay, for the size of a list is read from them.
     """
     sure = min(max(relevance.confidence, 0.0), 1.0)
-    fit = sure * _standard(relevance.combined) + (1 - sure) * _standard(prediction.scores)
+    fit = sure * _standard(relevance.learned) + (1 - sure) * _standard(prediction.scores)
     scores = np.empty(len(prediction.scores), np.float64)
     scores[np.argsort(-fit, kind="stable")] = np.sort(np.asarray(prediction.scores, np.float64))[::-1]
     return replace(prediction, scores=scores)
