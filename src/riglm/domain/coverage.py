@@ -13,6 +13,7 @@ MOST_REMEMBERED: Final = 2000
 """So many of the latest calls say how much a list must hold."""
 
 _STEP: Final = 0.003
+_RANK_SHARE: Final = 0.5
 _ENOUGH: Final = 20
 """With fewer calls to go by, a list is as long as it may be."""
 
@@ -21,11 +22,11 @@ class CoverageCalibrator:
     """Sizes lists by the share of calls that they should hold, by adaptive conformal inference.
 
     A softmax makes probabilities of the scores. Of each call it is remembered how surprising its tool was: minus the
-    logarithm of its probability, and the logarithm of its rank, which keeps the lists of vague predictions from growing
-    without end. A list then holds all tools that are no more surprising than `goal` of these calls: few where the
-    prediction is sure, more where many tools are likely. What was realised corrects what is aimed at, so that the share
-    holds in the long run whatever the scores are worth. `least` and `most` bound the size; while fewer
-    than 20 calls were observed it is `most`.
+    logarithm of its probability, and half the logarithm of its rank, which keeps the lists of vague predictions from
+    growing without end. A list then holds all tools that are no more surprising than `goal` of these calls: few where
+    the prediction is sure, more where many tools are likely. What was realised corrects what is aimed at, so that the
+    share holds in the long run whatever the scores are worth. `least` and `most` bound the size; while fewer than 20
+    calls were observed it is `most`.
     """
 
     def __init__(self, goal: float, least: int, most: int) -> None:
@@ -93,5 +94,5 @@ def _surprises(scores: "Scores") -> "Scores":
     below = scores - scores.max()
     places = np.empty(scores.size)
     places[np.argsort(-scores, kind="stable")] = np.arange(1, scores.size + 1)
-    surprises: Scores = np.log(np.exp(below).sum()) - below + np.log(places)
+    surprises: Scores = np.log(np.exp(below).sum()) - below + _RANK_SHARE * np.log(places)
     return surprises

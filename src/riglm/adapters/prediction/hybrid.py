@@ -5,10 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction import embedding, recency
+from riglm.adapters.prediction import embedding, recency, standing
 from riglm.adapters.prediction.cooccurrence import Company
 from riglm.adapters.prediction.frequency import Frequency
 from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty
+from riglm.adapters.prediction.opening import Opening
 from riglm.adapters.prediction.reliability import Reliability
 from riglm.adapters.prediction.sequence import Order
 from riglm.adapters.prediction.server import Home
@@ -58,7 +59,11 @@ class HybridPredictor(PredictorPort):
 
     `rate` is how fast the weights move, `pull` how strongly they are drawn back to where they started. `fresh_bonus`,
     in log-odds, lifts tools that the session has not used above their probability: a used tool is retained in the list
-    anyway, so a place near the top helps a new one more. `without` names families of signals to leave out.
+    anyway, so a place near the top helps a new one more. Likely used tools stay among the first 15 nevertheless.
+    `without` names families of signals to leave out.
+
+    Before a session's first call, candidates come in the order of the context's relevance, until the model's own
+    order has proved better there.
 
     Raises:
         ConfigurationError: `without` names an unknown family.
@@ -85,6 +90,7 @@ class HybridPredictor(PredictorPort):
         _, fresh, used = zip(*SIGNALS.values(), strict=True)
         self._weighing = Weighing(fresh, used, _NEST, rate=rate, pull=pull)
         self._reliability = Reliability()
+        self._opening = Opening() if "context" not in without else None
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Learn the weights from what was known before the call, then count the call."""
@@ -106,7 +112,7 @@ class HybridPredictor(PredictorPort):
         scores = self._ranked(view, weighed)
         return Prediction(
             scores=scores,
-            contributions=self._contributions(weighed, made, scores) if explain else {},
+            contributions=self._contributions(view, weighed, made, scores) if explain else {},
             confidence=self._reliability.of(_mass(weighed, scores)),
         )
 
@@ -117,6 +123,8 @@ class HybridPredictor(PredictorPort):
         weighed = self._weighing.weigh(signals, view.used, hints)
         scores = self._ranked(view, weighed)
         self._reliability.learn(_mass(weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
+        if self._opening is not None:
+            self._opening.learn(view, weighed.scores, target, weight)
         self._weighing.learn(signals, view.used, hints, target, weight)
         if not view.used[target]:
             self._novelty.learn(explanations, target, weight)
@@ -137,10 +145,11 @@ class HybridPredictor(PredictorPort):
         return self._order.fresh_odds(view), float(np.log1p(len(view.ages))), float(np.log1p(len(view.calls)))
 
     def _ranked(self, view: View, weighed: Weighed) -> Scores:
-        ranked: Scores = weighed.scores + self._fresh_bonus * ~view.used
-        return ranked
+        lifted = weighed.scores + self._fresh_bonus * ~view.used
+        ranked = standing.kept(lifted, weighed.scores, view.used)
+        return self._opening.order(view, ranked) if self._opening is not None else ranked
 
-    def _contributions(self, weighed: Weighed, made: Matrix, scores: Scores) -> dict[str, Scores]:
+    def _contributions(self, view: View, weighed: Weighed, made: Matrix, scores: Scores) -> dict[str, Scores]:
         found: dict[str, Scores] = {family: np.zeros(scores.size) for family in FAMILIES}
         for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
             if family:
@@ -148,7 +157,9 @@ class HybridPredictor(PredictorPort):
         mixed = weighed.parts[list(SIGNALS).index("mixed")]
         for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
             found[family] += mixed * share
-        found["repeat_or_new"] = scores - sum(found.values())
+        rest = scores - sum(found.values())
+        found["repeat_or_new"] = np.zeros(scores.size)
+        found["context" if self._opening is not None and self._opening.by_relevance(view) else "repeat_or_new"] += rest
         return found
 
 

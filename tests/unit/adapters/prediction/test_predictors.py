@@ -1,8 +1,11 @@
 """What each strategy knows that the others do not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from riglm.adapters.prediction import standing
 from riglm.adapters.prediction.blend import BlendPredictor
 from riglm.adapters.prediction.cooccurrence import CooccurrencePredictor
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
@@ -181,3 +184,67 @@ def test_confidence_grows_with_what_was_right():
     for _ in range(60):
         predictor.learn(situation, "tool7")
     assert before < 0.5 < predictor.predict(situation).confidence
+
+
+def _relevance(generator: np.random.Generator, size: int) -> Relevance:
+    described, learned, combined = generator.random((3, size))
+    return Relevance(described=described, learned=learned, combined=combined)
+
+
+def test_without_calls_the_hybrid_ranks_by_relevance_whatever_was_used_elsewhere():
+    """Each session needs another tool, which relevance names: what was used before says nothing."""
+    generator, predictor = np.random.default_rng(5), HybridPredictor()
+    tools = tuple(f"tool{number}" for number in range(300))
+    for number in range(100):
+        relevance = _relevance(generator, len(tools))
+        relevance.combined[number] = 2.0
+        situation = in_context(candidates=tools)
+        predictor.learn(replace(situation, relevance=relevance), tools[number])
+    relevance = _relevance(generator, len(tools))
+    scores = predictor.predict(a_situation(candidates=tools, relevance=relevance)).scores
+    assert np.argsort(-scores).tolist() == np.argsort(-relevance.combined).tolist()
+
+
+def test_the_hybrid_ranks_first_calls_by_use_once_that_has_proved_better():
+    generator, predictor = np.random.default_rng(5), HybridPredictor()
+    for _ in range(60):
+        predictor.learn(a_situation(relevance=_relevance(generator, len(TOOLS))), "git__diff")
+    firsts = {best(predictor, relevance=_relevance(generator, len(TOOLS))) for _ in range(20)}
+    assert firsts == {"git__diff"}
+
+
+def test_one_context_that_needs_many_tools_does_not_outvote_relevance():
+    """Its second tool is better known to the model than to relevance, but only because of its first."""
+    generator = np.random.default_rng(5)
+    predictor = HybridPredictor()
+    situation = replace(in_context(), relevance=_relevance(generator, len(TOOLS)))
+    for _ in range(60):
+        predictor.learn(situation, "git__diff")
+    other = _relevance(generator, len(TOOLS))
+    other.combined[TOOLS.index("web__fetch")] = 2.0
+    assert best(predictor, relevance=other) == "web__fetch"
+
+
+def test_what_relevance_decides_is_told_as_the_contexts_contribution():
+    found = HybridPredictor().predict(in_context(), explain=True)
+    assert not found.contributions["repeat_or_new"].any()
+    assert found.contributions["context"].any()
+
+
+def test_no_lift_of_fresh_tools_takes_a_likely_used_tool_from_the_first_15():
+    lifted = np.linspace(5.0, 3.0, 40)
+    likely = lifted - 4.0
+    used = np.zeros(40, np.bool_)
+    used[[20, 30, 35]] = True
+    likely[[20, 30]] = 2.0, 1.9
+    scores = standing.kept(lifted, likely, used)
+    place = np.argsort(np.argsort(-scores))
+    assert place[20] < place[30] < standing.FIRST
+    assert place[35] == 35
+    assert np.delete(scores, [20, 30]).tolist() == np.delete(lifted, [20, 30]).tolist()
+
+
+def test_used_tools_among_the_first_anyway_stay_as_they_are():
+    lifted = np.linspace(5.0, 3.0, 40)
+    used = np.arange(40) < 6
+    assert standing.kept(lifted, lifted, used).tolist() == lifted.tolist()

@@ -1,0 +1,64 @@
+"""What comes first when a session has a context, and no call yet."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riglm.adapters.prediction.novelty import finite
+from riglm.adapters.prediction.view import View
+from riglm.domain.prediction import Context, Relevance, Scores
+
+_SURE: Final = 2.0
+"""Standard errors by which the model must be ahead."""
+_LEAST_SPREAD: Final = 2.0
+"""Added to the sum of squares, so that a few lucky calls prove nothing."""
+_MOST_CALLS: Final = 400.0
+
+
+class Opening:
+    """Ranks by the context's relevance until the model has proved better for first calls.
+
+    What else the model knows then is only what was used before, which misleads where tools do not recur. Both orders
+    are compared on each session's first call, by the discounted gain of the called tool; a context that is learned
+    several times in a row counts once, since its own tools are what the model has just seen.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self._squares = 0.0
+        self._calls = 0.0
+        self._last: Context | None = None
+
+    def by_relevance(self, view: View) -> bool:
+        """Whether relevance decides the order in this situation."""
+        known = view.situation.relevance is not None and not view.calls
+        return known and self._ahead <= _SURE * float(np.sqrt(self._squares + _LEAST_SPREAD))
+
+    def order(self, view: View, scores: Scores) -> Scores:
+        """The model's scores, given to the candidates in the order of relevance where that decides."""
+        relevance = view.situation.relevance
+        if relevance is None or not self.by_relevance(view):
+            return scores
+        found = np.empty_like(scores)
+        found[_best_first(relevance)] = np.sort(scores)[::-1]
+        return found
+
+    def learn(self, view: View, scores: Scores, target: int, weight: float) -> None:
+        """After these scores of the model, the candidate at `target` was called."""
+        relevance, context = view.situation.relevance, view.situation.context
+        if view.calls or relevance is None or (context is not None and context is self._last):
+            return
+        self._last = context
+        by_model = int((scores > scores[target]).sum())
+        by_relevance = int(np.flatnonzero(_best_first(relevance) == target)[0])
+        difference = 1 / np.log2(2 + by_model) - 1 / np.log2(2 + by_relevance)
+        self._ahead += weight * difference
+        self._squares += weight * difference**2
+        self._calls += weight
+        if self._calls > _MOST_CALLS:
+            self._ahead, self._squares, self._calls = self._ahead / 2, self._squares / 2, self._calls / 2
+
+
+def _best_first(relevance: Relevance) -> NDArray[np.intp]:
+    return np.argsort(-finite(relevance.combined), kind="stable")

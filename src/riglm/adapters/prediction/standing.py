@@ -1,0 +1,35 @@
+"""A place among the first for tools in use that are likely, whatever else is lifted."""
+
+from typing import Final
+
+import numpy as np
+
+from riglm.adapters.prediction.weighing import Mask
+from riglm.domain.prediction import Scores
+
+FIRST: Final = 15
+"""A list of the usual length."""
+
+KEPT: Final = 4
+"""At most so many used tools are kept in it."""
+
+
+def kept(lifted: Scores, likely: Scores, used: Mask) -> Scores:
+    """The lifted scores, with the best used candidates that are among the first by likelihood still among them.
+
+    The first are `FIRST`; at most `KEPT` candidates are raised, and no further than needed.
+    """
+    if not used.any() or likely.size <= FIRST:
+        return lifted
+    bar = np.partition(likely, -FIRST)[-FIRST]
+    columns = np.flatnonzero(used & (likely >= bar))
+    best = columns[np.argsort(-likely[columns], kind="stable")[:KEPT]]
+    fresh = np.sort(lifted[~used])[::-1]
+    if not best.size or fresh.size <= FIRST - best.size:
+        return lifted
+    found = lifted.copy()
+    floor = float(fresh[FIRST - best.size])
+    for column in best[::-1]:
+        floor = float(np.nextafter(floor, np.inf))
+        found[column] = floor = max(float(found[column]), floor)
+    return found
