@@ -1,0 +1,149 @@
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from riglm.cli import main as entrance
+from riglm.cli.main import app
+
+TOOLS = [{"name": name, "description": f"{name} a file", "server": "files"} for name in ("read", "write", "find")]
+SEQUENCES = {"dataset", "side", "predictor", "calls", "new_calls", "p50_ms", "p99_ms"} | {
+    f"{kind}@{cut}" for kind in ("h", "new") for cut in (1, 5, 10, 15)
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def options(tmp_path, data):
+    config = tmp_path / "riglm.yaml"
+    config.write_text("embedder: {provider: static}\n")
+    return ["--data", str(data), "--config", str(config), "--cache", str(tmp_path / "vectors.sqlite")]
+
+
+def _write(directory, sessions, tools=TOOLS):
+    (directory / "dev").mkdir(parents=True)
+    for path, lines in ((directory / "tools.jsonl", tools), (directory / "dev" / "sessions.jsonl", sessions)):
+        path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+
+
+def _sessions(count):
+    return [{"id": str(number), "calls": ["find", "read", "write", "read"]} for number in range(count)]
+
+
+def _evaluate(*arguments):
+    return CliRunner().invoke(app, ["evaluate", *arguments])
+
+
+def test_sequences_tell_the_figures_of_the_hybrid_and_of_the_sum(data, options):
+    _write(data / "small", _sessions(30))
+    done = _evaluate("sequences", *options, "--json")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert [(row["dataset"], row["side"], row["predictor"]) for row in rows] == [
+        ("small", "dev", "hybrid"),
+        ("small", "dev", "blend"),
+    ]
+    for row in rows:
+        assert set(row) >= SEQUENCES
+        assert (row["calls"], row["new_calls"]) == (90, 60)
+        assert row["h@5"] == row["new@5"] == 100.0
+
+
+def test_sequences_look_at_the_lengths_and_the_predictors_that_were_asked_for(data, options):
+    _write(data / "small", _sessions(30))
+    (row,) = json.loads(_evaluate("sequences", *options, "--json", "--k", "2", "--predictor", "frequency").stdout)
+    assert {name for name in row if "@" in name} == {"h@2", "new@2"}
+    assert row["predictor"] == "frequency"
+
+
+def test_the_protocol_is_told_and_online_starts_empty(data, options):
+    _write(data / "small", _sessions(30))
+    (row,) = json.loads(
+        _evaluate("sequences", *options, "--json", "--protocol", "online", "--predictor", "sequence").stdout
+    )
+    assert row["protocol"] == "online"
+    assert row["calls"] == 90
+
+
+def test_coverage_adds_how_long_lists_were(data, options):
+    _write(data / "small", _sessions(30))
+    done = _evaluate("sequences", *options, "--json", "--predictor", "hybrid", "--coverage", "0.9")
+    (row,) = json.loads(done.stdout)
+    assert row["goal"] == 90.0
+    assert 0 < row["mean_list"] <= len(TOOLS)
+
+
+def test_the_table_of_sequences_names_each_predictor(data, options):
+    _write(data / "small", _sessions(30))
+    table = _evaluate("sequences", *options).stdout
+    assert "hybrid" in table
+    assert "blend" in table
+
+
+def test_a_set_with_few_sessions_is_left_out_and_named(data, options):
+    _write(data / "small", _sessions(3))
+    done = _evaluate("sequences", *options, "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == []
+    assert "small: left out, 3 sessions are too few" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"id": "x", "calls": ["find", "erase"]}, "unknown tool 'erase'"),
+        ({"id": "x", "calls": "find"}, "'calls' must be a list"),
+        ({"calls": ["find"]}, "'id' must be a text"),
+        ("{", "dev/sessions.jsonl:2"),
+    ],
+)
+def test_wrong_data_exits_with_1_and_names_file_and_line(data, options, monkeypatch, capsys, line, said):
+    _write(data / "small", [*_sessions(1), line])
+    monkeypatch.setattr(sys, "argv", ["riglm", "evaluate", "sequences", *options])
+    with pytest.raises(SystemExit) as ended:
+        entrance.main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert "dev/sessions.jsonl:2" in told
+    assert said in told
+
+
+@pytest.mark.parametrize("command", ["retrieval", "usage", "sequences"])
+def test_a_directory_without_sets_exits_with_1_and_is_named(data, options, monkeypatch, capsys, command):
+    monkeypatch.setattr(sys, "argv", ["riglm", "evaluate", command, *options])
+    with pytest.raises(SystemExit) as ended:
+        entrance.main()
+    assert ended.value.code == 1
+    assert str(data) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["retrieval", "usage", "sequences"])
+def test_an_unknown_predictor_exits_with_2_and_the_known_are_named(data, options, monkeypatch, capsys, command):
+    _write(data / "small", _sessions(30))
+    queries = [{"id": str(number), "query": f"find {number}", "tools": ["find"]} for number in range(80)]
+    (data / "small" / "dev" / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    monkeypatch.setattr(sys, "argv", ["riglm", "evaluate", command, *options, "--predictor", "oracle"])
+    with pytest.raises(SystemExit) as ended:
+        entrance.main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "oracle" in told
+    assert "hybrid" in told
+
+
+@pytest.mark.parametrize("wrong", [("--coverage", "2"), ("--limit", "0"), ("--protocol", "guess"), ("--k", "0")])
+def test_options_out_of_bounds_are_wrong_use(data, options, wrong):
+    _write(data / "small", _sessions(30))
+    assert _evaluate("sequences", *options, *wrong).exit_code == 2
+
+
+def test_history_of_a_store_with_nothing_in_it_is_empty(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
+    assert "nothing recorded yet" in _evaluate("history").stdout
+    assert json.loads(_evaluate("history", "--json").stdout) == []
