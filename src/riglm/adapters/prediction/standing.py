@@ -24,11 +24,11 @@ def kept(lifted: Scores, likely: Scores, used: Mask) -> Scores:
     bar = np.partition(likely, -FIRST)[-FIRST]
     columns = np.flatnonzero(used & (likely >= bar))
     best = columns[np.argsort(-likely[columns], kind="stable")[:KEPT]]
-    fresh = np.sort(lifted[~used])[::-1]
-    if not best.size or fresh.size <= FIRST - best.size:
+    fresh, before = lifted[~used], FIRST - best.size
+    if not best.size or fresh.size <= before:
         return lifted
     found = lifted.copy()
-    floor = float(fresh[FIRST - best.size])
+    floor = float(np.partition(fresh, -before - 1)[-before - 1])
     for column in best[::-1]:
         floor = float(np.nextafter(floor, np.inf))
         found[column] = floor = max(float(found[column]), floor)
