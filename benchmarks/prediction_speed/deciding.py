@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.load import catalogue
 from riglm.adapters.prediction.hybrid import HybridPredictor
 from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
 from riglm.domain.prediction import Context, Situation, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever
@@ -37,7 +38,7 @@ def run() -> None:
 class _Stage:
     def __init__(self, count: int) -> None:
         self._chance = np.random.default_rng(0)
-        made = [Tool(tool["name"], jsonrpc.encode(tool)) for tool in catalogue.make(count)]
+        made = [Tool(tool["name"], Raw(jsonrpc.encode(tool))) for tool in catalogue.make(count)]
         profiles = [profile(tool, server=tool.name.partition("_")[0]) for tool in made]
         self._names = tuple(each.name for each in profiles)
         self._prints = {each.name: each.fingerprint for each in profiles}
@@ -60,12 +61,12 @@ class _Stage:
 
     def learn(self, number: int) -> None:
         situation = self._situation(number)
-        assert situation.context is not None
-        relevance = self._retriever.relevance(situation.context, situation.candidates)
+        context = situation.context or self._context(number)
+        relevance = self._retriever.relevance(context, situation.candidates)
         situation = replace(situation, relevance=relevance)
         self._predictor.predict(situation)
         self._predictor.learn(situation, self._names[number % 50])
-        self._pair(situation.context, number)
+        self._pair(context, number)
 
     def _pair(self, context: Context, number: int) -> None:
         tool = self._names[number * 7 % len(self._names)]
