@@ -18,35 +18,33 @@ from typing import TYPE_CHECKING
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.catalogues import Catalogues
-from riglm.application.filtering import FilteringService
 from riglm.application.maintenance import Maintenance
-from riglm.application.meta_tools import MetaTools
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.service import PredictionService
-from riglm.application.prediction.warm_sets import WarmSets
-from riglm.application.prediction.worker import Worker
 from riglm.application.proxy import ProxyService
 from riglm.application.recorder import Recorder
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
-from riglm.application.showing.showing import Showing
 from riglm.application.tracking import TrackingService
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
 from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.embedder import EmbedderPort, EmbedderStatus
-from riglm.ports.predictor import PredictorPort
 
-if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the first, on the worker
+    from riglm.application.filtering import FilteringService
     from riglm.application.prediction.knowledge import Recollection
+    from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.worker import Worker
+    from riglm.application.showing.showing import Showing
+    from riglm.ports.embedder import EmbedderPort
+    from riglm.ports.predictor import PredictorPort
 
 _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
 _STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
 
-_SWITCH_SECONDS = 0.0005  # the event loop waits no longer for a thread that computes; by default 5 ms
+_SWITCH_SECONDS = 0.0005  # while another thread learns, the event loop waits no longer for it; by default 5 ms
 
 _log = logging.getLogger("riglm")
 
@@ -96,7 +94,7 @@ def _evidence(settings: Settings) -> Evidence:
     )
 
 
-def build_predictor(settings: Settings) -> PredictorPort:
+def build_predictor(settings: Settings) -> "PredictorPort":
     """The predictor that the configuration asks for; one that was not written here under guard.
 
     Raises:
@@ -112,7 +110,7 @@ def build_predictor(settings: Settings) -> PredictorPort:
     return GuardedPredictor(chosen, select_predictor("hybrid"))
 
 
-def build_embedder(settings: Settings) -> EmbedderPort:
+def build_embedder(settings: Settings) -> "EmbedderPort":
     """The embedder that the configuration asks for, with its vectors kept in the store; not open yet."""
     from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
     from riglm.adapters.embedding import building
@@ -121,18 +119,29 @@ def build_embedder(settings: Settings) -> EmbedderPort:
     return building.build_embedder(settings.embedder, InMemoryVectors() if in_memory else SqlVectors(_url(settings)))
 
 
+def _worker() -> "Worker":
+    from riglm.application.prediction.worker import Worker
+
+    return Worker()
+
+
 def _prediction(
     settings: Settings,
-    worker: Worker,
+    worker: "Worker",
     services: Services,
     recorder: Recorder,
     hasher: KeyedHasher,
     open_store: Callable[[], AnalyticsPort],
-) -> PredictionService:
+) -> "PredictionService":
+    from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.warm_sets import WarmSets
+    from riglm.ports.embedder import EmbedderStatus
+
     def recollection() -> "Recollection":
         from riglm.application.prediction.knowledge import Recollection
         from riglm.domain.coverage import CoverageCalibrator
 
+        sys.setswitchinterval(_SWITCH_SECONDS)
         filtering = settings.filtering
         return Recollection(
             open_store=open_store,
@@ -172,8 +181,17 @@ def _owners(settings: Settings) -> ToolOwners:
     return ToolOwners(specs[0].name if len(specs) == 1 else "")
 
 
-def _showing(settings: Settings, services: Services, filtering: FilteringService) -> Showing | None:
-    return Showing(services, filtering, MetaTools(filtering)) if settings.filtering.is_on else None
+def _filtering(settings: Settings, prediction: "PredictionService") -> "FilteringService":
+    from riglm.application.filtering import FilteringService
+
+    return FilteringService(settings.filtering, prediction, predictor=settings.predictor.kind)
+
+
+def _showing(services: Services, filtering: "FilteringService") -> "Showing":
+    from riglm.application.meta_tools import MetaTools
+    from riglm.application.showing.showing import Showing
+
+    return Showing(services, filtering, MetaTools(filtering))
 
 
 class Container(containers.DeclarativeContainer):
@@ -199,14 +217,12 @@ class Container(containers.DeclarativeContainer):
         owners=providers.Singleton(_owners, settings),
         grace=settings.provided.timeouts.grace,
     )
-    worker: providers.Provider[Worker] = providers.Singleton(Worker)
-    prediction: providers.Provider[PredictionService] = providers.Singleton(
+    worker: "providers.Provider[Worker]" = providers.Singleton(_worker)
+    prediction: "providers.Provider[PredictionService]" = providers.Singleton(
         _prediction, settings, worker, services, recorder, hasher, analytics.provider
     )
-    filtering: providers.Provider[FilteringService] = providers.Singleton(
-        FilteringService, settings.provided.filtering, prediction, predictor=settings.provided.predictor.kind
-    )
-    showing: providers.Provider[Showing | None] = providers.Singleton(_showing, settings, services, filtering)
+    filtering: "providers.Provider[FilteringService]" = providers.Singleton(_filtering, settings, prediction)
+    showing: "providers.Provider[Showing]" = providers.Singleton(_showing, services, filtering)
 
 
 def build(settings: Settings) -> Container:
@@ -228,9 +244,11 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
         stack.enter_context(recorder)
         idle_gap = settings.sessions.idle_gap
         stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored, idle_gap=idle_gap))
-        stack.enter_context(container.worker())
+        filtered = settings.filtering.is_on
+        if filtered:
+            stack.enter_context(container.worker())
         async with upstreams.opened(services.catalogues.input_schema) as ports:
-            proxy = ProxyService(services, ports, settings.naming, container.showing())
+            proxy = ProxyService(services, ports, settings.naming, container.showing() if filtered else None)
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
             try:
                 await proxy.check_names()
@@ -238,7 +256,8 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             finally:
                 sweeping.cancel()
                 await proxy.close()
-                await container.prediction().close()
+                if filtered:
+                    await container.prediction().close()
 
 
 async def _sweep(proxy: ProxyService) -> None:
@@ -289,7 +308,6 @@ def _run(
             recorder.open_at_once()
         async with lifespan(container) as proxy:
             recorder.opened(_STORE_SECONDS)
-            sys.setswitchinterval(_SWITCH_SECONDS)
             gc.collect()
             gc.freeze()  # what start made lives to the end: the collector need not walk it again
             gc.set_threshold(*_USUAL_THRESHOLD)

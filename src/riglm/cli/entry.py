@@ -1,9 +1,10 @@
-"""The way in. What most clients start, `riglm run -- COMMAND`, need not wait for a parser of command lines."""
+"""The way in. What most clients start, `riglm run [--no-filter] -- COMMAND`, need not wait for a parser."""
 
 import gc
 import os
 import sys
 
+_NO_FILTER = "--no-filter"
 _PATIENT = (50_000, 10, 10)
 """Nearly all that a start makes stays: to look through it for garbage would take a seventh of the time."""
 
@@ -13,19 +14,22 @@ def main() -> None:
     gc.set_threshold(*_PATIENT)
     fill_standard_descriptors()
     words = sys.argv[1:]
-    if words[:2] == ["run", "--"] and words[2:]:
-        _run(words[2:])
+    for opening in (["run", "--"], ["run", _NO_FILTER, "--"]):
+        command = words[len(opening) :]
+        if command and words[: len(opening)] == opening:
+            _run(command, no_filter=_NO_FILTER in opening)
     from riglm.cli.main import main as parse
 
     parse()
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], *, no_filter: bool) -> None:
     from riglm.cli.starting import ready
     from riglm.domain.errors import ConfigurationError, RiglmError
 
     try:
-        settings = ready(command=command)
+        values = [(_NO_FILTER, ("filtering", "enabled"), False)] if no_filter else []
+        settings = ready(command=command, values=values)
         from riglm.container import run_stdio
 
         code = run_stdio(settings)
