@@ -181,10 +181,11 @@ def _owners(settings: Settings) -> ToolOwners:
     return ToolOwners(specs[0].name if len(specs) == 1 else "")
 
 
-def _filtering(settings: Settings, prediction: "PredictionService") -> "FilteringService":
+def _filtering(settings: Settings, services: Services, prediction: "PredictionService") -> "FilteringService":
     from riglm.application.filtering import FilteringService
 
-    return FilteringService(settings.filtering, prediction, predictor=settings.predictor.kind)
+    kind, owner = settings.predictor.kind, services.owners.of
+    return FilteringService(settings.filtering, prediction, predictor=kind, owner=owner)
 
 
 def _showing(services: Services, filtering: "FilteringService") -> "Showing":
@@ -221,7 +222,7 @@ class Container(containers.DeclarativeContainer):
     prediction: "providers.Provider[PredictionService]" = providers.Singleton(
         _prediction, settings, worker, services, recorder, hasher, analytics.provider
     )
-    filtering: "providers.Provider[FilteringService]" = providers.Singleton(_filtering, settings, prediction)
+    filtering: "providers.Provider[FilteringService]" = providers.Singleton(_filtering, settings, services, prediction)
     showing: "providers.Provider[Showing]" = providers.Singleton(_showing, services, filtering)
 
 

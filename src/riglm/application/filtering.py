@@ -41,16 +41,17 @@ class FilteringService:
         *,
         predictor: str = "",
         overrides: Callable[[], Sequence[Override]] = tuple,
+        owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
         most_sessions: int = MOST_SESSIONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Without `predicting`, only policy decides. `predictor` is its name for the record.
 
-        `overrides` gives all that there are now, and does not block.
+        `overrides` gives all that there are now, and does not block; `owner` the server of a tool and its own name.
         """
         self.rules: Final = rules or Filtering()
         self.predicting: Final[Predicting] = _predicting(self.rules, predicting)
-        self._views = Views(_policy(self.rules), overrides, clock=clock)
+        self._views = Views(_policy(self.rules), overrides, owner=owner, clock=clock)
         self._states = SessionStates(most_sessions)
         self._dynamic = DynamicList(self.rules, self.predicting, predictor)
         self._surfaces = Surfaces(self.rules, self.predicting, self._dynamic, predictor)

@@ -2,9 +2,10 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from riglm.domain.naming import SEPARATOR
 from riglm.domain.override import Override
 from riglm.domain.policy import Policy, Standing, by_tool
 from riglm.domain.session import Session
@@ -23,10 +24,15 @@ class Views:
         policy: Policy,
         overrides: Callable[[], Sequence[Override]] = tuple,
         *,
+        owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`overrides` gives all that there are now, and does not block."""
+        """`overrides` gives all that there are now, and does not block.
+
+        `owner` gives the server of a tool and its own name for it, by the name that clients use.
+        """
         self._policy = policy
+        self._owner = owner
         self._overrides = overrides
         self._clock = clock
         self._kept: OrderedDict[tuple[int, tuple[Override, ...]], View] = OrderedDict()
@@ -47,7 +53,7 @@ class Views:
     def standing(self, session: Session, name: str) -> Standing:
         """What may become of one tool in a session, whether it is in a catalogue or not."""
         overrides = self._concerning(session)
-        return self._policy.decide(name, by_tool(overrides) if overrides else None)
+        return self._decided(name, by_tool(overrides) if overrides else None)
 
     def _concerning(self, session: Session) -> tuple[Override, ...]:
         everything = self._overrides()
@@ -56,9 +62,19 @@ class Views:
         now, key = self._clock(), str(session.id)
         return tuple(each for each in everything if each.holds(now) and each.concerns(key, session.principal))
 
+    def _decided(self, name: str, overrides: Mapping[str, Sequence[Override]] | None) -> Standing:
+        """What may become of a tool, by all its names: a long one is cut for clients, and denied by the whole of it."""
+        standing = self._policy.decide(name, overrides)
+        if standing is Standing.DENIED or (overrides and name in overrides):
+            return standing
+        server, own = self._owner(name)
+        if server and any(map(self._policy.denies, (own, f"{server}{SEPARATOR}{own}"))):
+            return Standing.DENIED
+        return standing
+
     def _made(self, catalogue: Catalogue, overrides: tuple[Override, ...]) -> View:
         mine = by_tool(overrides)
-        standings = {name: self._policy.decide(name, mine) for name in catalogue.names}
+        standings = {name: self._decided(name, mine) for name in catalogue.names}
         shown = (Standing.OPEN, Standing.KEPT)
         if all(standing in shown for standing in standings.values()):
             candidates = catalogue.names

@@ -81,6 +81,10 @@ class Policy:
         standing = self._by_lists(name)
         return _overridden(standing, mine) if mine else standing
 
+    def denies(self, name: str) -> bool:
+        """Whether the deny list has a name, which may be another one than clients see."""
+        return bool(self._denied) and any(map(self._denied.resembles, _with_own_names(name)))
+
     def _by_lists(self, name: str) -> Standing:
         if len(name) > LONGEST_NAME:
             return Standing.DENIED if self._denied or self._allowed is not None else Standing.OPEN
@@ -94,7 +98,7 @@ class Policy:
     def _listed(self, name: str) -> Standing:
         if self._allowed is not None and not self._allowed.has(name):
             return Standing.DENIED
-        if self._denied and any(map(self._denied.resembles, _with_own_names(name))):
+        if self.denies(name) or (not name and (self._allowed is not None or self._denied)):
             return Standing.DENIED
         return Standing.KEPT if self._pinned.has(name) else Standing.OPEN
 

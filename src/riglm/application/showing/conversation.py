@@ -139,9 +139,12 @@ class ShowingConversation(Conversation):
     ) -> Underway | None:
         given = parameters.read(message)
         names = named_tools(message, given)
-        if not names:
-            return self._whole.received(message, sink, headers, resumable=resumable)
         session = self._latest = self._session(self._whole.session, given.meta)
+        if not names:
+            if self._showing.filtering.denial(session, "") is None:
+                return self._whole.received(message, sink, headers, resumable=resumable)
+            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string"))
+            return None
         if self._showing.meta_tools.owns(session, names[0]):
             return self._call_own(message, sink, session, given)
         spellings = [spelling for name in names for spelling in self._whole.spellings(name)]

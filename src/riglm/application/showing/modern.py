@@ -113,9 +113,13 @@ class ShowingModern(ModernService):
         message = asked.message
         given = parameters.read(message)
         names = named_tools(message, given)
-        if not names:
-            return asked.forward(message, sink)
         session = self._session(asked)
+        if not names and self._showing.filtering.denial(session, "") is None:
+            return asked.forward(message, sink)
+        if not names:
+            nameless = Exchange(message, sink)
+            nameless.replied(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string"))
+            return nameless
         if self._showing.meta_tools.owns(session, names[0]):
             call = MetaCall(message, sink)
 

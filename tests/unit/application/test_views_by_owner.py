@@ -1,0 +1,34 @@
+"""A denied tool is out of reach under every name that it has."""
+
+import pytest
+
+from riglm.application.filtering import FilteringService
+from riglm.domain.naming import prefixed
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.session import Era, Method, Session, Transport
+
+OWN = "delete_every_record_of_the_production_customer_database_for_good_now"
+SERVER = "averylongservername"
+PUBLIC = prefixed(SERVER, OWN)
+SESSION = Session(started_at=0.0, era=Era.HANDSHAKE, transport=Transport.STDIO, method=Method.PROCESS)
+
+
+@pytest.mark.parametrize("denied", [OWN, "*_good_now", f"{SERVER}__{OWN}", PUBLIC])
+def test_a_name_that_was_cut_for_clients_is_denied_by_the_whole_of_it(denied):
+    filtering = FilteringService(
+        Filtering(denylist=(denied,)), owner=lambda name: (SERVER, OWN) if name == PUBLIC else ("", name)
+    )
+    assert filtering.denial(SESSION, PUBLIC)
+    assert filtering.denial(SESSION, f"{SERVER}__other") is None
+
+
+def test_a_tool_that_is_listed_bare_is_denied_by_its_name_with_the_server():
+    filtering = FilteringService(Filtering(denylist=("one__delete",)), owner=lambda name: ("one", name))
+    assert filtering.denial(SESSION, "delete")
+    assert filtering.denial(SESSION, "read") is None
+
+
+@pytest.mark.parametrize("rules", [{"denylist": ("a",)}, {"allowlist": ("a",)}])
+def test_a_call_without_a_name_is_refused_wherever_names_are_denied(rules):
+    assert FilteringService(Filtering(**rules)).denial(SESSION, "")
+    assert FilteringService(Filtering()).denial(SESSION, "") is None
