@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from fnmatch import translate
+from functools import lru_cache
 from typing import Final
 
 from riglm.domain.naming import SEPARATOR
@@ -69,7 +70,9 @@ class Policy:
         self._allowed = allowed
         self._denied = denied or Spellings(())
         self._pinned = pinned or Spellings(())
-        self._remembered: dict[str, Standing] = {}
+        self._listed = lru_cache(_MOST_REMEMBERED)(self._decided_by_lists)
+        self.denies: Final = lru_cache(_MOST_REMEMBERED)(self._denies)
+        """Whether the deny list has a name, which may be another one than clients see."""
 
     def decide(self, name: str, overrides: Mapping[str, Sequence[Override]] | None = None) -> Standing:
         """What may become of a tool, given the overrides that hold for a session, by tool.
@@ -81,24 +84,18 @@ class Policy:
         standing = self._by_lists(name)
         return _overridden(standing, mine) if mine else standing
 
-    def denies(self, name: str) -> bool:
-        """Whether the deny list has a name, which may be another one than clients see."""
+    def _denies(self, name: str) -> bool:
         return bool(self._denied) and any(map(self._denied.resembles, _with_own_names(name)))
 
     def _by_lists(self, name: str) -> Standing:
-        if len(name) > LONGEST_NAME:
+        if not name or len(name) > LONGEST_NAME:
             return Standing.DENIED if self._denied or self._allowed is not None else Standing.OPEN
-        standing = self._remembered.get(name)
-        if standing is None:
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            standing = self._remembered[name] = self._listed(name)
-        return standing
+        return self._listed(name)
 
-    def _listed(self, name: str) -> Standing:
+    def _decided_by_lists(self, name: str) -> Standing:
         if self._allowed is not None and not self._allowed.has(name):
             return Standing.DENIED
-        if self.denies(name) or (not name and (self._allowed is not None or self._denied)):
+        if self.denies(name):
             return Standing.DENIED
         return Standing.KEPT if self._pinned.has(name) else Standing.OPEN
 

@@ -12,9 +12,11 @@ ID: Final = rb'"id"\s*:\s*(-?[0-9]+|"(?:[^"\\]|\\.)*")'
 VERSION: Final = rb'"jsonrpc"\s*:\s*"2\.0"'
 """The member that every message has."""
 
+ID_AT_END: Final = re.compile(rb"%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (ID, VERSION))
+"""The end of a message that closes with its id, or with its id and the version."""
+
 _METHOD: Final = rb'"method"\s*:\s*"(?:[^"\\]|\\.)*"'
 _START: Final = re.compile(rb"\s*\{(?:\s*(?:%b|%b|(?P<method>%b))\s*,){1,3}" % (VERSION, ID, _METHOD))
-_END: Final = re.compile(rb"%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (ID, VERSION))
 
 
 def asked_id(head: bytes, tail: bytes) -> bytes | None:
@@ -28,5 +30,5 @@ def asked_id(head: bytes, tail: bytes) -> bytes | None:
         return None
     if start[1]:
         return start[1]
-    end = _END.search(tail[-EDGE:])
+    end = ID_AT_END.search(tail[-EDGE:])
     return end[1] if end else None

@@ -1,6 +1,5 @@
 """A client connection of the handshake era that is shown what the filter chooses."""
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -13,7 +12,7 @@ from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
 from riglm.application.showing.naming import named_tools
 from riglm.application.showing.relays import Relay, Unstreamed
-from riglm.application.showing.showing import LISTING_SECONDS, Showing
+from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import Session
@@ -140,12 +139,7 @@ class ShowingConversation(Conversation):
         given = parameters.read(message)
         names = named_tools(message, given)
         session = self._latest = self._session(self._whole.session, given.meta)
-        if not names:
-            if self._showing.filtering.denial(session, "") is None:
-                return self._whole.received(message, sink, headers, resumable=resumable)
-            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string"))
-            return None
-        if self._showing.meta_tools.owns(session, names[0]):
+        if names and self._showing.meta_tools.owns(session, names[0]):
             return self._call_own(message, sink, session, given)
         spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
         refused = self._showing.refusal(session, message, spellings, given)
@@ -183,27 +177,17 @@ class ShowingConversation(Conversation):
 
     async def _learn(self) -> None:
         """Ask for the whole list on riglm's own account; what cannot be had in time is not waited for."""
-        heard = asyncio.Event()
 
-        def whole(walk: ListWalk) -> None:
-            self._catalogue = self._showing.read(walk)
-            walk.give_up()
+        def take(catalogue: Catalogue) -> None:
+            self._catalogue = catalogue
 
-        asked = jsonrpc.request(self._new_id(), "tools/list")
-        walk = ListWalk(
-            asked,
-            NOWHERE,
+        await self._showing.fetch(
+            jsonrpc.request(self._new_id(), "tools/list"),
             ask=self._whole.received,
             new_id=self._new_id,
-            whole=whole,
-            over=lambda _: heard.set(),
+            take=take,
+            withdraw=self._withdraw,
         )
-        walk.start()
-        try:
-            async with asyncio.timeout(LISTING_SECONDS):
-                await heard.wait()
-        except TimeoutError:
-            self._withdraw(walk)
 
     def _forget(self) -> None:
         """The upstream's tools changed."""

@@ -1,13 +1,12 @@
 """Requests of the modern era that are shown what the filter chooses."""
 
-import asyncio
 import itertools
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from riglm.application.exchange import NOWHERE, Exchange
+from riglm.application.exchange import Exchange
 from riglm.application.services import Services
 from riglm.application.showing.greeting import announcing
 from riglm.application.showing.list_walk import ListWalk
@@ -15,7 +14,7 @@ from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
 from riglm.application.showing.naming import named_tools
 from riglm.application.showing.relays import Relay
-from riglm.application.showing.showing import LISTING_SECONDS, Showing
+from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
@@ -114,13 +113,7 @@ class ShowingModern(ModernService):
         given = parameters.read(message)
         names = named_tools(message, given)
         session = self._session(asked)
-        if not names and self._showing.filtering.denial(session, "") is None:
-            return asked.forward(message, sink)
-        if not names:
-            nameless = Exchange(message, sink)
-            nameless.replied(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string"))
-            return nameless
-        if self._showing.meta_tools.owns(session, names[0]):
+        if names and self._showing.meta_tools.owns(session, names[0]):
             call = MetaCall(message, sink)
 
             async def ready() -> None:
@@ -158,29 +151,16 @@ class ShowingModern(ModernService):
 
     async def _learn(self, asked: "_Asked") -> None:
         """Ask for the whole list, in the client's envelope; what cannot be had in time is not waited for."""
-        heard = asyncio.Event()
-
-        def whole(walk: ListWalk) -> None:
-            self._listed(self._showing.read(walk))
-            walk.give_up()
-
         meta = jsonrpc.members(asked.envelope.meta)
         meta.pop("progressToken", None)
         params = b'{"_meta":%b}' % jsonrpc.join_object(meta)
-        walk = ListWalk(
+        await self._showing.fetch(
             jsonrpc.request(self._new_id(), "tools/list", params),
-            NOWHERE,
             ask=asked.forward_anew,
             new_id=self._new_id,
-            whole=whole,
-            over=lambda _: heard.set(),
+            take=self._listed,
+            withdraw=self.cancel,
         )
-        walk.start()
-        try:
-            async with asyncio.timeout(LISTING_SECONDS):
-                await heard.wait()
-        except TimeoutError:
-            self.cancel(walk)
 
     def _listed(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

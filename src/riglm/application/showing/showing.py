@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from riglm.application.exchange import NOWHERE
 from riglm.application.failing_open import FailingOpen
 from riglm.application.services import Services
 from riglm.application.showing.call_watch import CallWatch
@@ -20,6 +21,7 @@ from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
 from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue, read_catalogue
+from riglm.ports.downstream import ReplySink, Underway
 
 _PREPARED: Final = frozenset({Surface.STABLE, Surface.HINTS})
 """Surfaces whose lists are made from what is fetched first."""
@@ -54,8 +56,13 @@ class Showing:
     def refusal(self, session: Session, asked: Message, names: Sequence[str], given: Parameters) -> Message | None:
         """The answer to a call of a denied tool, which is recorded; None when it may run.
 
-        `names` are all that the tool may be known by, first the client's own. It is answered like any unknown tool.
+        `names` are all that the tool may be known by, first the client's own; none when the call names none by a
+        string. It is answered like any unknown tool.
         """
+        if not names:
+            if self.filtering.denial(session, "") is None:
+                return None
+            return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string")
         if all(self.filtering.denial(session, name) is None for name in names):
             return None
         call = self.services.call(session, "", names[0], given, known=False)
@@ -75,6 +82,30 @@ class Showing:
     def read(self, walk: ListWalk) -> Catalogue:
         """The whole catalogue of a list whose pages are all there."""
         return self._lists.read(walk.pages)
+
+    async def fetch(
+        self,
+        asked: Message,
+        *,
+        ask: Callable[[Message, ReplySink], Underway | None],
+        new_id: Callable[[], bytes],
+        take: Callable[[Catalogue], None],
+        withdraw: Callable[[ListWalk], None],
+    ) -> None:
+        """Ask for the whole list on riglm's own account, and have it taken; what is late is withdrawn."""
+        heard = asyncio.Event()
+
+        def whole(walk: ListWalk) -> None:
+            take(self.read(walk))
+            walk.give_up()
+
+        walk = ListWalk(asked, NOWHERE, ask=ask, new_id=new_id, whole=whole, over=lambda _: heard.set())
+        walk.start()
+        try:
+            async with asyncio.timeout(LISTING_SECONDS):
+                await heard.wait()
+        except TimeoutError:
+            withdraw(walk)
 
     def without_denied(self, session: Session, page: Message) -> Message:
         """One page of an upstream's list, less the tools that are denied."""

@@ -4,11 +4,10 @@ import re
 from typing import Final
 
 from riglm.domain import jsonrpc
-from riglm.domain.salvage import EDGE, ID, VERSION
+from riglm.domain.salvage import EDGE, ID, ID_AT_END, VERSION
 
 _START: Final = rb"\s*\{\s*(?:%b\s*,\s*)?(?:%b\s*,\s*)?(?:%b\s*,\s*)?" % (VERSION, ID, VERSION)
 _AT_START: Final = re.compile(_START + rb'"(?:result|error)"\s*:')
-_AT_END: Final = re.compile(rb"%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (ID, VERSION))
 _METHOD: Final = re.compile(_START + rb'"method"\s*:')
 
 
@@ -22,7 +21,7 @@ def answered_id(head: bytes, tail: bytes) -> bytes | None:
         return None
     found = _AT_START.match(head[:EDGE])
     if found is None or found[1] is None:
-        found = _AT_END.search(tail[-EDGE:])
+        found = ID_AT_END.search(tail[-EDGE:])
     return jsonrpc.id_key(found[1]) if found else None
 
 
