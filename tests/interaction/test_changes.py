@@ -133,8 +133,9 @@ async def test_a_subscription_that_is_given_up_ends_upstream(stage: Stage, route
 @behaviour("change.lists")
 @routes(MAIN, HANDSHAKE, RIGLM)
 async def test_changes_of_a_modern_upstream_are_announced_to_a_handshake_client(stage: Stage, route: Route):
+    log = stage.log("--eras", "modern")
     async with stage.client(route, "--eras", "modern") as client:
-        await _until_bridged(stage.log("--eras", "modern"), client)
+        await _until_bridged(log, client)
         await client.call("change", {"what": "tools"})
         await client.wait_for("notifications/tools/list_changed")
         assert "extra" in await names(client)

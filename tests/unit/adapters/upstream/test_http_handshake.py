@@ -231,6 +231,31 @@ async def test_a_session_that_is_forgotten_is_opened_anew_with_all_that_was_told
         assert len(server.asked("tools/call")) == 6
 
 
+@pytest.mark.parametrize(("status", "words"), [(404, None), (400, None), (503, "upstream 'server' answered HTTP 503")])
+async def test_a_refusal_that_comes_after_the_new_session_opens_no_other(status, words):
+    server, gate = WebServer(), asyncio.Event()
+    refuse = forgetting(status)
+
+    async def late(caller: Caller, message, asked):
+        await gate.wait()
+        await refuse(caller, message, asked)
+
+    server.handlers |= {"tools/list": refuse, "tools/call": late, "ping": refuse}
+    async with standing(server) as upstream:
+        link = upstream.connect(Ears())
+        await greet(link)
+        server.session = b"s2"
+        straggler = ask(link, 1, "tools/call")
+        await eventually(lambda: "tools/call" in server.methods)
+        await ask(link, 2, "tools/list").result()
+        gate.set()
+        if words is None:
+            assert await straggler.result() == {"was": "tools/call"}
+        else:
+            assert await straggler.words() == words
+        assert server.methods.count("initialize") == 2
+
+
 @pytest.mark.parametrize("status", [404, 400])
 async def test_a_refusal_that_names_the_request_and_the_session_means_that_the_session_is_forgotten(status):
     server = WebServer()

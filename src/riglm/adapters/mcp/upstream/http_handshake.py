@@ -61,6 +61,7 @@ class HandshakeHttpLink(HttpLink):
 
     def block(self, post: Post) -> bytes:
         """The header block for a request."""
+        post.session = self._session
         return self._around.headers + self._session
 
     def request(self, message: Message, reply: Reply) -> None:
@@ -130,7 +131,7 @@ class HandshakeHttpLink(HttpLink):
             self._reopening.cancel()
             await asyncio.gather(self._reopening, return_exceptions=True)
         await super().close()
-        if self._has_session:
+        if _names_session(self._session):
             done = asyncio.Event()
             block = self._around.headers + self._session
             farewell = self._send(b"DELETE", block, b"", Told(lambda _: done.set()))
@@ -160,10 +161,13 @@ class HandshakeHttpLink(HttpLink):
         """An upstream that forgot the session is greeted again, once for each request."""
         if not self._handshake or post.message.method == "initialize" or post.repeated:
             return False
-        gone = forgot(post.status, post.message, message, in_session=self._has_session)
+        gone = forgot(post.status, post.message, message, in_session=_names_session(post.session))
         if gone is False:
             return False
         post.repeated = True
+        if post.session != self._session:
+            self._send_anew(post)  # a new session was opened while the refusal was on its way
+            return True
         self._lost = self._lost or []
         self._lost.append(post)
         if self._reopening is None:
@@ -197,17 +201,20 @@ class HandshakeHttpLink(HttpLink):
         """Deal with what was refused: the session is `known`, or gone and not to be had again because of `words`."""
         lost, self._lost = self._lost, None
         for post in lost or ():
-            if known or (post.status == _UNAVAILABLE and (words or _may_have_run(post))):
+            if known or (words and post.status == _UNAVAILABLE):
                 post.conclude()
             elif words:
                 post.fail(ErrorKind.UNAVAILABLE, f"forgot the session and could not be greeted again: {words}")
             else:
-                post.again()
-                self.dispatch(post)
+                self._send_anew(post)
 
-    @property
-    def _has_session(self) -> bool:
-        return self._session.startswith(SESSION_HEADER)
+    def _send_anew(self, post: Post) -> None:
+        """Send what was refused for its session in the new one, unless it may have run all the same."""
+        if post.status == _UNAVAILABLE and _may_have_run(post):
+            post.conclude()
+        else:
+            post.again()
+            self.dispatch(post)
 
     def _get(self, last_event_id: bytes | None, sink: ResponseSink) -> Exchange:
         block = b"accept: text/event-stream\r\n" + self._around.place.configured + self._session
@@ -234,6 +241,10 @@ class HandshakeHttpLink(HttpLink):
 def _shared(line: bytes) -> bytes:
     """One object for equal handshakes: clients of one kind say the same, and each link keeps its client's."""
     return line
+
+
+def _names_session(block: bytes) -> bool:
+    return block.startswith(SESSION_HEADER)
 
 
 def _may_have_run(post: Post) -> bool:

@@ -98,6 +98,7 @@ class Post(ResponseSink):
         "over",
         "repeated",
         "reply",
+        "session",
         "status",
         "waiting",
     )
@@ -111,6 +112,8 @@ class Post(ResponseSink):
         self.exchange: Exchange | None = None
         self.over = False
         self.repeated = False
+        self.session = b""
+        """The headers that name the session in which it was sent last."""
         self.status = 0
         self._body = Body()
         self._parser: EventParser | None = None
