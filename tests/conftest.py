@@ -1,5 +1,34 @@
 """What all tests share."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
+if TYPE_CHECKING:
+    from tests.stores.postgres import Databases
+
 pytest.register_assert_rewrite("riglm.testing")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[Databases]":
+    """Databases on a real PostgreSQL, which is started by the first test that asks for it."""
+    from tests.stores.postgres import databases
+
+    with databases() as found:
+        yield found
+
+
+@pytest.fixture
+def postgres_url(postgres: "Databases") -> Iterator[str]:
+    """A PostgreSQL database of the test's own that holds riglm's tables."""
+    with postgres.migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres_url(postgres: "Databases") -> Iterator[str]:
+    """A PostgreSQL database of the test's own without tables."""
+    with postgres.empty() as url:
+        yield url
