@@ -19,3 +19,7 @@ class AnalyticsUnavailable(RiglmError):
 
 class SchemaTooNew(AnalyticsUnavailable):
     """The store was written by a newer riglm; it is left untouched. Upgrade riglm or choose another store."""
+
+
+class StateUnavailable(RiglmError):
+    """What the processes share of their sessions cannot be read now; each goes on with what it knows itself."""

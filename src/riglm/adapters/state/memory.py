@@ -1,0 +1,71 @@
+"""State of sessions in memory: for processes that are one, and for tests of several that share it."""
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from riglm.ports.session_state import SessionStatePort
+
+
+class InMemorySessionState(SessionStatePort):
+    """Never out of reach."""
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Nothing is kept yet; `monotonic` gives seconds."""
+        self._values: dict[str, tuple[bytes, float]] = {}
+        self._listeners: list[Callable[[bytes], None]] = []
+        self._monotonic = monotonic
+
+    async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
+        """The values under these keys, which stay so long from now."""
+        found = [self._value(key) for key in keys]
+        for key, value in zip(keys, found, strict=True):
+            if value is not None:
+                self._values[key] = (value, self._monotonic() + seconds)
+        return found
+
+    async def there(self, keys: Sequence[str]) -> list[bool]:
+        """Whether there are values under these keys."""
+        return [self._value(key) is not None for key in keys]
+
+    async def claim(self, key: str, value: bytes, seconds: float) -> bytes:
+        """The value under a key, this one if there was none."""
+        found = self._value(key)
+        if found is None:
+            await self.keep(key, value, seconds)
+        return value if found is None else found
+
+    async def keep(self, key: str, value: bytes, seconds: float) -> None:
+        """Put a value in the place of the one before."""
+        self._values[key] = (value, self._monotonic() + seconds)
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        """Let values go."""
+        for key in keys:
+            self._values.pop(key, None)
+
+    async def tell(self, news: bytes) -> None:
+        """Let all who listen hear of something."""
+        for listener in self._listeners:
+            listener(news)
+
+    def listen(self, listener: Callable[[bytes], None]) -> None:
+        """One more listens."""
+        self._listeners.append(listener)
+
+    async def __aenter__(self) -> Self:
+        """Nothing is to be opened."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is to be closed."""
+
+    def _value(self, key: str) -> bytes | None:
+        value, until = self._values.get(key, (None, 0.0))
+        if value is not None and until <= self._monotonic():
+            del self._values[key]
+            return None
+        return value

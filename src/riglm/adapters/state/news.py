@@ -1,0 +1,79 @@
+"""What the processes tell each other, as a stream of the Redis server: who was away for a moment misses nothing."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from riglm.adapters.state.backlog import Command
+
+FIELD: Final = b"news"
+_MOST_KEPT: Final = 10_000
+_BLOCK_MS: Final = 1_000
+_GRACE_SECONDS: Final = 2.0
+_RETRY_SECONDS: Final = 0.25
+_FROM_NOW: Final = b"$"
+_READ: Final = ("XREAD", "COUNT", 100, "BLOCK", _BLOCK_MS, "STREAMS")
+_log: Final = logging.getLogger("riglm.state")
+
+
+def telling(stream: str, news: bytes) -> Command:
+    """The command that adds news to a stream, and lets go of those that are old."""
+    return ("XADD", stream, "MAXLEN", "~", _MOST_KEPT, "*", FIELD, news)
+
+
+class NewsReader:
+    """Reads a stream on a connection of its own, for as long as it runs."""
+
+    def __init__(self, client: Redis, stream: str) -> None:
+        self._client = client
+        self._stream = stream
+        self._last = _FROM_NOW
+        self._listeners: list[Callable[[bytes], None]] = []
+        self._reading: asyncio.Task[None] | None = None
+
+    def listen(self, listener: Callable[[bytes], None]) -> None:
+        """One more listens."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Read what is told from now on; without the server, what is told once it is there."""
+        try:
+            async with asyncio.timeout(_GRACE_SECONDS):
+                newest = await self._ask("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
+            self._last = newest[0][0] if newest else b"0"
+        except (RedisError, OSError, TimeoutError, LookupError, TypeError):
+            self._last = _FROM_NOW
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def close(self) -> None:
+        """Read no more."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_BLOCK_MS / 1000 + _GRACE_SECONDS):
+                    self._heard(await self._ask(*_READ, self._stream, self._last))
+            except (RedisError, OSError, TimeoutError):
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:  # noqa: BLE001  # what comes from outside must not end the reading
+                _log.exception("news of other processes could not be read")
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _ask(self, *command: str | bytes | int) -> Any:
+        return await self._client.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    def _heard(self, answer: Any) -> None:
+        for _, entries in answer or ():
+            for place, fields in entries:
+                self._last = place
+                for name, news in zip(fields[::2], fields[1::2], strict=True):
+                    for listener in self._listeners if name == FIELD else ():
+                        listener(news)

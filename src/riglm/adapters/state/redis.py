@@ -1,0 +1,132 @@
+"""State of sessions in Redis or Valkey, for several riglm processes."""
+
+import logging
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from riglm.adapters.state.backlog import Backlog, Command
+from riglm.adapters.state.line import Line
+from riglm.adapters.state.news import NewsReader, telling
+from riglm.domain.errors import ConfigurationError, StateUnavailable
+from riglm.ports.session_state import SessionStatePort
+
+_AT_ONCE: Final = 200
+_OPENING_SECONDS: Final = 2.0
+_log: Final = logging.getLogger("riglm.state")
+
+
+class RedisSessionState(SessionStatePort):
+    """Values are keys with an expiry; news are entries of one stream. No answer is waited for beyond `deadline`."""
+
+    def __init__(self, url: str, *, prefix: str = "riglm", deadline: float = 0.1) -> None:
+        """The server at `url`; every key begins with `prefix`. `deadline` is in seconds.
+
+        Raises:
+            ConfigurationError: the URL is none.
+        """
+        self._prefix = prefix + ":"
+        self._news = self._prefix + "news"
+        self._backlog = Backlog()
+        self._line = Line(
+            _client(url, connections=2), urlsplit(url).netloc.rpartition("@")[2], deadline, self._catch_up
+        )
+        self._reader = NewsReader(_client(url, connections=1), self._news)
+
+    async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
+        """The values under these keys, which stay so long from now."""
+        answers = await self._line.ask(*(("GETEX", self._prefix + key, "PX", _ms(seconds)) for key in keys))
+        return [answer if isinstance(answer, bytes) else None for answer in answers]
+
+    async def there(self, keys: Sequence[str]) -> list[bool]:
+        """Whether there are values under these keys."""
+        return [bool(found) for found in await self._line.ask(*(("EXISTS", self._prefix + key) for key in keys))]
+
+    async def claim(self, key: str, value: bytes, seconds: float) -> bytes:
+        """The value under a key, this one if there was none."""
+        answer, *_ = await self._line.ask(("SET", self._prefix + key, value, "NX", "GET", "PX", _ms(seconds)))
+        return answer if isinstance(answer, bytes) else value
+
+    async def keep(self, key: str, value: bytes, seconds: float) -> None:
+        """Put a value in the place of the one before, now or when the server is back."""
+        command: Command = ("SET", self._prefix + key, value, "PX", _ms(seconds))
+        try:
+            await self._line.ask(command)
+        except StateUnavailable:
+            self._backlog.value(key, command)
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        """Let values go, now or when the server is back."""
+        commands: list[Command] = [("DEL", self._prefix + key) for key in keys]
+        try:
+            await self._line.ask(*commands)
+        except StateUnavailable:
+            for key, command in zip(keys, commands, strict=True):
+                self._backlog.value(key, command)
+
+    async def tell(self, news: bytes) -> None:
+        """Let all processes hear of something, now or when the server is back."""
+        command = telling(self._news, news)
+        try:
+            await self._line.ask(command)
+        except StateUnavailable:
+            self._backlog.news(command)
+
+    def listen(self, listener: Callable[[bytes], None]) -> None:
+        """One more listens."""
+        self._reader.listen(listener)
+
+    async def __aenter__(self) -> Self:
+        """Look whether the server is there; riglm starts without it as well."""
+        try:
+            await self._line.try_now(("PING",))
+        except StateUnavailable as error:
+            self._line.lost(error)
+        await self._reader.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close both connections."""
+        await self._reader.close()
+        await self._line.close()
+
+    async def _catch_up(self) -> None:
+        """Tell what could not be told."""
+        while waiting := self._backlog.first(_AT_ONCE):
+            await self._line.try_now(*waiting)
+            self._backlog.told(waiting)
+        if self._backlog.forgotten:
+            _log.warning(
+                "could not keep all that was to be told while shared state was away",
+                extra={"forgotten": self._backlog.forgotten},
+            )
+            self._backlog.forgotten = 0
+
+
+def _ms(seconds: float) -> int:
+    return max(1, int(seconds * 1000))
+
+
+def _client(url: str, *, connections: int) -> Redis:
+    options: dict[str, Any] = {
+        "retry": Retry(NoBackoff(), 0),  # whoever asks has no time for a second try
+        "socket_timeout": None,  # riglm's own deadlines hold
+        "socket_connect_timeout": _OPENING_SECONDS,
+        "client_name": "riglm",
+        "protocol": 2,
+    }
+    try:
+        pool = BlockingConnectionPool.from_url(url, max_connections=connections, timeout=1, **options)
+    except ValueError as error:
+        words = f"state.url: {error} — fix: write it as redis://HOST:PORT/0, or rediss:// for TLS"
+        raise ConfigurationError(words) from error
+    client = Redis.from_pool(pool)
+    client.response_callbacks.clear()  # answers stay what the server sent
+    return client

@@ -1,0 +1,201 @@
+"""Every shared state of sessions, held to the same contract, and what only Redis does."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from riglm.adapters.state.backlog import MOST_NEWS, MOST_VALUES
+from riglm.adapters.state.memory import InMemorySessionState
+from riglm.adapters.state.redis import RedisSessionState
+from riglm.domain.errors import ConfigurationError, StateUnavailable
+from riglm.ports.session_state import SessionStatePort
+from riglm.testing.session_state import LONG, Heard, SessionStateContract
+from tests.stores import valkey
+
+GENEROUS = 5.0
+"""A deadline that a busy machine keeps."""
+
+
+class TestInMemorySessionState(SessionStateContract):
+    @pytest.fixture
+    async def state(self) -> SessionStatePort:
+        return InMemorySessionState()
+
+    @pytest.fixture
+    async def other(self, state: SessionStatePort) -> SessionStatePort:
+        return state
+
+
+class TestRedisSessionState(SessionStateContract):
+    @pytest.fixture
+    def prefix(self) -> str:
+        return valkey.own_prefix()
+
+    @pytest.fixture
+    async def state(self, prefix: str) -> AsyncIterator[SessionStatePort]:
+        async with RedisSessionState(valkey.shared_url(), prefix=prefix, deadline=GENEROUS) as state:
+            yield state
+
+    @pytest.fixture
+    async def other(self, prefix: str) -> AsyncIterator[SessionStatePort]:
+        async with RedisSessionState(valkey.shared_url(), prefix=prefix, deadline=GENEROUS) as state:
+            yield state
+
+    async def test_what_others_put_under_a_key_does_no_harm(
+        self, state: SessionStatePort, prefix: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server = valkey.ask_shared
+        server("LPUSH", f"{prefix}:list", "x")
+        await state.keep("b", b"2", LONG)
+        assert await state.take(["list", "b"], LONG) == [None, b"2"]
+        assert "did not write" in caplog.text
+        server("SET", f"{prefix}:news", "no stream")
+        await state.tell(b"news")
+        await state.keep("list", b"mine now", LONG)
+        assert await state.take(["list"], LONG) == [b"mine now"]
+
+    async def test_prefixes_keep_riglms_apart(self, state: SessionStatePort) -> None:
+        async with RedisSessionState(valkey.shared_url(), prefix=valkey.own_prefix(), deadline=GENEROUS) as stranger:
+            heard = Heard(stranger)
+            await state.keep("a", b"1", LONG)
+            await state.tell(b"not for strangers")
+            await stranger.tell(b"mine")
+            assert await stranger.take(["a"], LONG) == [None]
+            assert await heard.until(bool) == [b"mine"]
+
+
+@pytest.fixture
+def server() -> Iterator[valkey.ValkeyServer]:
+    with valkey.own_server() as server:
+        yield server
+
+
+async def back(state: SessionStatePort) -> None:
+    """Until the state can be asked again."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await state.take(["anything"], LONG)
+            except StateUnavailable:
+                await asyncio.sleep(0.02)
+            else:
+                return
+
+
+async def away(state: SessionStatePort) -> None:
+    """The state is found to be away."""
+    with pytest.raises(StateUnavailable):
+        await state.take(["anything"], LONG)
+
+
+@pytest.mark.parametrize("trouble", ["killed", "frozen"])
+async def test_what_could_not_be_told_is_told_when_the_server_is_back(
+    server: valkey.ValkeyServer, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "riglm.state")
+    async with (
+        RedisSessionState(server.url, deadline=0.3) as state,
+        RedisSessionState(server.url, deadline=GENEROUS) as other,
+    ):
+        heard = Heard(other)
+        await state.keep("gone", b"1", LONG)
+        await state.tell(b"before")
+        await heard.until(bool)
+        if trouble == "killed":
+            server.kill()
+        else:
+            server.freeze()
+        await away(state)
+        await state.keep("a", b"1", LONG)
+        await state.keep("a", b"2", LONG)
+        await state.drop(["gone"])
+        await state.tell(b"after")
+        if trouble == "killed":
+            server.start()
+        else:
+            server.thaw()
+        await back(state)
+        await back(other)
+        assert await other.take(["a", "gone"], LONG) == [b"2", None]
+        assert await heard.until(lambda news: len(news) >= 2) == [b"before", b"after"]
+    assert "shared state is back" in caplog.text
+
+
+async def test_only_the_first_waits_for_a_server_that_hangs(server: valkey.ValkeyServer) -> None:
+    async with RedisSessionState(server.url, deadline=0.3) as state:
+        await state.keep("a", b"1", LONG)
+        server.freeze()
+        await away(state)
+        before = time.process_time()
+        for _ in range(1_000):
+            await away(state)
+            await state.keep("a", b"2", LONG)
+        assert state._line.is_away, "it answered meanwhile"  # type: ignore[attr-defined]
+        assert time.process_time() - before < 30
+        server.thaw()
+        await back(state)
+
+
+async def test_a_server_that_refuses_to_write_counts_as_away(server: valkey.ValkeyServer) -> None:
+    async with RedisSessionState(server.url, deadline=GENEROUS) as state:
+        server.ask("CONFIG", "SET", "maxmemory", "1")
+        await state.keep("a", b"2", LONG)
+        await away(state)
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+        await back(state)
+        assert await state.take(["a"], LONG) == [b"2"]
+
+
+async def test_a_server_that_still_loads_counts_as_away(caplog: pytest.LogCaptureFixture) -> None:
+    async def loading(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            if line.startswith(b"*"):
+                writer.write(b"-LOADING Redis is loading the dataset in memory\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(loading, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        async with RedisSessionState(f"redis://127.0.0.1:{port}", deadline=GENEROUS) as state:
+            await away(state)
+            await state.keep("a", b"1", LONG)
+    [reason] = [record.__dict__["reason"] for record in caplog.records]
+    assert "is loading the dataset in memory" in reason
+
+
+async def test_riglm_starts_without_the_server_and_finds_it_later(caplog: pytest.LogCaptureFixture) -> None:
+    with valkey.own_server() as server:
+        server.kill()
+        async with RedisSessionState(server.url, deadline=0.3) as state:
+            assert "shared state is away" in caplog.text
+            heard = Heard(state)
+            await state.keep("a", b"1", LONG)
+            await state.tell(b"news")
+            server.start()
+            await back(state)
+            assert await state.take(["a"], LONG) == [b"1"]
+            assert await heard.until(bool) == [b"news"]
+
+
+async def test_the_backlog_is_bounded_and_says_what_it_forgot(
+    server: valkey.ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RedisSessionState(server.url, deadline=0.3) as state:
+        server.kill()
+        for number in range(MOST_VALUES + 5):
+            await state.keep(f"k{number}", b"v", LONG)
+        for number in range(MOST_NEWS + 7):
+            await state.tell(b"%d" % number)
+        server.start()
+        await back(state)
+        assert await state.there(["k0", "k4", "k5", f"k{MOST_VALUES + 4}"]) == [False, False, True, True]
+    record = next(one for one in caplog.records if "could not keep" in one.getMessage())
+    assert record.__dict__["forgotten"] == 12
+
+
+@pytest.mark.parametrize("url", ["redis://localhost:port/0", "http://localhost"])
+def test_a_url_that_is_none_is_refused_with_the_fix(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"state\.url: .* redis://HOST:PORT/0"):
+        RedisSessionState(url)
