@@ -50,9 +50,15 @@ _log = logging.getLogger("riglm")
 
 
 def store_path(settings: Settings) -> Path:
-    """The database file."""
+    """The database file; where the store is elsewhere, riglm still keeps its key in the directory of this file."""
     named = settings.storage.path
     return Path(named).expanduser() if named else data_directory(os.environ) / "riglm.db"
+
+
+def store_url(settings: Settings) -> str:
+    """Where the database is, with its password."""
+    url = settings.storage.url
+    return f"sqlite:///{store_path(settings)}" if url is None else url.get_secret_value()
 
 
 def _memory() -> AnalyticsPort:
@@ -61,14 +67,10 @@ def _memory() -> AnalyticsPort:
     return InMemoryAnalytics()
 
 
-def _sqlite(settings: Settings) -> AnalyticsPort:
+def _sql(settings: Settings) -> AnalyticsPort:
     from riglm.adapters.analytics.sql import SqlAnalytics
 
-    return SqlAnalytics(_url(settings))
-
-
-def _url(settings: Settings) -> str:
-    return f"sqlite:///{store_path(settings)}"
+    return SqlAnalytics(store_url(settings), timeout=settings.storage.timeout)
 
 
 def _hasher(settings: Settings) -> KeyedHasher:
@@ -115,8 +117,10 @@ def build_embedder(settings: Settings) -> "EmbedderPort":
     from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
     from riglm.adapters.embedding import building
 
-    in_memory = settings.storage.kind == "memory"
-    return building.build_embedder(settings.embedder, InMemoryVectors() if in_memory else SqlVectors(_url(settings)))
+    if settings.storage.kind == "memory":
+        return building.build_embedder(settings.embedder, InMemoryVectors())
+    vectors = SqlVectors(store_url(settings), timeout=settings.storage.timeout)
+    return building.build_embedder(settings.embedder, vectors)
 
 
 def _worker() -> "Worker":
@@ -202,7 +206,8 @@ class Container(containers.DeclarativeContainer):
     analytics: providers.Provider[AnalyticsPort] = providers.Selector(
         settings.provided.storage.kind,
         memory=providers.Singleton(_memory),
-        sqlite=providers.Factory(_sqlite, settings),
+        sqlite=providers.Factory(_sql, settings),
+        postgresql=providers.Factory(_sql, settings),
     )
     hasher: providers.Provider[KeyedHasher] = providers.Singleton(_hasher, settings)
     recorder: providers.Provider[Recorder] = providers.Singleton(Recorder, analytics.provider)

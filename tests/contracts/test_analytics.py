@@ -56,6 +56,13 @@ class TestSqliteAnalytics(AnalyticsContract):
             yield store
 
 
+class TestPostgresqlAnalytics(AnalyticsContract):
+    @pytest.fixture
+    def analytics(self, postgres_url: str) -> Iterator[AnalyticsPort]:
+        with SqlAnalytics(postgres_url) as store:
+            yield store
+
+
 def test_records_are_there_when_the_database_is_opened_again(tmp_path):
     place = url(tmp_path / "new" / "usage.db")
     session = a_session()
@@ -111,7 +118,7 @@ def test_readers_see_the_store_while_another_process_writes(tmp_path):
 
 def test_a_locked_database_is_unavailable_until_the_lock_is_gone(tmp_path):
     file = tmp_path / "usage.db"
-    with SqlAnalytics(url(file), busy_timeout_ms=10) as store:
+    with SqlAnalytics(url(file), timeout=0.01) as store:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*locked") as raised:

@@ -53,6 +53,14 @@ class TestSqliteVectors(VectorCacheContract):
         cache.close()
 
 
+class TestPostgresqlVectors(VectorCacheContract):
+    @pytest.fixture
+    def vectors(self, postgres_url: str) -> Iterator[VectorCachePort]:
+        cache = SqlVectors(postgres_url)
+        yield cache
+        cache.close()
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -144,7 +152,7 @@ def test_reading_writes_at_most_once_a_day(url, file, clock):
 
 
 def test_vectors_are_found_while_another_process_writes(url, file, clock):
-    vectors = SqlVectors(url, clock=clock, busy_timeout_ms=10)
+    vectors = SqlVectors(url, clock=clock, timeout=0.01)
     vectors.put_many("minilm", {"a": a_vector(1)})
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

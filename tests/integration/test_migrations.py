@@ -12,8 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 import riglm
-from riglm.adapters.analytics import engine as engine_module
-from riglm.adapters.analytics import schema
+from riglm.adapters.analytics import schema, sqlite
 from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
@@ -23,7 +22,6 @@ from riglm.testing.records import a_learned_pair
 
 UPGRADER = """
 import sys
-from riglm.adapters.analytics import engine as engine_module
 from riglm.adapters.analytics import schema
 import alembic.command
 print("ready", flush=True)
@@ -194,12 +192,12 @@ class Busy:
 
 def test_a_new_file_that_another_process_is_changing_is_tried_again(monkeypatch):
     cursor = Busy(3)
-    engine_module.use_wal(cursor)
+    sqlite.use_wal(cursor)
     assert cursor.times == -1
-    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 20)
+    monkeypatch.setattr(sqlite, "_WAL_SECONDS", 0.02)
     for hopeless in (Busy(10**9), Busy(1, sqlite3.SQLITE_READONLY)):
         with pytest.raises(sqlite3.OperationalError, match="as the test wants"):
-            engine_module.use_wal(hopeless)
+            sqlite.use_wal(hopeless)
 
 
 def test_the_status_of_a_missing_file_is_told_without_making_it(file, url):

@@ -31,7 +31,7 @@ _ALL_MAY_PASS = 0o001
 
 
 class PostgresServer:
-    """A PostgreSQL server of one's own, on a socket in a short path. It ends with this process, also when that is killed.
+    """A PostgreSQL server of one's own, on a socket in a short path. It ends with this process, even a killed one.
 
     As root it runs as `nobody`, for PostgreSQL refuses root. `settings` are for its configuration; without any it does
     not wait for the disk, which no test needs.
@@ -40,7 +40,7 @@ class PostgresServer:
     def __init__(self, **settings: str) -> None:
         self._settings = {"fsync": "off", **settings}
         self._owner = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
-        self.directory = Path(tempfile.mkdtemp(prefix="riglm-pg-", dir="/tmp"))  # noqa: S108  # a socket's path is short
+        self.directory = Path(tempfile.mkdtemp(prefix="riglm-pg-", dir="/tmp"))  # a socket's path is short
         self._guardian = subprocess.Popen(
             [sys.executable, guardian.__file__, str(self.directory)], stdin=subprocess.PIPE, start_new_session=True
         )
@@ -49,8 +49,7 @@ class PostgresServer:
             self._programs = self._reachable(installed())
             if self._owner is not None:
                 os.chown(self.directory, self._owner, -1)
-            (self.directory / "home").mkdir()
-            create = "-U postgres -A trust -E UTF8 --locale=C --no-sync --no-instructions".split()
+            create = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
             self._run("initdb", "-D", str(self.directory / "data"), *create)
         except BaseException:
             self.close()

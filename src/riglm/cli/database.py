@@ -34,14 +34,16 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def _url(config: Path | None) -> str:
     from riglm.adapters.configuration.loading import Options, load
     from riglm.cli.store_place import is_there
-    from riglm.container import store_path
+    from riglm.container import store_path, store_url
 
     settings = load(Options(config=config, with_servers=False)).settings
     if settings.storage.kind == "memory":
-        raise ConfigurationError("storage.kind: the store is in memory and has no schema — fix: use sqlite")
-    path = store_path(settings)
-    is_there(path)
-    return f"sqlite:///{path}"
+        raise ConfigurationError(
+            "storage.kind: the store is in memory and has no schema — fix: use sqlite or postgresql"
+        )
+    if settings.storage.kind == "sqlite":
+        is_there(store_path(settings))
+    return store_url(settings)
 
 
 def _show(found: "SchemaStatus", as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -13,6 +14,7 @@ from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
+from riglm.ports.maintenance import MaintenancePort
 from riglm.ports.overrides import OverridesPort
 from riglm.ports.warm_sets import WarmSetsPort
 
@@ -106,7 +108,7 @@ class RecordedSession:
     calls: tuple[RecordedCall, ...]
 
 
-class AnalyticsPort(OverridesPort, WarmSetsPort, Protocol):
+class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
     """Persists usage data and answers questions about it.
 
     Methods block; callers keep them off the event loop. Every failure of the store arrives as `AnalyticsUnavailable`
@@ -125,6 +127,14 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the store."""
+
+    @abstractmethod
+    def maintenance_lease(self) -> AbstractContextManager[bool]:
+        """Hold the right to do maintenance while the block runs, unless somebody else has it; gives whether it was got.
+
+        It never waits for another holder, and the death of a holder frees it. A lease of a server whose connection
+        breaks is lost without a word: take it for one round at a time, and do what may be done twice.
+        """
 
     @abstractmethod
     def record_many(self, records: Sequence[Record]) -> None:

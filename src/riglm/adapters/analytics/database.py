@@ -1,25 +1,35 @@
 """A database that is opened and closed, and what is done in it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from sqlalchemy import Connection, Engine
 
-from riglm.adapters.analytics.engine import BUSY_TIMEOUT_MS, make_engine, safe_url, translated, writing
+from riglm.adapters.analytics.engine import (
+    TIMEOUT_SECONDS,
+    apart,
+    lease,
+    make_engine,
+    reading,
+    safe_url,
+    translated,
+    writing,
+)
 from riglm.adapters.analytics.schema import bring_up_to_date
 from riglm.domain.errors import AnalyticsUnavailable
 
 
 class Database:
-    """The database that a SQLAlchemy URL names; every failure of it arrives as `AnalyticsUnavailable`.
+    """The database at a URL, of SQLite or PostgreSQL; every failure of it arrives as `AnalyticsUnavailable`.
 
-    `busy_timeout_ms` is how long a statement waits for another process that holds a SQLite database. One object may
-    serve several threads.
+    `timeout` is how many seconds a statement waits for another process that holds the database, or for the server's
+    answer; with `durable` what SQLite committed survives a power cut. One object may serve several threads.
     """
 
-    def __init__(self, url: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> None:
         self._url = url
-        self._busy_timeout_ms = busy_timeout_ms
+        self._timeout = timeout
+        self._durable = durable
         self._engine: Engine | None = None
 
     @property
@@ -30,7 +40,7 @@ class Database:
     def open(self) -> None:
         """Connect, and bring the schema up to date. Raises `SchemaTooNew` when a newer riglm wrote the database."""
         with translated(self._url):
-            engine = make_engine(self._url, self._busy_timeout_ms)
+            engine = make_engine(self._url, timeout=self._timeout, durable=self._durable)
             try:
                 bring_up_to_date(engine, self._url)
             except BaseException:
@@ -46,15 +56,29 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection to read from."""
-        with translated(self._url), self._opened().connect() as connection:
+        """A connection to read from; a statement may take long."""
+        with translated(self._url), reading(self._opened()) as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction to write in."""
-        with translated(self._url), writing(self._opened()) as connection:
+    def writing(self, *, seconds: float | None = None) -> Iterator[Connection]:
+        """A transaction to write in; a statement may take so many seconds, by default `timeout`."""
+        with translated(self._url), writing(self._opened(), seconds=seconds) as connection:
             yield connection
+
+    @contextmanager
+    def apart(self) -> Iterator[Connection]:
+        """A connection whose statements stand outside of any transaction and may take an hour."""
+        with translated(self._url), apart(self._opened()) as connection:
+            yield connection
+
+    @contextmanager
+    def lease(self) -> Iterator[bool]:
+        """Hold the right to maintain the database while the block runs, if nobody else does; whether it was got."""
+        with ExitStack() as held:
+            with translated(self._url):
+                mine = held.enter_context(lease(self._opened(), self._url))
+            yield mine
 
     def _opened(self) -> Engine:
         if self._engine is None:

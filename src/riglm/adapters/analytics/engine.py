@@ -1,26 +1,26 @@
 """Connections to the database, and its errors in riglm's words."""
 
-import os
 import sqlite3
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from riglm.adapters.analytics import sqlite
+from riglm.adapters.analytics.transactions import APART, SECONDS, WRITES
 from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.secret import mask_url
 
-BUSY_TIMEOUT_MS: Final = 5000
-"""How long a statement waits for another process that holds the SQLite database."""
+TIMEOUT_SECONDS: Final = 5.0
+"""How long a record may wait for the database: for another process that holds it, or for the server's answer."""
 
-_CACHE_KIB: Final = 512
-"""The most memory for pages, a quarter of SQLite's own: riglm mostly appends, and what was used once stays with it."""
+LONG_SECONDS: Final = 60.0
+"""How long a question or a piece of maintenance may take."""
 
-_WAL_PAUSE_SECONDS: Final = 0.01
-_WRITING: Final = "riglm_writing"
+_HOUR: Final = 3600.0
+_POSTGRESQL: Final = ("postgresql://", "postgres://")
 
 
 @contextmanager
@@ -29,82 +29,83 @@ def translated(url: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
-        reason = error.orig if isinstance(error, DBAPIError) else error
-        raise AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {reason}") from error
+        raise unavailable(url, error) from error
+
+
+def unavailable(url: str, error: Exception) -> AnalyticsUnavailable:
+    """A failure of the database at `url` in riglm's words."""
+    reason = error.orig if isinstance(error, DBAPIError) else error
+    return AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {' '.join(str(reason).split())}")
 
 
 def safe_url(url: str) -> str:
-    """The URL without its password; an unreadable one is not shown at all."""
+    """The URL without its secrets; an unreadable one is not shown at all."""
+    if is_postgresql(url):
+        return mask_url(url)
     try:
         return make_url(url).render_as_string(hide_password=True)
     except SQLAlchemyError:
         return "(unreadable URL)"
 
 
-def make_engine(url: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Engine:
-    """An engine that has not connected yet."""
-    place = make_url(url)
-    if place.get_backend_name() != "sqlite":
-        return create_engine(place, hide_parameters=True)
-    engine = create_engine(place, hide_parameters=True, connect_args={"timeout": busy_timeout_ms / 1000})
-    event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
+def is_postgresql(url: str) -> bool:
+    """Whether the URL names a PostgreSQL server."""
+    return url.startswith(_POSTGRESQL)
+
+
+def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> Engine:
+    """An engine that has not connected yet.
+
+    A statement waits at most `timeout` seconds for another process that holds the database, and for a server's answer.
+    With `durable` a commit on SQLite survives a power cut; on PostgreSQL it always does.
+    """
+    if is_postgresql(url):
+        try:
+            from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # the driver is an extra
+        except ImportError as error:
+            raise AnalyticsUnavailable(
+                "PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
+            ) from error
+        return postgresql.make_engine(url, timeout)
+    if make_url(url).get_backend_name() != "sqlite":
+        raise AnalyticsUnavailable(
+            f"the analytics store {safe_url(url)} cannot be used: it is neither SQLite nor PostgreSQL — fix: write "
+            "sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
+    return sqlite.make_engine(url, timeout, durable=durable)
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that holds the right to write from its start, so that it cannot fail half-way for want of it."""
-    with engine.execution_options(**{_WRITING: True}).begin() as connection:
+def writing(engine: Engine, *, seconds: float | None = None) -> Iterator[Connection]:
+    """A transaction to write in; a statement in it may take so many seconds, by default what the engine was given.
+
+    On SQLite it holds the right to write from its start, so that it cannot fail half-way for want of it.
+    """
+    with engine.execution_options(**{WRITES: True, SECONDS: seconds}).begin() as connection:
         yield connection
 
 
-def sqlite_file(url: str) -> Path | None:
-    """The database file that `url` names, if it names one."""
-    place: URL = make_url(url)
-    if place.get_backend_name() != "sqlite" or not place.database or place.database.startswith((":memory:", "file:")):
-        return None
-    return Path(place.database)
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction to read in; a statement in it may take long."""
+    with engine.execution_options(**{SECONDS: LONG_SECONDS}).connect() as connection:
+        yield connection
 
 
-def prepare(engine: Engine, url: str) -> None:
-    """Make a missing SQLite file, readable by its owner alone, and let readers work beside the writer."""
-    file = sqlite_file(url)
-    if file is None:
-        return
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Only a missing file may be opened here: closing any descriptor of a file drops every POSIX lock that this process
-    # holds on it, those of its other SQLite connections too (sqlite.org/howtocorrupt.html, section 2.2).
-    if not file.exists():
-        with suppress(FileExistsError):
-            os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    raw = engine.raw_connection()
-    try:
-        use_wal(raw.cursor())
-    finally:
-        raw.close()
-
-
-def use_wal(cursor: Any) -> None:
-    """Change the journal's mode; SQLite does not wait for another process that does the same, so this does."""
-    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
-    while True:
+@contextmanager
+def apart(engine: Engine) -> Iterator[Connection]:
+    """A connection whose statements stand outside of any transaction and may take an hour; it is not used again."""
+    with engine.execution_options(**{APART: True, SECONDS: _HOUR}).connect() as connection:
         try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(_WAL_PAUSE_SECONDS)
-        else:
-            return
+            yield connection
+        finally:
+            connection.invalidate()
 
 
-def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver begins no transactions: _begin_sqlite does
-    connection.execute("PRAGMA synchronous=NORMAL").close()
-    connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
+def lease(engine: Engine, url: str) -> AbstractContextManager[bool]:
+    """Hold the right to maintain the database while the block runs, if nobody else does; whether it was got."""
+    if engine.dialect.name == "sqlite":
+        return sqlite.lease(url)
+    from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # see make_engine
 
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITING, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    return postgresql.lease(engine)

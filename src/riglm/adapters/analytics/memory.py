@@ -3,6 +3,7 @@
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -41,6 +42,7 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
         super().__init__()
         self._capacity = capacity
         self._lock = threading.Lock()
+        self._maintaining = threading.Lock()
         self._sessions: dict[UUID, Session] = {}
         self._invocations: dict[UUID, ToolInvocation] = {}
         self._exposures: dict[UUID, Exposure] = {}
@@ -55,6 +57,16 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Keep what is held: whoever has this object may open it again."""
+
+    @contextmanager
+    def maintenance_lease(self) -> Iterator[bool]:
+        """Hold the right to do maintenance while the block runs, if nobody else does; whether it was got."""
+        mine = self._maintaining.acquire(blocking=False)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._maintaining.release()
 
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records, or none of them."""

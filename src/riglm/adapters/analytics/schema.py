@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, text
 
 import riglm
-from riglm.adapters.analytics.engine import make_engine, prepare, safe_url, sqlite_file, translated, writing
+from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated, writing
+from riglm.adapters.analytics.sqlite import database_file, prepare
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
 from riglm.domain.errors import SchemaTooNew
 
@@ -21,6 +22,9 @@ _revisions: Final = Table(
     "alembic_version", MetaData(), Column("version_num", String(32), primary_key=True, nullable=False)
 )
 """Where alembic keeps the newest migration that ran."""
+
+_MIGRATION_SECONDS: Final = 3600.0
+"""How long one statement of a migration may take: tables may be large."""
 
 _upgrading: Final = threading.Lock()  # alembic keeps the migration that runs in a global
 
@@ -52,9 +56,9 @@ def status(url: str) -> SchemaStatus:
     """
     current = None
     with translated(url):
-        file = sqlite_file(url)
+        file = database_file(url)
         if file is None or file.exists():
-            with _engine(url) as engine, engine.connect() as connection:
+            with _engine(url) as engine, reading(engine) as connection:
                 current = current_revision(connection)
     return SchemaStatus(url=safe_url(url), current=current, head=SCHEMA_REVISION, pending=_after(current, url))
 
@@ -62,25 +66,36 @@ def status(url: str) -> SchemaStatus:
 def bring_up_to_date(engine: Engine, url: str) -> None:
     """As `upgrade`, on an engine that is there already; the caller translates errors.
 
-    A new SQLite database gets its tables at once: the migrations would make the same ones, but cost every first start
-    the import of alembic, which is 11 MiB and 0.1 s.
+    An empty database gets its tables at once: the migrations would make the same ones, but cost every first start the
+    import of alembic, which is 11 MiB and 0.1 s.
     """
     prepare(engine, url)
-    with engine.connect() as connection:
+    with reading(engine) as connection:
         current = current_revision(connection)
     if current == SCHEMA_REVISION:
         return
-    with writing(engine) as connection:
-        if engine.dialect.name == "sqlite" and not inspect(connection).get_table_names():
+    with _migrating(engine) as connection:
+        if not inspect(connection).get_table_names():
             _make(connection)
             return
     from alembic import command  # noqa: PLC0415  # nor is it needed by a store that is up to date
 
-    with _upgrading, writing(engine) as connection:
+    with _upgrading, _migrating(engine) as connection:
         if _after(current_revision(connection), url):
             config = alembic_config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+
+
+@contextmanager
+def _migrating(engine: Engine) -> Iterator[Connection]:
+    """A transaction that changes the schema, one at a time in all processes."""
+    with writing(engine, seconds=_MIGRATION_SECONDS) as connection:
+        if engine.dialect.name == "postgresql":
+            from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # the driver is an extra
+
+            postgresql.wait_for_migrations(connection)
+        yield connection
 
 
 def _make(connection: Connection) -> None:

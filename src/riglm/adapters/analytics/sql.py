@@ -1,6 +1,7 @@
 """Usage kept in a SQL database."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from types import TracebackType
 from typing import Final, Self
@@ -10,7 +11,7 @@ from sqlalchemy import delete, insert
 
 from riglm.adapters.analytics import choices, exposures, queries, storing, warm_start
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.engine import BUSY_TIMEOUT_MS
+from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS
 from riglm.adapters.analytics.rows import Row
 from riglm.adapters.analytics.tables import cooccurrence
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
@@ -33,14 +34,15 @@ _PAIRS_AT_ONCE: Final = 1000
 
 
 class SqlAnalytics(AnalyticsPort):
-    """Keeps usage in the database that a SQLAlchemy URL names; entering it connects and upgrades the schema.
+    """Keeps usage in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
-    Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `busy_timeout_ms` is how long a statement
-    waits for another process that holds a SQLite database. One object may serve several threads.
+    Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits
+    for another process that holds the database, or for the server's answer; questions and maintenance may take longer.
+    With `durable` what SQLite stored survives a power cut. One object may serve several threads.
     """
 
-    def __init__(self, url: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
-        self._database = Database(url, busy_timeout_ms=busy_timeout_ms)
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> None:
+        self._database = Database(url, timeout=timeout, durable=durable)
 
     def __enter__(self) -> Self:
         """Connect, and bring the schema up to date."""
@@ -52,6 +54,10 @@ class SqlAnalytics(AnalyticsPort):
     ) -> None:
         """Close all connections."""
         self._database.close()
+
+    def maintenance_lease(self) -> AbstractContextManager[bool]:
+        """Hold the right to do maintenance while the block runs, if nobody else does; whether it was got."""
+        return self._database.lease()
 
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records in one transaction, or none of them."""
@@ -68,7 +74,7 @@ class SqlAnalytics(AnalyticsPort):
 
     def end_idle_sessions(self, before: float) -> int:
         """End every open session that was last heard of before that time, and give their number."""
-        with self._database.writing() as connection:
+        with self._database.writing(seconds=LONG_SECONDS) as connection:
             return storing.end_idle_sessions(connection, before)
 
     def log_invocation(self, invocation: ToolInvocation) -> None:
@@ -100,7 +106,7 @@ class SqlAnalytics(AnalyticsPort):
                 for calls in queries.calls_of_sessions(connection, ids[0], last):
                     counter.add_session(calls)
         pairs = counter.pairs(now)
-        with self._database.writing() as connection:
+        with self._database.writing(seconds=LONG_SECONDS) as connection:
             connection.execute(delete(cooccurrence))
             while some := [_pair_row(pair) for pair in islice(pairs, _PAIRS_AT_ONCE)]:
                 connection.execute(insert(cooccurrence), some)
@@ -143,7 +149,7 @@ class SqlAnalytics(AnalyticsPort):
 
     def prune_learned_pairs(self, most: int) -> int:
         """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
-        with self._database.writing() as connection:
+        with self._database.writing(seconds=LONG_SECONDS) as connection:
             return warm_start.prune_learned_pairs(connection, most)
 
     def put_override(self, override: Override) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, func, select, tuple_, update
 
 from riglm.adapters.analytics.arrays import from_bytes, is_sound, to_bytes
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.engine import BUSY_TIMEOUT_MS
+from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
 from riglm.adapters.analytics.lookups import insert_into, slices
 from riglm.adapters.analytics.rows import Row
 from riglm.adapters.analytics.tables import cached_vector
@@ -40,9 +40,9 @@ class VectorLimits:
 
 
 class SqlVectors(VectorCachePort):
-    """Keeps vectors in the database that a SQLAlchemy URL names. Opened by the first use, on the thread of that use.
+    """Keeps vectors in the SQLite or PostgreSQL database at a URL. Opened by the first use, on the thread of that use.
 
-    `clock` gives seconds since the epoch.
+    `timeout` is as for `SqlAnalytics`; `clock` gives seconds since the epoch.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class SqlVectors(VectorCachePort):
         url: str,
         *,
         limits: VectorLimits | None = None,
-        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+        timeout: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._database = Database(url, busy_timeout_ms=busy_timeout_ms)
+        self._database = Database(url, timeout=timeout)
         self._limits = limits or VectorLimits()
         self._clock = clock
         self._opening = threading.Lock()

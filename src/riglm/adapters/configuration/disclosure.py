@@ -14,6 +14,8 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 def shown(configuration: Configuration) -> list[tuple[str, Any, str]]:
     """Each setting's path, value and origin, in the order of the schema; of a server only what is set."""
     values = configuration.settings.model_dump(mode="json", by_alias=True)
+    for section, url in (("storage", configuration.settings.storage.url), ("state", configuration.settings.state.url)):
+        values[section]["url"] = None if url is None else mask_url(url.get_secret_value())
     return [
         (dotted(path), value, setter_of(path, configuration.origins) or "default")
         for path, value in _leaves(values, ())
@@ -28,7 +30,7 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if "command" in value:
         value = _covered(value)
     for key, item in value.items():
-        if (path and path[-1] in _SECRET_MAPS) or key == "token":
+        if (path and path[-1] in _SECRET_MAPS) or key in {"token", "secret"}:
             yield (*path, key), MASK if item is not None else None
         else:
             yield from _leaves(item, (*path, key))

@@ -60,7 +60,7 @@ def load(
     _take_servers(draft, environment, options)
     for name, path, value in options.values:
         draft.set(path, value, name)
-    if not draft.holds("storage", "path"):
+    if not draft.holds("storage", "path") and not draft.holds("storage", "url"):
         draft.set(("storage", "path"), str(data_directory(environment) / _DATABASE), "default")
     return _validated(draft, str(file) if file else FILE_NAME)
 

@@ -93,15 +93,6 @@ class Logging(Section):
         return include_results
 
 
-class Storage(Section):
-    """Where usage is recorded."""
-
-    kind: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` forgets everything at the end.")
-    path: str | None = Field(
-        default=None, min_length=1, description="The database file; by default in the user's data directory."
-    )
-
-
 class Privacy(Section):
     """What of a call is stored."""
 

@@ -1,0 +1,161 @@
+"""What is particular to PostgreSQL: its connections, how long they are waited for, its advisory locks."""
+
+import math
+import selectors
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, text
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
+
+from riglm.adapters.analytics.transactions import APART, SECONDS
+from riglm.domain.errors import AnalyticsUnavailable
+
+_GRACE_SECONDS: Final = 1.0  # a server that works ends a statement by itself first, and keeps its connection
+_LEAST_CONNECT_SECONDS: Final = 2  # the driver's own least
+_IDLE_SECONDS: Final = 60  # a riglm that stopped in mid-transaction holds others up no longer
+_MOST_SECONDS: Final = 86_400.0
+_KEEPALIVE: Final = {"idle": 5, "interval": 3, "count": 3}  # whoever is gone without a word is noticed within 15 s
+_CONNECTIONS: Final[dict[str, Any]] = {
+    "pool_size": 1,
+    "max_overflow": 4,
+}  # a process has several stores, a server few connections
+_READ_ONLY: Final = "25006"
+_SCHEMA: Final = "hashtext(coalesce(current_schema(), ''))"  # each schema of a database is a store of its own
+_TRY_LEASE: Final = text(f"SELECT pg_try_advisory_xact_lock({0x7269676C}, {_SCHEMA})")  # "rigl"
+_WAIT_FOR_MIGRATIONS: Final = text(f"SELECT pg_advisory_xact_lock({0x7269676D}, {_SCHEMA})")  # "rigm"
+
+_Answer = TypeVar("_Answer")
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection that is given up when the server says nothing for `patience` seconds.
+
+    The server's own time limits do not help when it is frozen or cut off: nothing then ends a wait but the client.
+    """
+
+    patience: float = _MOST_SECONDS
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """As the driver's own, with an end."""
+        return super().wait(self._bounded(gen), interval)
+
+    def _bounded(self, waits: Generator[Any, Any, _Answer]) -> Generator[Any, Any, _Answer]:
+        """Go on as long as the driver waits, and break the connection when that takes too long."""
+        until = time.monotonic() + self.patience
+        ready = None
+        try:
+            while True:
+                ready = yield waits.send(ready)
+                if not ready and time.monotonic() > until:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"the server did not answer within {self.patience:g} s")
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def make_engine(url: str, timeout: float) -> Engine:
+    """An engine that has not connected yet. The URL is read by PostgreSQL's own library, with all that it knows."""
+    parameters = _parameters(url, timeout)
+
+    def connect() -> BoundedConnection:
+        made = BoundedConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+        made.patience = timeout + _GRACE_SECONDS
+        made.execute(_session_settings(timeout))
+        made.autocommit = False
+        return made
+
+    engine = create_engine(
+        "postgresql+psycopg://",
+        creator=connect,
+        hide_parameters=True,
+        use_native_hstore=False,
+        pool_timeout=timeout,
+        pool_use_lifo=True,
+        **_CONNECTIONS,
+    )
+    event.listen(engine, "begin", _Beginning(timeout))
+    event.listen(engine, "checkout", _drop_if_hung_up)
+    event.listen(engine, "handle_error", _leave_what_is_read_only)
+    return engine
+
+
+@contextmanager
+def lease(engine: Engine) -> Iterator[bool]:
+    """Hold the right to maintain this schema, if nobody has it; it ends with the connection, whatever ends that."""
+    connection = engine.connect()
+    try:
+        mine = bool(connection.execute(_TRY_LEASE).scalar_one())
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        yield mine
+    finally:
+        with suppress(SQLAlchemyError):
+            connection.close()
+
+
+def wait_for_migrations(connection: Connection) -> None:
+    """Wait until nobody else changes this schema; until the transaction ends nobody else will."""
+    connection.execute(_WAIT_FOR_MIGRATIONS)
+
+
+class _Beginning:
+    """Tells the server and the driver how long a statement of the transaction that begins may take."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+
+    def __call__(self, connection: Connection) -> None:
+        raw: Any = connection.connection.driver_connection
+        raw.patience = self._timeout + _GRACE_SECONDS
+        options = connection.get_execution_options()
+        seconds = options.get(SECONDS)
+        if options.get(APART):
+            raw.autocommit = True
+        if seconds is not None:
+            connection.exec_driver_sql(_time_limits(seconds, "SESSION" if options.get(APART) else "LOCAL"))
+            raw.patience = seconds + _GRACE_SECONDS
+
+
+def _parameters(url: str, timeout: float) -> dict[str, Any]:
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:  # it may quote the password
+        raise AnalyticsUnavailable(
+            "the URL of the analytics store cannot be read — fix: write "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with unusual characters as %XX"
+        ) from None
+    return {
+        "connect_timeout": max(_LEAST_CONNECT_SECONDS, math.ceil(timeout)),
+        "application_name": "riglm",
+        **{f"keepalives_{name}": value for name, value in _KEEPALIVE.items()},
+        **given,
+    }
+
+
+def _session_settings(timeout: float) -> str:
+    alive = [f"SET tcp_keepalives_{name} = {value}" for name, value in _KEEPALIVE.items()]
+    idle = f"SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"
+    return "; ".join([_time_limits(timeout, "SESSION"), idle, *alive])
+
+
+def _time_limits(seconds: float, scope: str) -> str:
+    limit = max(1, int(seconds * 1000))
+    return f"SET {scope} statement_timeout = {limit}; SET {scope} lock_timeout = {limit}"
+
+
+def _drop_if_hung_up(raw: Any, _record: Any, _proxy: Any) -> None:
+    """Take no connection on which the server said something unasked: mostly that it ends. This costs no round trip."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(raw.pgconn.socket, selectors.EVENT_READ)
+        if selector.select(0):
+            raise DisconnectionError("the server has ended the connection")
+
+
+def _leave_what_is_read_only(context: ExceptionContext) -> None:
+    """A server that became a stand-by will stay one: connect anew, perhaps to the one that took over."""
+    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        context.is_disconnect = True

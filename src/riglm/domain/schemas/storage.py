@@ -1,0 +1,70 @@
+"""The configuration of the store."""
+
+from typing import Any, Literal, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from riglm.domain.schemas.base import Seconds, Section, problem
+from riglm.domain.secret import sounds_secret
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+class Storage(Section):
+    """Where usage is recorded."""
+
+    kind: Literal["sqlite", "postgresql", "memory"] = Field(
+        default="sqlite",
+        description="`memory` forgets everything at the end; a `url` chooses `postgresql` by itself.",
+    )
+    path: str | None = Field(
+        default=None, min_length=1, description="The SQLite file; by default in the user's data directory."
+    )
+    url: SecretStr | None = Field(
+        default=None,
+        description="Where PostgreSQL is, as its own programs take it: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.",
+    )
+    timeout: Seconds = Field(
+        default=5,
+        description="After so many seconds without the lock or the answer that a record needs, the store is away.",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_of_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(_SCHEMES):
+            raise problem(
+                "this is no URL of PostgreSQL",
+                "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a SQLite file is named by storage.path",
+            )
+        return url
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_the_url(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("url") and "kind" not in given:
+            return {**given, "kind": "postgresql"}
+        return given
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.kind == "postgresql" and self.url is None:
+            raise problem("PostgreSQL has no place", "add url: postgresql://... (or set RIGLM_STORAGE__URL)", key="url")
+        if self.url is not None and self.path is not None:
+            raise problem("a file and a URL are both given", "remove `path` or `url`", key="path")
+        if self.kind != "postgresql" and self.url is not None:
+            raise problem(
+                f"a URL is given for the kind {self.kind}", "set the kind to postgresql, or remove it", key="url"
+            )
+        return self
+
+    def secrets(self) -> tuple[str, ...]:
+        """The passwords in the URL, as written and as meant."""
+        try:
+            parts = urlsplit(self.url.get_secret_value() if self.url else "")
+        except ValueError:
+            return ()
+        written = parts.password or ""
+        named = [value for name, value in parse_qsl(parts.query) if sounds_secret(name)]
+        return tuple(secret for secret in dict.fromkeys([written, unquote(written), *named]) if secret)
