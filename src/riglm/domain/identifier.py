@@ -31,3 +31,11 @@ def uuid7() -> uuid.UUID:
         ms, sequence = _last_ms, _sequence
     low = int.from_bytes(tail[2:]) & 0x3FFF_FFFF_FFFF_FFFF
     return uuid.UUID(int=(ms << 80) | (0x7 << 76) | (sequence << 64) | (0b10 << 62) | low)
+
+
+def parsed_uuid(text: str) -> uuid.UUID | None:
+    """The UUID that a text spells, None when it spells none."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None

@@ -19,7 +19,8 @@ class LearnedPair:
     principal or tenant that it counts for, empty for all. `confidence` is a moving average of signals, `uses` how often
     it was confirmed, `updated_at` in seconds since the epoch. `description_hash` is of the tool's definition: what was
     learned of a tool that has changed its words does not count. `terms` are keyed hashes of the context's words, for
-    matching by word; the text of the context itself is not kept.
+    matching by word; the text of the context itself is not kept. `session_id` is the session that just taught it: the
+    store keeps all of them, to know whose lesson it was, and does not give them back.
     """
 
     id: UUID
@@ -32,3 +33,4 @@ class LearnedPair:
     updated_at: float
     description_hash: str = ""
     terms: tuple[int, ...] = ()
+    session_id: UUID | None = None

@@ -10,7 +10,7 @@ from typing import Final, Self, TypeVar
 from uuid import UUID
 
 from riglm.adapters.analytics import memory_counting as counting
-from riglm.adapters.analytics.memory_choices import InMemoryChoices
+from riglm.adapters.analytics.memory_maintenance import InMemoryMaintenance
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import USES, ToolInvocation
@@ -35,7 +35,7 @@ _Happened = TypeVar("_Happened", ToolInvocation, Exposure)
 _Kept = TypeVar("_Kept", Session, ToolInvocation, Exposure, LearnedPair)
 
 
-class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
+class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
     """Keeps the latest usage in plain dictionaries; opening and closing it keeps what it holds."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
@@ -74,6 +74,7 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
             if not isinstance(record, Record):
                 raise RecordRefused(f"{type(record).__name__} is no record")
         with self._lock:
+            records = self._admitted(records)
             for record in records:
                 match record:
                     case Session():
@@ -205,6 +206,8 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
             del kept[next(iter(kept))]
 
     def _learn(self, pair: LearnedPair) -> None:
+        if pair.session_id is not None:
+            self._taught.setdefault(pair.id, set()).add(pair.session_id)
         stored = self._pairs.get(pair.id)
         if stored is None or stored.updated_at <= pair.updated_at:
             vector = pair.vector.copy()

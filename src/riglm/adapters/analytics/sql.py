@@ -13,6 +13,7 @@ from riglm.adapters.analytics import choices, exposures, queries, storing, warm_
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS
 from riglm.adapters.analytics.rows import Row
+from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
 from riglm.adapters.analytics.tables import cooccurrence
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
@@ -33,7 +34,7 @@ from riglm.ports.analytics import (
 _PAIRS_AT_ONCE: Final = 1000
 
 
-class SqlAnalytics(AnalyticsPort):
+class SqlAnalytics(SqlMaintenance, AnalyticsPort):
     """Keeps usage in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
     Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits

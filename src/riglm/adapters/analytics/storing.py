@@ -10,9 +10,11 @@ from sqlalchemy import Connection, Table, bindparam, delete, func, select, updat
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.forgetting import without_forgotten
+from riglm.adapters.analytics.lists import keep_lists
 from riglm.adapters.analytics.lookups import insert_into, slices
 from riglm.adapters.analytics.rows import Row
-from riglm.adapters.analytics.tables import exposure, invocation, learned_pair, session, toolset
+from riglm.adapters.analytics.tables import exposure, invocation, learned_pair, lesson, session
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
@@ -29,7 +31,7 @@ def store(connection: Connection, records: Sequence[Record]) -> None:
     database's own.
     """
     with _refusing():
-        _store(connection, records)
+        _store(connection, without_forgotten(connection, records))
 
 
 @contextmanager
@@ -84,7 +86,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
                 raise TypeError(f"{type(record).__name__} is no record")
     lists = [session.tools_available for session in sessions.values()]
     lists += [names for exposure in exposures for names in (exposure.shown, exposure.available)]
-    _insert_new(connection, toolset, rows.toolset_rows(lists))
+    keep_lists(connection, lists)
     _upsert_sessions(connection, [rows.session_row(session) for session in sessions.values()])
     _insert_new(connection, invocation, calls)
     _insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
@@ -149,3 +151,12 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Pairs
         taken = {column.name: given[column.name] for column in learned_pair.c if column.name != "id"}
         upsert = statement.on_conflict_do_update(index_elements=["id"], set_=taken, where=newer)
         connection.execute(upsert, [rows.learned_pair_row(pair) for pair in learned.values()])
+        _note_lessons(connection, [pair for pair in records if isinstance(pair, LearnedPair) and pair.id in learned])
+
+
+def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
+    """Note which sessions taught the pairs: when one is forgotten, what only it taught is forgotten with it."""
+    taught = {(pair.id, pair.session_id) for pair in pairs if pair.session_id is not None}
+    if taught:
+        note = insert_into(connection, lesson).on_conflict_do_nothing()
+        connection.execute(note, [{"pair_id": pair, "session_id": by} for pair, by in sorted(taught)])

@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, Index, LargeBinary, 
 
 from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
 
-SCHEMA_REVISION: Final = "0002"
+SCHEMA_REVISION: Final = "0003"
 """The newest migration that this code knows."""
 
 metadata: Final = MetaData()
@@ -18,6 +18,7 @@ toolset: Final = Table(
         "id", CompactUuid, primary_key=True
     ),  # a hash of the names: sessions and exposures repeat the same few lists
     Column("names", JsonText, nullable=False),
+    Column("used_at", Double, nullable=False, server_default="0"),  # to the day: when something last referred to it
 )
 
 session: Final = Table(
@@ -110,6 +111,14 @@ learned_pair: Final = Table(
     Index("learned_pair_updated_at", "updated_at"),
 )
 
+lesson: Final = Table(
+    "lesson",  # which sessions taught a learned pair
+    metadata,
+    Column("pair_id", CompactUuid, primary_key=True),
+    Column("session_id", CompactUuid, primary_key=True),
+    Index("lesson_session_id", "session_id"),
+)
+
 cached_vector: Final = Table(
     "cached_vector",
     metadata,
@@ -144,4 +153,13 @@ warm_set: Final = Table(
     Column("tools", JsonText, nullable=False),
     Column("predictor", SafeText, nullable=False),
     Column("created_at", Double, nullable=False),
+)
+
+forgotten: Final = Table(
+    "forgotten",  # whose records are not taken any more, and whether all that was stored of them is gone
+    metadata,
+    Column("whose", String(16), primary_key=True),
+    Column("key", SafeText, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("is_done", Boolean, nullable=False),
 )

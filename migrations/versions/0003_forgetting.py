@@ -1,0 +1,31 @@
+"""What forgetting and purging need: who is forgotten, who taught a learned pair, when a list of tools was last used."""
+
+import time
+
+import sqlalchemy as sa
+from alembic import op
+
+from riglm.adapters.analytics.columns import CompactUuid, SafeText
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("toolset", sa.Column("used_at", sa.Double, nullable=False, server_default="0"))
+    op.execute(sa.text("UPDATE toolset SET used_at = :now").bindparams(now=time.time()))
+    op.create_table(
+        "lesson",
+        sa.Column("pair_id", CompactUuid, primary_key=True),
+        sa.Column("session_id", CompactUuid, primary_key=True),
+    )
+    op.create_index("lesson_session_id", "lesson", ["session_id"])
+    op.create_table(
+        "forgotten",
+        sa.Column("whose", sa.String(16), primary_key=True),
+        sa.Column("key", SafeText, primary_key=True),
+        sa.Column("at", sa.Double, nullable=False),
+        sa.Column("is_done", sa.Boolean, nullable=False),
+    )

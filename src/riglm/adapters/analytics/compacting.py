@@ -1,0 +1,57 @@
+"""Gives space back that nothing is stored in."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.tables import metadata
+
+_PAGES_AT_ONCE: Final = 500
+_INCREMENTAL: Final = 2
+
+
+def size_bytes(connection: Connection) -> int:
+    """How much space the database takes, without its journal."""
+    if connection.dialect.name == "sqlite":
+        return _pragma(connection, "page_count") * _pragma(connection, "page_size")
+    return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+
+def compact(database: Database, *, whole: bool) -> Iterator[str]:
+    """Give space back, in steps, each with what was done."""
+    with database.apart() as connection:
+        if connection.dialect.name != "sqlite":
+            yield from _vacuum_tables(connection, whole)
+        elif whole or _pragma(connection, "auto_vacuum") != _INCREMENTAL:
+            connection.exec_driver_sql(f"PRAGMA auto_vacuum={_INCREMENTAL}")
+            connection.exec_driver_sql("VACUUM")
+            yield "the file was written anew"
+        else:
+            yield from _free_pages(connection)
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA optimize")
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+            yield "the journal was emptied"
+
+
+def _free_pages(connection: Connection) -> Iterator[str]:
+    """Each step is a transaction of its own, so that other processes write in between."""
+    while free := _pragma(connection, "freelist_count"):
+        connection.exec_driver_sql(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").close()
+        given = free - _pragma(connection, "freelist_count")
+        if given <= 0:
+            return
+        yield f"{given} pages were given back"
+
+
+def _vacuum_tables(connection: Connection, whole: bool) -> Iterator[str]:
+    how = "FULL, ANALYZE" if whole else "ANALYZE"
+    for table in metadata.sorted_tables:
+        connection.exec_driver_sql(f'VACUUM ({how}) "{table.name}"')
+        yield f"{table.name} was vacuumed"
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())

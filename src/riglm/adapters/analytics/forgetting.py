@@ -1,0 +1,249 @@
+"""Removes all that is known of somebody, and keeps the writer from storing what comes late.
+
+Whoever is forgotten is noted in a table first, and so is each of their sessions. The writer looks there within the
+transaction that stores a batch: so it does not matter in which process, queue or spool a record still waits.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, distinct, exists, func, or_, select, update
+
+from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.tables import (
+    exposure,
+    forgotten,
+    invocation,
+    learned_pair,
+    lesson,
+    override,
+    session,
+    warm_set,
+)
+from riglm.domain.exposure import Exposure
+from riglm.domain.forgetting import Forgotten, Whose
+from riglm.domain.identifier import parsed_uuid
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.learning import LearnedPair
+from riglm.domain.override import OverrideScope
+from riglm.domain.retention import Removed
+from riglm.domain.session import Session
+from riglm.ports.analytics import Record, SessionClosed
+
+_SESSIONS_AT_ONCE: Final = 50
+
+
+def known_of(connection: Connection, whom: Forgotten) -> Removed:
+    """How many records there are of somebody, as far as they are counted by session or principal."""
+    chosen = _sessions_of(whom)
+
+    def of_sessions(table: Table) -> int:
+        theirs = select(session.c.id).where(chosen)
+        return _count(connection, table, table.c.session_id.in_(theirs))
+
+    is_principal = whom.whose is Whose.PRINCIPAL
+    return Removed(
+        sessions=_count(connection, session, chosen),
+        invocations=of_sessions(invocation),
+        exposures=of_sessions(exposure),
+        learned_pairs=_count(connection, learned_pair, _pairs_of(whom)) if is_principal else 0,
+        overrides=_count(connection, override, _overrides_of(whom)),
+        warm_sets=_count(connection, warm_set, warm_set.c.principal == whom.key) if is_principal else 0,
+    )
+
+
+def forget(database: Database, whom: Forgotten, at_once: int) -> Iterator[Removed]:
+    """Note who is forgotten, then remove all that is known of them, in steps."""
+    with database.writing() as connection:
+        _note(connection, [whom])
+    yield Removed()
+    yield from finish_forgetting(database, at_once)
+
+
+def finish_forgetting(database: Database, at_once: int) -> Iterator[Removed]:
+    """Remove what is left of all who were forgotten, in steps."""
+    for whom in _unfinished(database, Whose.CLIENT) + _unfinished(database, Whose.PRINCIPAL):
+        yield from _note_sessions(database, whom, at_once)
+        with database.writing() as connection:
+            removed = _remove_what_is_personal(connection, whom)
+            _done(connection, whom.whose, [whom.key])
+        yield removed
+    while some := _unfinished(database, Whose.SESSION, _SESSIONS_AT_ONCE):
+        yield from _remove_sessions(database, some, at_once)
+
+
+def latest_forgetting(connection: Connection) -> float:
+    """When somebody was forgotten last; 0 when nobody was."""
+    return float(connection.execute(select(func.max(forgotten.c.at))).scalar_one() or 0.0)
+
+
+def without_forgotten(connection: Connection, records: Sequence[Record]) -> Sequence[Record]:
+    """The records less those of whoever was forgotten; sessions that were forgotten unseen are noted on the way."""
+    if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
+        return records
+    unwanted = _Unwanted(connection, records)
+    if unwanted.sessions_by_person:
+        _note(connection, unwanted.sessions_by_person)
+    return [record for record in records if not unwanted.holds(record)]
+
+
+class _Unwanted:
+    """Which records of a batch are of somebody who was forgotten."""
+
+    def __init__(self, connection: Connection, records: Sequence[Record]) -> None:
+        sessions = [record for record in records if isinstance(record, Session)]
+        named = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
+        persons = {key for session in sessions for key in (session.client_id, session.client.name, session.principal)}
+        scopes = {record.scope for record in records if isinstance(record, LearnedPair)}
+        self._at: dict[tuple[str, str], float] = {}
+        for some in slices(sorted(named | persons | scopes)):
+            query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
+            self._at |= {(whose, key): at for whose, key, at in connection.execute(query)}
+        self.sessions_by_person = [
+            Forgotten(whose=Whose.SESSION, key=str(session.id), at=at)
+            for session in sessions
+            if (at := self._since(session)) is not None and (Whose.SESSION, str(session.id)) not in self._at
+        ]
+        self._at |= {(Whose.SESSION, each.key): each.at for each in self.sessions_by_person}
+
+    def holds(self, record: Record) -> bool:
+        """Whether this record is of somebody who was forgotten."""
+        id_ = _session_of(record)
+        if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
+            return True
+        return (
+            isinstance(record, LearnedPair) and self._at.get((Whose.PRINCIPAL, record.scope), -1.0) >= record.updated_at
+        )
+
+    def _since(self, session: Session) -> float | None:
+        """When it was that the client or principal of a session that had started already was forgotten."""
+        keys = (
+            (Whose.CLIENT, session.client_id),
+            (Whose.CLIENT, session.client.name),
+            (Whose.PRINCIPAL, session.principal),
+        )
+        times = [self._at[key] for key in keys if key in self._at]
+        return max((at for at in times if at >= session.started_at), default=None)
+
+
+def _session_of(record: Record) -> UUID | None:
+    match record:
+        case Session():
+            return record.id
+        case ToolInvocation() | Exposure() | LearnedPair() | SessionClosed():
+            return record.session_id
+    return None
+
+
+def _sessions_of(whom: Forgotten) -> ColumnElement[bool]:
+    if whom.whose is Whose.SESSION:
+        return session.c.id == parsed_uuid(whom.key)
+    if whom.whose is Whose.PRINCIPAL:
+        mine: ColumnElement[bool] = session.c.principal == whom.key
+    else:
+        mine = or_(session.c.client_id == whom.key, session.c.client_name == whom.key)
+    return and_(mine, session.c.started_at <= whom.at)
+
+
+def _pairs_of(whom: Forgotten) -> ColumnElement[bool]:
+    return and_(learned_pair.c.scope == whom.key, learned_pair.c.updated_at <= whom.at)
+
+
+def _overrides_of(whom: Forgotten) -> ColumnElement[bool]:
+    scope = OverrideScope.PRINCIPAL if whom.whose is Whose.PRINCIPAL else OverrideScope.SESSION
+    return and_(override.c.scope == scope.value, override.c.key == whom.key)
+
+
+def _note(connection: Connection, whom: Sequence[Forgotten]) -> None:
+    note = insert_into(connection, forgotten)
+    taken = {"at": note.excluded.at, "is_done": note.excluded.is_done}
+    upsert = note.on_conflict_do_update(index_elements=["whose", "key"], set_=taken)
+    new = [{"whose": each.whose.value, "key": each.key, "at": float(each.at), "is_done": False} for each in whom]
+    connection.execute(upsert, new)
+
+
+def _unfinished(database: Database, whose: Whose, most: int | None = None) -> list[Forgotten]:
+    query = select(forgotten.c.key, forgotten.c.at).where(
+        forgotten.c.whose == whose.value, forgotten.c.is_done.is_(False)
+    )
+    with database.reading() as connection:
+        return [Forgotten(whose=whose, key=key, at=at) for key, at in connection.execute(query.limit(most))]
+
+
+def _done(connection: Connection, whose: Whose, keys: Sequence[str]) -> None:
+    chosen = and_(forgotten.c.whose == whose.value, forgotten.c.key.in_(keys))
+    connection.execute(update(forgotten).where(chosen).values(is_done=True))
+
+
+def _note_sessions(database: Database, whom: Forgotten, at_once: int) -> Iterator[Removed]:
+    start = None
+    while True:
+        query = select(session.c.id).where(_sessions_of(whom)).order_by(session.c.id).limit(at_once)
+        with database.reading() as connection:
+            ids = connection.execute(query if start is None else query.where(session.c.id > start)).scalars().all()
+        if not ids:
+            return
+        start = ids[-1]
+        with database.writing() as connection:
+            _note(connection, [Forgotten(whose=Whose.SESSION, key=str(id_), at=whom.at) for id_ in ids])
+        yield Removed()
+
+
+def _remove_what_is_personal(connection: Connection, whom: Forgotten) -> Removed:
+    """What is kept by principal and not by session; there is little of it."""
+    if whom.whose is not Whose.PRINCIPAL:
+        return Removed()
+    return Removed(
+        learned_pairs=connection.execute(delete(learned_pair).where(_pairs_of(whom))).rowcount,
+        overrides=connection.execute(delete(override).where(_overrides_of(whom))).rowcount,
+        warm_sets=connection.execute(delete(warm_set).where(warm_set.c.principal == whom.key)).rowcount,
+    )
+
+
+def _remove_sessions(database: Database, sessions: Sequence[Forgotten], at_once: int) -> Iterator[Removed]:
+    keys = [each.key for each in sessions]
+    ids = [id_ for id_ in map(parsed_uuid, keys) if id_ is not None]
+    for count in _rows_of(database, invocation, ids, at_once):
+        yield Removed(invocations=count)
+    for count in _rows_of(database, exposure, ids, at_once):
+        yield Removed(exposures=count)
+    with database.writing() as connection:
+        pairs = _taught_by_no_other(connection, ids)
+        removed = Removed(learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs))
+        connection.execute(delete(lesson).where(or_(lesson.c.session_id.in_(ids), lesson.c.pair_id.in_(pairs))))
+        made_for = and_(override.c.scope == OverrideScope.SESSION.value, override.c.key.in_(keys))
+        removed += Removed(
+            overrides=connection.execute(delete(override).where(made_for)).rowcount,
+            sessions=_delete(connection, session, session.c.id, ids),
+        )
+        _done(connection, Whose.SESSION, keys)
+    yield removed
+
+
+def _rows_of(database: Database, table: Table, sessions: Sequence[UUID], at_once: int) -> Iterator[int]:
+    query = select(table.c.id).where(table.c.session_id.in_(sessions)).limit(at_once)
+    while True:
+        with database.reading() as connection:
+            ids = connection.execute(query).scalars().all()
+        if not ids:
+            return
+        with database.writing() as connection:
+            count = _delete(connection, table, table.c.id, ids)
+        yield count
+
+
+def _taught_by_no_other(connection: Connection, sessions: Sequence[UUID]) -> Sequence[UUID]:
+    other = lesson.alias()
+    by_another = exists().where(other.c.pair_id == lesson.c.pair_id, other.c.session_id.not_in(sessions))
+    query = select(distinct(lesson.c.pair_id)).where(lesson.c.session_id.in_(sessions), ~by_another)
+    return connection.execute(query).scalars().all()
+
+
+def _delete(connection: Connection, table: Table, column: ColumnElement[Any], values: Sequence[Any]) -> int:
+    return sum(connection.execute(delete(table).where(column.in_(some))).rowcount for some in slices(values))
+
+
+def _count(connection: Connection, table: Table, chosen: ColumnElement[bool]) -> int:
+    return int(connection.execute(select(func.count()).select_from(table).where(chosen)).scalar_one())

@@ -1,0 +1,185 @@
+"""Removes what is too old, in steps that no writer has to wait for long."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, exists, func, select
+
+from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.lists import remove_lists, unused_lists
+from riglm.adapters.analytics.tables import (
+    exposure,
+    forgotten,
+    invocation,
+    learned_pair,
+    lesson,
+    override,
+    session,
+    warm_set,
+)
+from riglm.domain.identifier import parsed_uuid
+from riglm.domain.override import OverrideScope
+from riglm.domain.retention import DAY_SECONDS, Expiry, Removed
+from riglm.domain.warm_set import KEPT_SECONDS
+
+FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
+"""How long it is remembered who was forgotten: longer than any spool waits to be replayed."""
+
+_is_empty: Final = and_(
+    ~exists().where(invocation.c.session_id == session.c.id), ~exists().where(exposure.c.session_id == session.c.id)
+)
+
+
+def expired(connection: Connection, expiry: Expiry) -> Removed:
+    """How many records are too old; a session counts as if what happened in it were gone already."""
+
+    def count(table: Table, chosen: ColumnElement[bool] | None) -> int:
+        if chosen is None:
+            return 0
+        return int(connection.execute(select(func.count()).select_from(table).where(chosen)).scalar_one())
+
+    def older(time: Column[float], before: float | None) -> ColumnElement[bool] | None:
+        return None if before is None else time < before
+
+    ended = None if expiry.sessions is None else _ended(expiry.sessions)
+    if ended is not None:
+        ended = and_(ended, *_nothing_kept(expiry))
+    return Removed(
+        sessions=count(session, ended),
+        invocations=count(invocation, older(invocation.c.timestamp, expiry.invocations)),
+        exposures=count(exposure, older(exposure.c.timestamp, expiry.exposures)),
+        learned_pairs=count(learned_pair, older(learned_pair.c.updated_at, expiry.learned_pairs)),
+        overrides=count(override, override.c.expires_at <= expiry.now),
+        warm_sets=count(warm_set, warm_set.c.created_at < expiry.now - KEPT_SECONDS),
+    )
+
+
+def purge(database: Database, expiry: Expiry, at_once: int) -> Iterator[Removed]:
+    """Remove what is too old, in steps. What refers to other records goes before them."""
+    if expiry.invocations is not None:
+        for count in _aged(database, invocation, invocation.c.timestamp, expiry.invocations, at_once):
+            yield Removed(invocations=count)
+    if expiry.exposures is not None:
+        for count in _aged(database, exposure, exposure.c.timestamp, expiry.exposures, at_once):
+            yield Removed(exposures=count)
+    if expiry.sessions is not None:
+        chosen = and_(_ended(expiry.sessions), _is_empty)
+        for count in _aged(database, session, session.c.started_at, expiry.sessions, at_once, chosen, _unteach):
+            yield Removed(sessions=count)
+    if expiry.learned_pairs is not None:
+        time = learned_pair.c.updated_at
+        for count in _aged(database, learned_pair, time, expiry.learned_pairs, at_once, then=_forget_lessons):
+            yield Removed(learned_pairs=count)
+    yield _small_things(database, expiry)
+    yield from _orphaned_lessons(database, at_once)
+    if expiry.lists is not None:
+        yield from _lists(database, expiry.lists, at_once)
+
+
+def _ended(before: float) -> ColumnElement[bool]:
+    return and_(session.c.started_at < before, session.c.ended_at < before)
+
+
+def _nothing_kept(expiry: Expiry) -> Iterator[ColumnElement[bool]]:
+    """Of a session: nothing that happened in it is young enough to be kept."""
+    for table, before in ((invocation, expiry.invocations), (exposure, expiry.exposures)):
+        kept = exists().where(table.c.session_id == session.c.id)
+        yield ~(kept if before is None else kept.where(table.c.timestamp >= before))
+
+
+def _aged(
+    database: Database,
+    table: Table,
+    time: Column[float],
+    before: float,
+    at_once: int,
+    chosen: ColumnElement[bool] | None = None,
+    then: Callable[[Connection, Sequence[Any]], object] | None = None,
+) -> Iterator[int]:
+    """Remove the rows that are older, oldest first; `chosen` narrows them, `then` is done in the same transaction.
+
+    They are looked for before the transaction, and from where the last step ended: the index still holds what was
+    removed, and to walk past it takes longer each time.
+    """
+    start = None
+    while True:
+        older = time < before if start is None else and_(time < before, time >= start)
+        query = select(table.c.id, time).where(older if chosen is None else and_(older, chosen))
+        with database.reading() as connection:
+            found = connection.execute(query.order_by(time).limit(at_once)).all()
+        if not found:
+            return
+        ids = [row[0] for row in found]
+        start = found[-1][1]
+        with database.writing() as connection:
+            count = connection.execute(delete(table).where(table.c.id.in_(ids))).rowcount
+            if then is not None:
+                then(connection, ids)
+        yield count
+        if len(found) < at_once:
+            return
+
+
+def _unteach(connection: Connection, sessions: Sequence[Any]) -> None:
+    """Who taught a learned pair is not told by a session that is gone; the pair stays."""
+    connection.execute(delete(lesson).where(lesson.c.session_id.in_(sessions)))
+
+
+def _forget_lessons(connection: Connection, pairs: Sequence[Any]) -> None:
+    connection.execute(delete(lesson).where(lesson.c.pair_id.in_(pairs)))
+
+
+def _small_things(database: Database, expiry: Expiry) -> Removed:
+    """What there is little of goes in one step."""
+    gone = override.c.expires_at <= expiry.now
+    with database.writing() as connection:
+        removed = Removed(
+            overrides=connection.execute(delete(override).where(gone)).rowcount + _of_no_session(connection, expiry),
+            warm_sets=connection.execute(
+                delete(warm_set).where(warm_set.c.created_at < expiry.now - KEPT_SECONDS)
+            ).rowcount,
+        )
+        long_ago = forgotten.c.at < expiry.now - FORGOTTEN_SECONDS
+        connection.execute(delete(forgotten).where(and_(forgotten.c.is_done, long_ago)))
+    return removed
+
+
+def _of_no_session(connection: Connection, expiry: Expiry) -> int:
+    """Remove overrides for sessions that are too old to be there and are not; their number."""
+    if expiry.sessions is None:
+        return 0
+    of_sessions = and_(override.c.scope == OverrideScope.SESSION.value, override.c.created_at < expiry.sessions)
+    keys = connection.execute(select(override.c.key).where(of_sessions)).scalars().all()
+    there = _sessions_there(connection, keys)
+    gone = [key for key in keys if key not in there]
+    return connection.execute(delete(override).where(and_(of_sessions, override.c.key.in_(gone)))).rowcount
+
+
+def _sessions_there(connection: Connection, keys: Sequence[str]) -> set[str]:
+    ids = [id_ for id_ in map(parsed_uuid, keys) if id_ is not None]
+    return {str(id_) for id_ in connection.execute(select(session.c.id).where(session.c.id.in_(ids))).scalars()}
+
+
+def _orphaned_lessons(database: Database, at_once: int) -> Iterator[Removed]:
+    """Lessons of pairs that are gone: pairs are forgotten in many ways, and none of them should have to look here."""
+    gone = ~exists().where(learned_pair.c.id == lesson.c.pair_id)
+    query = select(lesson.c.pair_id).where(gone).distinct().limit(at_once)
+    while True:
+        with database.reading() as connection:
+            pairs = connection.execute(query).scalars().all()
+        if not pairs:
+            return
+        with database.writing() as connection:
+            connection.execute(delete(lesson).where(and_(lesson.c.pair_id.in_(pairs), gone)))
+        yield Removed()
+
+
+def _lists(database: Database, before: float, at_once: int) -> Iterator[Removed]:
+    while True:
+        with database.reading() as connection:
+            ids = unused_lists(connection, before, at_once)
+        if not ids:
+            return
+        with database.writing() as connection:
+            removed = remove_lists(connection, ids, before)
+        yield Removed(lists=removed)

@@ -1,0 +1,60 @@
+"""A SQL database looked after."""
+
+from collections.abc import Iterator, Sequence
+
+from riglm.adapters.analytics import compacting, exporting, forgetting, purging
+from riglm.adapters.analytics.database import Database
+from riglm.domain.forgetting import Forgotten
+from riglm.domain.retention import Expiry, Removed
+from riglm.ports.maintenance import ROWS_AT_ONCE, Kind, MaintenancePort, Row
+
+
+class SqlMaintenance(MaintenancePort):
+    """What is done to a SQL database from time to time; part of `SqlAnalytics`."""
+
+    _database: Database
+
+    def expired(self, expiry: Expiry) -> Removed:
+        """How many records are too old; nothing is removed."""
+        with self._database.reading() as connection:
+            return purging.expired(connection, expiry)
+
+    def purge(self, expiry: Expiry, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+        """Remove what is too old, about `at_once` rows in each step."""
+        return purging.purge(self._database, expiry, at_once)
+
+    def known_of(self, forgotten: Forgotten) -> Removed:
+        """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
+        with self._database.reading() as connection:
+            return forgetting.known_of(connection, forgotten)
+
+    def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+        """Remove all that is known of somebody, in steps, and take no more of it."""
+        return forgetting.forget(self._database, forgotten, at_once)
+
+    def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+        """Remove what is left of all who were forgotten, in steps."""
+        return forgetting.finish_forgetting(self._database, at_once)
+
+    def latest_forgetting(self) -> float:
+        """When somebody was forgotten last, in seconds since the epoch; 0 when nobody was."""
+        with self._database.reading() as connection:
+            return forgetting.latest_forgetting(connection)
+
+    def count_rows(self, kind: Kind, since: float = 0.0) -> int:
+        """How many records of this kind there are from the given time on."""
+        with self._database.reading() as connection:
+            return exporting.count_rows(connection, kind, since)
+
+    def export(self, kind: Kind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[Row]]:
+        """All records of this kind from the given time on, oldest first, at most `at_once` together."""
+        return exporting.export(self._database, kind, since, at_once)
+
+    def size_bytes(self) -> int:
+        """How much space the database takes."""
+        with self._database.reading() as connection:
+            return compacting.size_bytes(connection)
+
+    def compact(self, *, whole: bool = False) -> Iterator[str]:
+        """Give space back, in steps, each with what was done."""
+        return compacting.compact(self._database, whole=whole)

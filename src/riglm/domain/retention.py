@@ -1,0 +1,63 @@
+"""How long records are kept, and what was removed."""
+
+from dataclasses import astuple, dataclass
+from typing import Final, Self
+
+DAY_SECONDS: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """What is too old to be kept at the time `now`: all that happened before the times given; None keeps all.
+
+    Times are in seconds since the epoch. A learned pair counts by the last use that taught it. A session goes when it
+    ended before its time and nothing that happened in it is kept any more; one that has not ended stays. What has
+    expired by itself, such as an override, goes as well.
+    """
+
+    now: float
+    sessions: float | None = None
+    invocations: float | None = None
+    exposures: float | None = None
+    learned_pairs: float | None = None
+
+    @classmethod
+    def of_all(cls, before: float, now: float) -> Self:
+        """One time for everything."""
+        return cls(now=now, sessions=before, invocations=before, exposures=before, learned_pairs=before)
+
+    @property
+    def lists(self) -> float | None:
+        """The time before which no list of tools is referred to, by a session that has ended or by an exposure."""
+        if self.sessions is None or self.exposures is None:
+            return None
+        return min(self.sessions, self.exposures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """How many records of each kind were removed. `lists` are lists of tools that nothing refers to any more."""
+
+    sessions: int = 0
+    invocations: int = 0
+    exposures: int = 0
+    learned_pairs: int = 0
+    overrides: int = 0
+    warm_sets: int = 0
+    lists: int = 0
+
+    def __add__(self, other: "Removed") -> "Removed":
+        return Removed(
+            sessions=self.sessions + other.sessions,
+            invocations=self.invocations + other.invocations,
+            exposures=self.exposures + other.exposures,
+            learned_pairs=self.learned_pairs + other.learned_pairs,
+            overrides=self.overrides + other.overrides,
+            warm_sets=self.warm_sets + other.warm_sets,
+            lists=self.lists + other.lists,
+        )
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(astuple(self))

@@ -1,0 +1,100 @@
+"""What is done to a store from time to time: to clear away, to forget, to hand out, to make small."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from riglm.domain.forgetting import Forgotten
+from riglm.domain.retention import Expiry, Removed
+
+ROWS_AT_ONCE: Final = 250
+"""So many rows are removed in one step: writers wait for the end of a step, and it ends within a few milliseconds."""
+
+Row = Mapping[str, Any]
+"""A record as plain values: text, numbers, truth values, lists and objects of them, and None."""
+
+
+class Kind(StrEnum):
+    """The kinds of records that can be handed out, each in a table of its own."""
+
+    SESSIONS = "sessions"
+    INVOCATIONS = "invocations"
+    EXPOSURES = "exposures"
+    COOCCURRENCES = "cooccurrences"
+    LEARNED_PAIRS = "learned_pairs"
+    OVERRIDES = "overrides"
+    WARM_SETS = "warm_sets"
+
+
+class PurgingPort(Protocol):
+    """Removes what is too old."""
+
+    @abstractmethod
+    def expired(self, expiry: Expiry) -> Removed:
+        """How many records are too old; nothing is removed. Lists of tools are not counted."""
+
+    @abstractmethod
+    def purge(self, expiry: Expiry, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+        """Remove what is too old, about `at_once` rows in each step.
+
+        A step is one short transaction, done when its count is asked for; whoever asks sets the pace. It may be given
+        up after any step.
+        """
+
+
+class ForgettingPort(Protocol):
+    """Removes all that is known of somebody, and takes no more of it."""
+
+    @abstractmethod
+    def known_of(self, forgotten: Forgotten) -> Removed:
+        """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
+
+    @abstractmethod
+    def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+        """Remove all that is known of somebody, in steps as in `purge`; the first one notes who was forgotten.
+
+        From then on `record_many` drops their records, whichever process hands them over and however late. Learned
+        pairs go that only they taught, overrides made for them, and the warm sets of a principal. What is given up
+        half-way is finished by `finish_forgetting`.
+        """
+
+    @abstractmethod
+    def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+        """Remove what is left of all who were forgotten, in steps as in `purge`; notes older than a year go too."""
+
+    @abstractmethod
+    def latest_forgetting(self) -> float:
+        """When somebody was forgotten last, in seconds since the epoch; 0 when nobody was."""
+
+
+class ExportPort(Protocol):
+    """Hands out all that is stored."""
+
+    @abstractmethod
+    def count_rows(self, kind: Kind, since: float = 0.0) -> int:
+        """How many records of this kind there are from the given time on."""
+
+    @abstractmethod
+    def export(self, kind: Kind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[Row]]:
+        """All records of this kind from the given time on, oldest first, at most `at_once` together.
+
+        Ids are text, times are seconds since the epoch, hashes are as they are stored. Nothing is held between two
+        parts: what is recorded meanwhile may be among them or not, and nothing comes twice.
+        """
+
+
+class CompactionPort(Protocol):
+    """Gives space back that nothing is stored in."""
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """How much space the store takes."""
+
+    @abstractmethod
+    def compact(self, *, whole: bool = False) -> Iterator[str]:
+        """Give space back, in steps, each with what was done; `whole` rewrites the store, and writers wait for it."""
+
+
+class MaintenancePort(PurgingPort, ForgettingPort, ExportPort, CompactionPort, Protocol):
+    """All of it. Methods block; a failure of the store arrives as `AnalyticsUnavailable`."""
