@@ -12,8 +12,10 @@ from riglm.domain.schemas.downstream import Downstream
 from riglm.domain.schemas.embedder import Embedder
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.schemas.prediction import Learning, Predictor
+from riglm.domain.schemas.retention import Retention
 from riglm.domain.schemas.section import Limits, Logging, Privacy, Sessions, Timeouts
 from riglm.domain.schemas.server import Server
+from riglm.domain.schemas.state import State
 from riglm.domain.schemas.storage import Storage
 from riglm.domain.secret import secrets_of_command, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
@@ -45,7 +47,9 @@ class Settings(Section):
     learning: Learning = Learning()
     logging: Logging = Logging()
     storage: Storage = Storage()
+    state: State = State()
     privacy: Privacy = Privacy()
+    retention: Retention = Retention()
 
     @field_validator("mcp_servers")
     @classmethod
@@ -94,7 +98,7 @@ class Settings(Section):
     def secrets(self) -> tuple[str, ...]:
         """Every value that must never be shown or logged, in the clear: for redaction only."""
         found = [self.downstream.token] if self.downstream.token else []
-        plain = [*self.storage.secrets()]
+        plain = [*self.storage.secrets(), *self.state.secrets()]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]
             found += [server.auth.token] if server.auth else []
