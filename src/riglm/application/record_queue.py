@@ -1,16 +1,18 @@
-"""The queue between the call path and the writer: bounded, and every record accounted for."""
+"""The queue between the call path and the recorder's threads: bounded, and every record accounted for."""
 
+import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from riglm.ports.analytics import Record
 
 
 class Pending(Protocol):
-    """What becomes a record later, on the writer's thread, so that the call path need not make it."""
+    """What becomes a record later, on the recorder's thread, so that the call path need not make it."""
 
     def record(self) -> Record:
         """The record; called once."""
@@ -19,49 +21,90 @@ class Pending(Protocol):
 
 Item = Record | Pending
 
-_PAUSE_WHEN_CLOSED: Final = 0.1
 _BREATH_SECONDS: Final = 0.02  # an answer that was just given is on its way out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How much may wait. A batch is closed by its number of records or by the age of its oldest, in seconds."""
+    """How much may wait. A batch is closed by its number of records or by the age of its oldest, in seconds.
+
+    Past the share `high_water` of either limit the queue is to be relieved by other means than the store.
+    """
 
     records: int = 10_000
     size_bytes: int = 32 << 20
     batch_records: int = 500
     batch_seconds: float = 0.1
+    high_water: float = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
-    """What became of all records so far: accepted = stored + queued + dropped, always.
+    """What became of all records so far: accepted = stored + queued + spooled + dropped, always.
 
-    `queued` includes the batch that is being stored. `reasons` says for which reason how many were dropped: `full`,
-    `refused` by the store, or `closed`.
+    `queued` includes what is being stored. `recovered` says how many of those accepted came out of the spools of
+    processes that are gone. `reasons` says for which reason how many were dropped: `full`, when the queue and the spool
+    were; `refused` by the store; `damaged` in the spool; or `closed`, at the end. `spool_bytes` is what the spool takes
+    on disk.
     """
 
     accepted: int
     stored: int
     queued: int
+    spooled: int
     dropped: int
+    recovered: int
     reasons: Mapping[str, int]
+    spool_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Batch:
+    """Records on their way from the queue, or from the spool, to the store.
+
+    `left` is the number of those of which it is not settled what became of them; `done` counts the settled ones at the
+    beginning of `records`. At most `at_once` are stored in one transaction: less than all while the store refuses one
+    of them. A batch that was `taken_away` from the thread that stores it is another one's to settle.
+    """
+
+    items: list[Item] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    left: int
+    done: int = 0
+    at_once: int = sys.maxsize
+    size_bytes: int = 0
+    from_spool: bool = False
+    taken_away: bool = False
+
+    @property
+    def rest(self) -> list[Record]:
+        """The records that are not settled."""
+        return self.records[self.done :]
 
 
 class RecordQueue:
-    """Takes records from any thread and hands them to one writer in batches."""
+    """Takes records from any thread, hands them out in batches, and counts what becomes of each.
+
+    `changed` is notified when there may be something to do; whoever holds it may ask for `is_closed`, `is_abandoned`,
+    `is_empty`, `is_pressed` and `due_in`, and call nothing else.
+    """
 
     def __init__(self, limits: QueueLimits) -> None:
         self._limits: Final = limits
+        self._high_records = min(limits.records - 1, int(limits.records * limits.high_water))
+        self._high_bytes = int(limits.size_bytes * limits.high_water)
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self.changed: Final = threading.Condition(self._lock)
         self._items: deque[tuple[Item, int]] = deque()
         self._bytes = 0
         self._in_hand = 0
-        self._bytes_in_hand = 0
         self._accepted = 0
         self._stored = 0
-        self._dropped = {"full": 0, "refused": 0, "closed": 0}
+        self._spooled = 0
+        self._recovered = 0
+        self._acknowledged = 0
+        self._dropped = {"full": 0, "refused": 0, "damaged": 0, "closed": 0}
+        self._seen_at: float | None = None
         self._begun = False
         self._hurried = False
         self._closed = False
@@ -79,99 +122,181 @@ class RecordQueue:
             else:
                 self._items.append((item, size))
                 self._bytes += size
-                if waiting == 0 or waiting + 1 == self._limits.batch_records:
-                    self._changed.notify_all()
+                if waiting == 0 or waiting + 1 == self._limits.batch_records or self._is_crossing(waiting, size):
+                    self.changed.notify_all()
 
-    def take(self) -> list[Item]:
-        """The next batch, once there is one; empty when the queue is closed and nothing is left."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._items or self._closed)
-            self._changed.wait_for(self._batch_is_due, self._limits.batch_seconds)
+    def take(self) -> Batch:
+        """The oldest records that wait, at most as many as a batch has."""
+        with self._lock:
             count = min(len(self._items), self._limits.batch_records)
             taken = [self._items.popleft() for _ in range(count)]
-            self._in_hand = count
-            self._bytes_in_hand = sum(size for _, size in taken)
-            return [item for item, _ in taken]
+            self._in_hand += count
+            self._seen_at = None
+            items = [item for item, _ in taken]
+            return Batch(items=items, left=count, size_bytes=sum(size for _, size in taken))
 
-    def settle(self, *, stored: int = 0, refused: int = 0) -> None:
-        """Count records of the batch in hand as stored, or as refused by the store."""
-        with self._changed:
-            self._stored += stored
+    def put_aside(self, batch: Batch, aside: Callable[[Record], bool]) -> Batch:
+        """Take the records that are to be put aside out of a batch that nobody works on, into one of their own."""
+        with self._lock:
+            rest = batch.rest
+            put = [record for record in rest if aside(record)]
+            batch.records, batch.done = [record for record in rest if not aside(record)], 0
+            batch.left -= len(put)
+            return Batch(records=put, left=len(put))
+
+    def settle(self, batch: Batch, *, stored: int = 0, refused: int = 0) -> bool:
+        """Count the next records of a batch as stored, or as refused by the store; False when it was taken away."""
+        with self._lock:
+            if not batch.taken_away:
+                self._stored += stored
+                self._dropped["refused"] += refused
+                self._leave(batch, stored + refused)
+                batch.done += stored + refused
+            return not batch.taken_away
+
+    def not_made(self, batch: Batch) -> None:
+        """Count an item of a batch that could not be made a record."""
+        with self._lock:
+            self._dropped["refused"] += 1
+            self._leave(batch, 1)
+
+    def take_away(self, batch: Batch) -> Batch:
+        """Take from the thread that stores a batch what is not settled: whatever comes of it there counts no more."""
+        with self._lock:
+            batch.taken_away = True
+            return Batch(records=batch.rest, left=batch.left, size_bytes=batch.size_bytes)
+
+    def spooled(self, batch: Batch, *, refused: int = 0) -> None:
+        """Count a batch as kept on disk, but for those that the spool refused."""
+        with self._lock:
+            count = batch.left
             self._dropped["refused"] += refused
-            self._release(stored + refused)
+            self._spooled += count - refused
+            self._leave(batch, count)
+            batch.done += count
 
-    def give_up(self) -> None:
-        """Count what is left of the batch in hand as dropped."""
-        with self._changed:
-            self._dropped["closed"] += self._in_hand
-            self._release(self._in_hand)
+    def recover(self, count: int) -> None:
+        """Count records that were found in the spool of a process that is gone."""
+        with self._lock:
+            self._accepted += count
+            self._recovered += count
+            self._spooled += count
+
+    def damaged(self, count: int) -> None:
+        """Count records of the spool that could not be read."""
+        with self._lock:
+            self._spooled -= count
+            self._dropped["damaged"] += count
+
+    def lose(self, batch: Batch) -> None:
+        """Count what is left of a batch as dropped at the end."""
+        with self._lock:
+            count = batch.left
+            self._dropped["closed"] += count
+            self._leave(batch, count)
+            batch.done += count
 
     def rest(self, seconds: float) -> None:
         """Wait `seconds`, or until somebody waits for the queue to empty, or shortly after it was let begin."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._begun or self._hurried or self._closed, seconds)
+        with self.changed:
+            self.changed.wait_for(lambda: self._begun or self._hurried or self._closed, seconds)
             if self._begun:
-                self._changed.wait_for(lambda: self._hurried or self._closed, _BREATH_SECONDS)
+                self.changed.wait_for(lambda: self._hurried or self._closed, _BREATH_SECONDS)
                 self._hurried = bool(self._items)
 
     def begin(self) -> None:
-        """End the rest soon: what the writer was to leave the way to has happened."""
-        with self._changed:
+        """End the rest soon: what the recorder was to leave the way to has happened."""
+        with self.changed:
             self._begun = True
-            self._changed.notify_all()
-
-    def pause(self, seconds: float) -> bool:
-        """Wait before the store is tried again, at most `seconds`; False when it is not worth trying any more."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed, seconds)
-            if self._closed:
-                self._changed.wait_for(lambda: self._abandoned, min(seconds, _PAUSE_WHEN_CLOSED))
-            return not self._abandoned
+            self.changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all that is queued now was stored or refused, at most `timeout` seconds; whether it was."""
-        with self._changed:
-            goal = self._settled() + self._in_hand + len(self._items)
+        """Wait until all that is queued now is stored, on disk or refused, at most `timeout` seconds; whether it is."""
+        with self.changed:
+            goal = self._acknowledged + self._in_hand + len(self._items)
             self._hurried = True
-            self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._settled() >= goal, timeout)
+            self.changed.notify_all()
+            return self.changed.wait_for(lambda: self._acknowledged >= goal, timeout)
 
     def close(self) -> None:
-        """Take nothing more; the writer still gets what is queued, at once."""
-        with self._changed:
+        """Take nothing more; what is queued is still handed out, at once."""
+        with self.changed:
             self._closed = True
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def abandon(self) -> None:
-        """Drop what the writer did not take, and let it try no more; the queue is closed already."""
-        with self._changed:
+        """Let it be known that the store is not to be waited for any longer; the queue is closed already."""
+        with self.changed:
             self._abandoned = True
+            self.changed.notify_all()
+
+    def empty(self) -> None:
+        """Drop what nobody took."""
+        with self._lock:
             self._dropped["closed"] += len(self._items)
+            self._acknowledged += len(self._items)
             self._bytes -= sum(size for _, size in self._items)
             self._items.clear()
-            self._changed.notify_all()
+            self.changed.notify_all()
 
-    def counts(self) -> RecordCounts:
+    def counts(self, spool_bytes: int = 0) -> RecordCounts:
         """What became of all records, at one instant."""
-        with self._changed:
+        with self._lock:
             return RecordCounts(
                 accepted=self._accepted,
                 stored=self._stored,
                 queued=len(self._items) + self._in_hand,
+                spooled=self._spooled,
                 dropped=sum(self._dropped.values()),
+                recovered=self._recovered,
                 reasons=dict(self._dropped),
+                spool_bytes=spool_bytes,
             )
 
-    def _batch_is_due(self) -> bool:
-        return len(self._items) >= self._limits.batch_records or self._hurried or self._closed
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._closed
 
-    def _settled(self) -> int:
-        return self._stored + self._dropped["refused"] + self._dropped["closed"]
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the store is not to be waited for any longer."""
+        return self._abandoned
 
-    def _release(self, count: int) -> None:
-        self._in_hand -= count
-        if not self._in_hand:
-            self._bytes -= self._bytes_in_hand
-            self._bytes_in_hand = 0
-            self._hurried = self._hurried and bool(self._items)
-        self._changed.notify_all()
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._items
+
+    def is_pressed(self) -> bool:
+        """Whether so much waits, or is being stored, that it should go elsewhere."""
+        return bool(self._items) and (
+            len(self._items) + self._in_hand > self._high_records or self._bytes > self._high_bytes
+        )
+
+    def due_in(self, now: float | None = None) -> float | None:
+        """In how many seconds there is a batch, zero if there is one, None if nothing waits."""
+        if not self._items:
+            return None
+        now = time.monotonic() if now is None else now
+        if self._seen_at is None:
+            self._seen_at = now
+        if len(self._items) >= self._limits.batch_records or self._hurried or self._closed:
+            return 0.0
+        return max(0.0, self._seen_at + self._limits.batch_seconds - now)
+
+    def _is_crossing(self, waiting: int, size: int) -> bool:
+        return waiting + self._in_hand == self._high_records or self._bytes - size <= self._high_bytes < self._bytes
+
+    def _leave(self, batch: Batch, count: int) -> None:
+        """Count records of a batch as gone from the queue, or, those of the spool, from there."""
+        batch.left -= count
+        if batch.from_spool:
+            self._spooled -= count
+        else:
+            self._in_hand -= count
+            self._acknowledged += count
+            if not batch.left:
+                self._bytes -= batch.size_bytes
+            if not self._in_hand:
+                self._hurried = self._hurried and bool(self._items)
+        self.changed.notify_all()

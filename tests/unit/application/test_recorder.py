@@ -2,78 +2,16 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
+from riglm.application.record_dispatch import Backoff
 from riglm.application.record_queue import QueueLimits
-from riglm.application.recorder import Backoff, Recorder
+from riglm.application.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.testing.analytics import a_session, an_invocation
-
-SOON = 10.0
-AT_ONCE = Backoff(first=0.001, longest=0.002)
-
-
-class Shop(InMemoryAnalytics):
-    """A store that can be away, slow, or picky."""
-
-    def __init__(self):
-        super().__init__()
-        self.away = False
-        self.opened = 0
-        self.closed = 0
-        self.batches = []
-        self.tries = 0
-        self.tried = threading.Event()
-        self.gate = threading.Event()
-        self.gate.set()
-        self.refuses = lambda _: False
-        self.on_try = lambda: None
-
-    def __enter__(self):
-        self.opened += 1
-        return super().__enter__()
-
-    def __exit__(self, kind, error, trace):
-        self.closed += 1
-
-    def record_many(self, records):
-        self.tries += 1
-        self.tried.set()
-        assert self.gate.wait(SOON)
-        self.on_try()
-        if self.away:
-            raise AnalyticsUnavailable("the shop is shut")
-        if any(self.refuses(record) for record in records):
-            raise ValueError("not in my shop")
-        super().record_many(records)
-        self.batches.append(list(records))
-
-
-class Eager(Recorder):
-    """A recorder that does not wait at start, nor for a store that is away."""
-
-    def __init__(self, open_store, **options):
-        super().__init__(open_store, **{"head_start": 0.0, "backoff": AT_ONCE, **options})
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        pause.wait(0.001)
-
-
-def obeys_the_law(recorder: Recorder) -> bool:
-    counts = recorder.counts()
-    return (
-        counts.accepted == counts.stored + counts.queued + counts.dropped
-        and sum(counts.reasons.values()) == counts.dropped
-    )
+from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
 
 @pytest.fixture
@@ -209,7 +147,7 @@ def test_what_is_put_after_closing_is_counted_as_dropped(shop):
     recorder.start()
     recorder.close()
     recorder.put(a_session())
-    assert recorder.counts().reasons == {"full": 0, "refused": 0, "closed": 1}
+    assert recorder.counts().reasons == {"full": 0, "refused": 0, "damaged": 0, "closed": 1}
     assert obeys_the_law(recorder)
 
 

@@ -1,0 +1,80 @@
+"""A directory of segments that one process holds: its own, or one that it adopted from a process that is gone."""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+from uuid import uuid4
+
+from riglm.adapters.spool.claim import Claim, Held
+from riglm.adapters.spool.segment import Segment, segments_in
+
+_LOCK: Final = ".lock"
+
+
+class SpoolDirectory:
+    """Holds a directory by a lock file beside it, which is there before the directory and goes after it."""
+
+    def __init__(self, path: Path, claim: Claim) -> None:
+        self.path = path
+        self._claim = claim
+        self.segments: deque[Segment] = deque()
+
+    @classmethod
+    def made(cls, root: Path) -> Self:
+        """A new directory below `root`, of this process's own. Raises `OSError`."""
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = root / f"{os.getpid()}-{uuid4().hex[:12]}"
+        claim = Claim(lock_of(path), str(os.getpid()))
+        try:
+            path.mkdir(mode=0o700)
+        except OSError:
+            claim.remove()
+            raise
+        return cls(path, claim)
+
+    @classmethod
+    def left_behind(cls, root: Path) -> Iterator[Self]:
+        """Each directory below `root` that no process holds any more, held now; remains of the rest are cleared."""
+        for lock in sorted(root.glob(f"*{_LOCK}")):
+            try:
+                claim = Claim(lock)
+            except (Held, OSError):
+                continue
+            path = lock.with_suffix("")
+            if not path.is_dir():
+                claim.remove()
+                continue
+            directory = cls(path, claim)
+            directory.segments.extend(Segment(found) for found in segments_in(path))
+            yield directory
+
+    def remove(self, segment: Segment) -> None:
+        """Remove a segment, which need not be there any more. Raises `OSError`."""
+        self.segments.remove(segment)
+        segment.path.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Let go of the directory, and remove it when there is nothing in it."""
+        with suppress(OSError):
+            self.path.rmdir()
+        if self.path.exists():
+            self._claim.release()
+        else:
+            self._claim.remove()
+
+    def sync(self) -> None:
+        """Bring the names of new segments to the disk. Raises `OSError`."""
+        if os.name == "posix":
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def lock_of(directory: Path) -> Path:
+    """The file by which a directory is held."""
+    return directory.with_name(directory.name + _LOCK)

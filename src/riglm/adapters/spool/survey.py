@@ -1,0 +1,55 @@
+"""What lies in spools, looked at from outside: nothing is made, adopted or changed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from riglm.adapters.spool.claim import is_held
+from riglm.adapters.spool.directory import lock_of
+from riglm.adapters.spool.segment import VERSION, bodies, segments_in, version_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolFound:
+    """The spool of one process; `is_held` says whether that still runs, or another one that adopted it.
+
+    `records` are those that can be read, `damaged` those that cannot; `newer` are segments of a newer riglm.
+    """
+
+    path: Path
+    is_held: bool
+    segments: int
+    records: int
+    damaged: int
+    newer: int
+    size_bytes: int
+
+
+def survey(root: Path) -> list[SpoolFound]:
+    """Every spool below `root`, by name; what goes away meanwhile is left out. Raises `OSError`."""
+    return [_looked_at(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
+
+
+def _looked_at(path: Path) -> SpoolFound:
+    records = damaged = newer = size = 0
+    segments = segments_in(path)
+    for segment in segments:
+        try:
+            data = segment.read_bytes()
+        except FileNotFoundError:
+            continue
+        size += len(data)
+        if version_of(data) > VERSION:
+            newer += 1
+            continue
+        for body in bodies(data):
+            records += body is not None
+            damaged += body is None
+    return SpoolFound(
+        path=path,
+        is_held=is_held(lock_of(path)),
+        segments=len(segments),
+        records=records,
+        damaged=damaged,
+        newer=newer,
+        size_bytes=size,
+    )

@@ -1,0 +1,139 @@
+"""The overflow: what the store does not take now waits in a spool on disk, and goes to the store in its order."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from riglm.application.complaints import Complaints
+from riglm.application.record_queue import Batch, RecordQueue
+from riglm.ports.spool import SpoolPort, SpoolSegment, SpoolUnavailable
+
+_SYNC_SECONDS: Final = 0.5
+_RETRY_SECONDS: Final = 0.5
+
+
+class Overflow:
+    """Moves records between the queue's account and a spool. The recorder's thread alone uses it.
+
+    `is_behind` says whether records of this process wait in the spool: what depends on the order must queue up there.
+    `has_more` says whether there is anything to be stored, adopted records included. `size_bytes` is what the spool
+    takes on disk; any thread may ask for it.
+    """
+
+    def __init__(self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, complaints: Complaints) -> None:
+        self._open_spool = open_spool
+        self._queue = queue
+        self._complaints = complaints
+        self._behind = 0
+        self._segment: SpoolSegment | None = None
+        self._batch: Batch | None = None
+        self._dirty_since: float | None = None
+        self._failed_at: float | None = None
+        self.has_more = False
+        self.size_bytes = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records of this process wait in the spool."""
+        return self._behind > 0
+
+    def open(self) -> None:
+        """Adopt what processes left that are gone."""
+        self._spool = self._open_spool().__enter__()
+        self.has_more = self._spool.oldest() is not None
+        self.size_bytes = self._spool.size_bytes
+
+    def keep(self, batch: Batch) -> bool:
+        """Put a batch into the spool; False when it takes nothing now."""
+        if self.pause():
+            return False
+        try:
+            refused = self._spool.append(batch.rest)
+        except SpoolUnavailable as error:
+            self._failed_at = time.monotonic()
+            self._complaints.complain("records wait in memory, and may be lost: %s", error)
+            return False
+        self._failed_at = None
+        if refused:
+            self._complaints.complain("records that cannot be written down are dropped")
+        self._behind += batch.left - refused
+        self._queue.spooled(batch, refused=refused)
+        if self._dirty_since is None:
+            self._dirty_since = time.monotonic()
+        self.has_more = True
+        self.size_bytes = self._spool.size_bytes
+        return True
+
+    def pause(self) -> float | None:
+        """In how many seconds it may take records again, None if it does now."""
+        return None if self._failed_at is None else max(0.0, self._failed_at + _RETRY_SECONDS - time.monotonic())
+
+    def next(self, most: int) -> Batch | None:
+        """The records to be stored next, at most so many: again those that are not settled, else those behind them."""
+        if self._batch is not None and self._batch.left:
+            return self._batch
+        self._batch = None
+        while self._batch is None:
+            self._segment = self._segment or self._spool.oldest()
+            if self._segment is None:
+                self.has_more = False
+                break
+            self._batch = self._read(self._segment, most)
+        self.size_bytes = self._spool.size_bytes
+        return self._batch
+
+    def settled(self, batch: Batch) -> None:
+        """Take note of a batch that was given out by `next` and settled."""
+        if self._segment is not None and self._segment.is_own:
+            self._behind -= len(batch.records)
+
+    def sync_in(self) -> float | None:
+        """In how many seconds what was kept is to be synced, None if all is."""
+        return None if self._dirty_since is None else max(0.0, self._dirty_since + _SYNC_SECONDS - time.monotonic())
+
+    def sync_if_due(self) -> None:
+        """Bring to the disk what was kept, if that was long enough ago."""
+        if self.sync_in() != 0.0:
+            return
+        self._dirty_since = None
+        try:
+            self._spool.sync()
+        except SpoolUnavailable as error:
+            self._complaints.complain("%s; what was not synced is safe from a crash of riglm only", error)
+
+    def try_again(self) -> None:
+        """Take no account of a failure that was just now."""
+        self._failed_at = None
+
+    def close(self) -> None:
+        """Sync, and leave the rest to the next process."""
+        self._spool.__exit__(None, None, None)
+
+    def _read(self, segment: SpoolSegment, most: int) -> Batch | None:
+        """The next records of a segment; at its end it is done with."""
+        try:
+            records = segment.read(most)
+        except SpoolUnavailable as error:
+            self._complaints.complain("records stay in the spool for the next start: %s", error)
+            self._spool.set_aside(segment)
+            self._behind -= segment.unread
+            self._segment = None
+            return None
+        self._count_damage(segment)
+        if not records:
+            self._spool.remove(segment)
+            self._segment = None
+            return None
+        if not segment.is_own:
+            self._queue.recover(len(records))
+        return Batch(records=list(records), left=len(records), from_spool=True)
+
+    def _count_damage(self, segment: SpoolSegment) -> None:
+        damaged = segment.damaged()
+        if damaged:
+            if segment.is_own:
+                self._behind -= damaged
+            else:
+                self._queue.recover(damaged)
+            self._queue.damaged(damaged)
+            self._complaints.complain("%d records in the spool are damaged, and lost", damaged)

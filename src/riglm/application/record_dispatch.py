@@ -1,0 +1,300 @@
+"""The thread that hands records from the queue to the store, or to the spool when the store does not take them."""
+
+import logging
+import random
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from riglm.application.complaints import Complaints
+from riglm.application.overflow import Overflow
+from riglm.application.record_queue import Batch, QueueLimits, RecordQueue
+from riglm.application.record_writer import RecordWriter
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.ports.analytics import Record
+
+_log: Final = logging.getLogger("riglm.recorder")
+_REST_SHARE: Final = 0.25  # of the time that replay takes: so much it leaves to others
+_SHORTEST_WAIT_SECONDS: Final = 0.005
+_PAUSE_AT_THE_END: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How many seconds to wait for a store that is away: twice as long each time, with jitter."""
+
+    first: float = 1.0
+    longest: float = 30.0
+
+    def delay(self, failures: int) -> float:
+        """The pause after so many failures in a row, at least one."""
+        full = min(self.longest, self.first * 2.0 ** min(failures - 1, 32))
+        return full * random.uniform(0.5, 1.0)  # noqa: S311  # jitter is no secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """For how many seconds a batch may stay with the store before the spool gets it: while it opens, and later."""
+
+    opening: float = 5.0
+    storing: float = 1.0
+
+
+class Dispatcher:
+    """Does one thing after the other, and never waits for the store: `run` comes back when all is done at the end.
+
+    At any time one batch may be with the writer (`given`), and some in hand (`held`) that nothing else may pass: they
+    go to the spool, or to the store when their turn has come.
+    """
+
+    def __init__(
+        self,
+        queue: RecordQueue,
+        limits: QueueLimits,
+        writer: RecordWriter,
+        overflow: Overflow | None,
+        complaints: Complaints,
+        backoff: Backoff,
+        patience: Patience,
+    ) -> None:
+        self._queue = queue
+        self._limits = limits
+        self._writer = writer
+        self._overflow = overflow
+        self._complaints = complaints
+        self._backoff = backoff
+        self._patience = patience
+        self._given: Batch | None = None
+        self._held: deque[Batch] = deque()
+        self._failures = 0
+        self._is_slow = False
+        self._is_ending = False
+        self._retry_at = 0.0
+        self._replay_at = 0.0
+        self._replay_is_next = False
+        self._lost = 0
+        self._steps = (self._hasten, self._collect, self._relieve, self._place, self._take, self._replay)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the store was away when it was last asked."""
+        return self._failures > 0
+
+    def open_store(self) -> None:
+        """Have the store opened before there is anything to store."""
+        self._give(Batch(left=0))
+
+    def run(self) -> None:
+        """Hand out what comes until the queue is closed and nothing is left to do, or not to be waited for."""
+        while not self._is_over():
+            if self._overflow is not None:
+                self._overflow.sync_if_due()
+            if not any(step() for step in self._steps):
+                self._wait()
+        self._finish()
+
+    def _is_over(self) -> bool:
+        if self._queue.is_abandoned:
+            return True
+        if self._held or not (self._queue.is_closed and self._queue.is_empty()):
+            return False
+        return not self._is_storing() and not (self._is_behind() and self._is_well())
+
+    def _is_well(self) -> bool:
+        """Whether the store takes what comes: it took the last batch in time, or there is nothing to try it with."""
+        if not self._failures and not self._is_slow:
+            return True
+        return self._given is None and time.monotonic() >= self._retry_at and not self._has_more()
+
+    def _has_more(self) -> bool:
+        return self._overflow is not None and self._overflow.has_more
+
+    def _is_behind(self) -> bool:
+        return self._overflow is not None and self._overflow.is_behind
+
+    def _give(self, batch: Batch) -> None:
+        self._given = batch
+        self._writer.store(batch)
+
+    def _hasten(self) -> bool:
+        """Wait out no pause once the end has begun."""
+        if self._is_ending or not self._queue.is_closed:
+            return False
+        self._is_ending = True
+        self._retry_at = 0.0
+        return True
+
+    def _collect(self) -> bool:
+        """Take note of a batch that the writer is done with."""
+        given = self._given
+        if given is None or self._writer.batch is not None:
+            return False
+        self._given = None
+        failure = self._writer.failure
+        if failure is not None:
+            self._failures += 1
+            delay = self._backoff.delay(self._failures)
+            self._retry_at = time.monotonic() + (min(delay, _PAUSE_AT_THE_END) if self._is_ending else delay)
+            self._complaints.complain("records wait, the store is away: %s", failure)
+            if not given.from_spool and not given.taken_away:
+                self._held.appendleft(given)
+            return True
+        if self._failures:
+            _log.info("the store is back after %d failures", self._failures)
+            self._failures = 0
+        self._is_slow = given.taken_away or self._writer.seconds > self._allowed()
+        if given.from_spool and self._overflow is not None:
+            self._overflow.settled(given)
+            self._replay_at = time.monotonic() + _REST_SHARE * self._writer.seconds
+        return True
+
+    def _is_storing(self) -> bool:
+        """Whether the writer has records that are nowhere else."""
+        given = self._given
+        return given is not None and not given.from_spool and not given.taken_away
+
+    def _allowed(self) -> float:
+        return self._patience.storing if self._writer.is_open else self._patience.opening
+
+    def _relieve(self) -> bool:
+        """Expect nothing more from a store that has a batch for too long, or lets the queue fill: the spool gets it.
+
+        What follows in the spool must not pass what is with the store. So that is spooled as well; if the store takes
+        it after all, it will be given the same again, which changes nothing.
+        """
+        given = self._given
+        if given is None or self._overflow is None or given.taken_away:
+            return False
+        is_late = self._writer.seconds > self._allowed()
+        if not self._is_storing():
+            news, self._is_slow = is_late and not self._is_slow, self._is_slow or is_late
+            return news
+        if not is_late and not self._queue.is_pressed():
+            return False
+        self._complaints.complain("records go to the spool, the store is slow or hangs")
+        self._is_slow = True
+        self._held.appendleft(self._queue.take_away(given))
+        return True
+
+    def _place(self) -> bool:
+        """Put what is held into the spool, or give it to the store when its turn has come; whether that was done."""
+        if not self._held:
+            return False
+        batch = self._held[0]
+        if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
+            if self._given is not None or self._is_behind() or time.monotonic() < self._retry_at:
+                return False
+            self._give(batch)
+        self._held.popleft()
+        return True
+
+    def _take(self) -> bool:
+        """Take a batch from the queue, for the store if it is free, else for the spool; whether there was one."""
+        if not self._can_take():
+            return False
+        batch = self._made(self._queue.take())
+        if self._given is not None or not self._is_well():
+            self._held.append(batch)
+            return True
+        if self._is_behind():
+            self._held.append(self._queue.put_aside(batch, _depends_on_order))
+        if batch.left:
+            self._replay_is_next = True
+            self._give(batch)
+        return True
+
+    def _can_take(self) -> bool:
+        """Whether a batch is there, and a place for it; also asked by whoever holds the queue's lock."""
+        if self._held or self._is_storing():
+            return False
+        if self._queue.is_pressed():
+            return self._overflow is not None or (self._given is None and self._is_well())
+        if self._queue.due_in() != 0.0:
+            return False
+        if not self._is_well():
+            return self._overflow is not None
+        return self._given is None and not (self._replay_is_next and self._can_replay())
+
+    def _made(self, batch: Batch) -> Batch:
+        for item in batch.items:
+            try:
+                batch.records.append(item if isinstance(item, Record) else item.record())
+            except Exception:  # noqa: BLE001  # one bad record must not stop the others
+                self._queue.not_made(batch)
+                self._complaints.complain("a record could not be made; it is dropped", traceback=True)
+        return batch
+
+    def _can_replay(self) -> bool:
+        now = time.monotonic()
+        return self._given is None and self._has_more() and now >= self._retry_at and now >= self._replay_at
+
+    def _replay(self) -> bool:
+        """Give the oldest records of the spool to the store; whether there were any."""
+        if self._overflow is None or not self._can_replay():
+            return False
+        batch = self._overflow.next(self._limits.batch_records)
+        if batch is not None:
+            self._replay_is_next = False
+            self._give(batch)
+        return batch is not None
+
+    def _wait(self) -> None:
+        """Until something has changed, or the time has come to look whether there is anything to do."""
+        self._tell_losses()
+        with self._queue.changed:
+            if not self._is_called():
+                self._queue.changed.wait(self._look_again_in())
+
+    def _is_called(self) -> bool:
+        if self._given is not None and self._writer.batch is None:
+            return True
+        is_news = self._queue.is_abandoned or (self._queue.is_closed and not self._is_ending)
+        is_pressed = self._overflow is not None and self._is_storing() and self._queue.is_pressed()
+        return is_news or is_pressed or self._can_take()
+
+    def _look_again_in(self) -> float | None:
+        """The least of all times that something is due in, in seconds."""
+        now = time.monotonic()
+        times: list[float | None] = []
+        if not self._held and (self._given is None or not self._is_well()):
+            times.append(self._queue.due_in())
+        if self._overflow is not None:
+            times += [self._overflow.sync_in(), self._overflow.pause() if self._held else None]
+        if self._given is None:
+            if self._held or self._has_more() or self._failures:
+                times.append(max(self._retry_at, self._replay_at) - now)
+        elif self._overflow is not None and (self._is_storing() or not (self._is_slow or self._given.taken_away)):
+            times.append(self._allowed() - self._writer.seconds)
+        known = [max(_SHORTEST_WAIT_SECONDS, each) for each in times if each is not None]
+        return min(known, default=None)
+
+    def _finish(self) -> None:
+        """Bring to the spool, or drop, what is left."""
+        given = self._given
+        if self._overflow is not None:
+            self._overflow.try_again()
+            if given is not None and self._is_storing():
+                self._held.appendleft(self._queue.take_away(given))
+        for batch in self._held:
+            self._keep_or_lose(batch)
+        while not self._queue.is_empty():
+            self._keep_or_lose(self._made(self._queue.take()))
+        if self._overflow is not None:
+            self._overflow.close()
+        self._tell_losses()
+        self._writer.end()
+
+    def _keep_or_lose(self, batch: Batch) -> None:
+        if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
+            self._queue.lose(batch)
+
+    def _tell_losses(self) -> None:
+        lost = self._queue.counts().reasons["full"]
+        if lost > self._lost and self._complaints.complain("the queue is full; %d records were dropped so far", lost):
+            self._lost = lost
+
+
+def _depends_on_order(record: Record) -> bool:
+    return not isinstance(record, ToolInvocation | Exposure)

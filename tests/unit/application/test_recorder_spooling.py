@@ -1,0 +1,344 @@
+"""The recorder with a spool: nothing is lost while the store is away or hangs, and order is kept."""
+
+import logging
+import threading
+from dataclasses import replace
+
+import pytest
+
+from riglm.adapters.spool.files import FileSpool
+from riglm.application.record_dispatch import Backoff, Patience
+from riglm.application.record_queue import QueueLimits
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.ports.analytics import PairsForgotten, SessionClosed
+from riglm.ports.spool import SpoolUnavailable
+from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
+from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
+
+IMPATIENT = Patience(opening=0.05, storing=0.05)
+LONG = Backoff(first=3600.0, longest=3600.0)
+
+
+class Shelf(FileSpool):
+    """A spool that can fail."""
+
+    fails = False
+
+    def append(self, records):
+        if self.fails:
+            raise SpoolUnavailable("the shelf is broken")
+        return super().append(records)
+
+
+@pytest.fixture
+def shop():
+    return Shop()
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "spool"
+
+
+def spooling(shop, root, **options):
+    shelf = options.pop("shelf", None) or Shelf(root)
+    return Eager(lambda: shop, open_spool=lambda: shelf, **{"patience": IMPATIENT, **options})
+
+
+def test_what_comes_while_the_store_is_away_is_on_disk_and_stored_when_it_is_back(shop, root, caplog):
+    shop.away = True
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(1200)]
+    with caplog.at_level(logging.INFO), spooling(shop, root) as recorder:
+        for call in calls:
+            recorder.put(call)
+        assert recorder.flush(SOON)
+        counts = recorder.counts()
+        assert (counts.queued, counts.spooled, counts.dropped) == (0, 1200, 0)
+        assert counts.spool_bytes > 1200 * 100
+        shop.away = False
+        until(lambda: recorder.counts().stored == 1200)
+        until(lambda: recorder.counts().spool_bytes == 0)
+        assert obeys_the_law(recorder)
+    assert list(shop.list_invocations(session.id)) == calls
+    assert [call for batch in shop.batches for call in batch] == calls
+    assert list(root.iterdir()) == []
+    assert "the store is back after" in caplog.text
+
+
+def test_what_comes_while_the_store_hangs_is_on_disk_and_so_is_what_hangs_with_it(shop, root):
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(60)]
+    with spooling(shop, root) as recorder:
+        shop.gate.clear()
+        for call in calls[:20]:
+            recorder.put(call)
+        assert shop.tried.wait(SOON)
+        for call in calls[20:]:
+            recorder.put(call)
+        assert recorder.flush(SOON)
+        counts = recorder.counts()
+        assert (counts.stored, counts.queued, counts.spooled) == (0, 0, 60)
+        assert shop.tries == 1
+        shop.gate.set()
+        until(lambda: recorder.counts().stored == 60)
+        assert recorder.counts().accepted == 60
+    assert list(shop.list_invocations(session.id)) == calls
+
+
+def test_a_hanging_store_that_fails_in_the_end_loses_and_doubles_nothing(shop, root):
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(10)]
+
+    def fail_once():
+        shop.away = shop.tries == 1
+
+    shop.on_try = fail_once
+    with spooling(shop, root) as recorder:
+        shop.gate.clear()
+        for call in calls:
+            recorder.put(call)
+        assert recorder.flush(SOON)
+        shop.gate.set()
+        until(lambda: recorder.counts().stored == 10)
+    assert [call for batch in shop.batches for call in batch] == calls
+
+
+def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
+    shop.gate.clear()
+    limits = QueueLimits(records=100, batch_records=10)
+    with spooling(shop, root, limits=limits, patience=Patience(opening=3600.0, storing=3600.0)) as recorder:
+        recorder.put(a_session())
+        assert shop.tried.wait(SOON)
+        for _ in range(10):
+            for _ in range(90):
+                recorder.put(a_session())
+            until(lambda: recorder.counts().queued == 0)
+        assert (recorder.counts().spooled, recorder.counts().dropped) == (901, 0)
+        shop.gate.set()
+        until(lambda: recorder.counts().stored == 901)
+
+
+def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
+    shop.gate.clear()
+    limits = QueueLimits(size_bytes=1000)
+    with spooling(shop, root, limits=limits, patience=Patience(opening=3600.0, storing=3600.0)) as recorder:
+        recorder.put(a_session(), 700)
+        assert shop.tried.wait(SOON)
+        recorder.put(a_session(), 200)
+        until(lambda: recorder.counts().spooled == 2)
+        shop.gate.set()
+        until(lambda: recorder.counts().stored == 2)
+        assert recorder._queue._bytes == 0
+
+
+def test_records_that_depend_on_the_order_wait_behind_the_spool_and_others_do_not(shop, root):
+    gate = threading.Event()
+    first, second, pair = a_session(), a_session(), a_learned_pair()
+    with spooling(shop, root, backoff=LONG, limits=QueueLimits(batch_seconds=0.001)) as recorder:
+        shop.away = True
+        recorder.put(first)
+        recorder.put(pair)
+        assert recorder.flush(SOON)
+        until(lambda: recorder.counts().spooled == 2)
+        shop.away = False
+        shop.on_try = lambda: gate.wait(SOON) if len(shop.batches) == 0 else None
+        recorder._dispatcher._retry_at = 0.0  # the pause is over
+        recorder.put(replace(first, tools_available=("new",)))
+        recorder.put(SessionClosed(session_id=first.id, ended_at=2000.0))
+        recorder.put(PairsForgotten(ids=(pair.id,)))
+        recorder.put(second)
+        recorder.put(an_invocation(first, "read"))
+        recorder.put(an_exposure(first, "read"))
+        gate.set()
+        until(lambda: recorder.counts().stored == 8)
+    (stored,) = [each.session for each in shop.list_sessions() if each.session.id == first.id]
+    assert (stored.tools_available, stored.ended_at) == (("new",), 2000.0)
+    assert list(shop.list_learned_pairs("minilm")) == []
+
+
+def test_while_the_spool_fails_too_records_wait_in_memory_and_what_does_not_fit_is_counted(shop, root, caplog):
+    shelf = Shelf(root)
+    shelf.fails = shop.away = True
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(15)]
+    with spooling(shop, root, shelf=shelf, limits=QueueLimits(records=10)) as recorder:
+        for call in calls:
+            recorder.put(call)
+        counts = recorder.counts()
+        assert (counts.queued, counts.spooled, counts.reasons["full"]) == (10, 0, 5)
+        until(lambda: "the shelf is broken" in caplog.text)
+        shop.away = False
+        assert recorder.flush(SOON)
+        until(lambda: recorder.counts().stored == 10)
+    assert list(shop.list_invocations(session.id)) == calls[:10]
+
+
+def test_a_spool_that_works_again_takes_what_waited(shop, root):
+    shelf = Shelf(root)
+    shelf.fails = shop.away = True
+    with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
+        recorder.put(a_session())
+        until(lambda: shop.tries == 1)
+        assert not recorder.flush(0.01)
+        shelf.fails = False
+        assert recorder.flush(SOON)
+        assert recorder.counts().spooled == 1
+
+
+def test_a_full_spool_loses_nothing_that_the_queue_can_hold(shop, root):
+    shop.away = True
+    with spooling(shop, root, shelf=Shelf(root, max_bytes=2000)) as recorder:
+        for _ in range(100):
+            recorder.put(a_session())
+        until(lambda: shop.tries > 2)
+        shop.away = False
+        until(lambda: recorder.counts().stored == 100)
+
+
+def test_what_is_left_at_the_end_is_on_disk_and_stored_by_the_next_start(shop, root, caplog):
+    shop.away = True
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(700)]
+    recorder = spooling(shop, root, backoff=LONG)
+    recorder.start()
+    for call in calls:
+        recorder.put(call)
+    with caplog.at_level(logging.INFO):
+        counts = recorder.close()
+    assert (counts.accepted, counts.spooled, counts.queued, counts.dropped) == (700, 700, 0, 0)
+    assert "700 records wait on disk for the next start" in caplog.text
+    shop.away = False
+    with spooling(shop, root) as after:
+        until(lambda: after.counts().stored == 700)
+        counts = after.counts()
+        assert (counts.accepted, counts.recovered, counts.spooled) == (700, 700, 0)
+    assert list(shop.list_invocations(session.id)) == calls
+
+
+def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_it(shop, root):
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(20)]
+    shop.gate.clear()
+    recorder = spooling(shop, root, patience=Patience(opening=3600.0, storing=3600.0))
+    recorder.start()
+    for call in calls:
+        recorder.put(call)
+    assert shop.tried.wait(SOON)
+    counts = recorder.close(timeout=0.05)
+    assert (counts.stored, counts.queued, counts.spooled) == (0, 0, 20)
+    shop.gate.set()  # the store took them after all
+    until(lambda: recorder._writer.batch is None)
+    assert (recorder.counts().stored, recorder.counts().spooled) == (0, 20)
+    with spooling(shop, root) as after:
+        until(lambda: after.counts().stored == 20)
+    assert list(shop.list_invocations(session.id)) == calls
+
+
+def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, caplog):
+    shelf = Shelf(root)
+    shelf.fails = shop.away = True
+    recorder = spooling(shop, root, shelf=shelf, limits=QueueLimits(batch_records=2))
+    recorder.start()
+    for _ in range(5):
+        recorder.put(a_session())
+    counts = recorder.close(timeout=0.05)
+    assert (counts.queued, counts.spooled, counts.reasons["closed"]) == (0, 0, 5)
+    assert "5 records could not be stored before the end and are lost" in caplog.text
+
+
+def test_what_is_adopted_is_stored_without_any_record_of_one_s_own(shop, root):
+    with FileSpool(root) as left:
+        left.append([a_session(), a_session()])
+    with spooling(shop, root) as recorder:
+        until(lambda: recorder.counts().stored == 2)
+        assert obeys_the_law(recorder)
+    assert len(shop.list_sessions()) == 2
+
+
+def test_damaged_records_are_counted_and_the_rest_is_stored(shop, root, caplog):
+    with FileSpool(root) as left:
+        left.append([a_session() for _ in range(10)])
+    (path,) = root.glob("*/*.seg")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with spooling(shop, root) as recorder:
+        until(lambda: recorder.counts().stored == 9)
+        counts = recorder.counts()
+        assert (counts.accepted, counts.recovered, counts.reasons["damaged"]) == (10, 10, 1)
+        assert obeys_the_law(recorder)
+    assert "1 records in the spool are damaged, and lost" in caplog.text
+
+
+def test_own_segments_that_are_damaged_are_counted_and_let_go(shop, root):
+    shop.away = True
+    with spooling(shop, root, shelf=Shelf(root, segment_bytes=1), backoff=LONG) as recorder:
+        for _ in range(10):
+            recorder.put(a_session())
+        assert recorder.flush(SOON)
+        for path in root.glob("*/*.seg"):
+            path.write_bytes(path.read_bytes().replace(b'"', b"!"))
+        shop.away = False
+        recorder._dispatcher._retry_at = 0.0  # the pause is over
+        recorder.put(a_session())
+        until(lambda: recorder.counts().reasons["damaged"] == 10)
+        until(lambda: recorder.counts().stored == 1)
+        assert obeys_the_law(recorder)
+
+
+def test_a_record_that_the_store_refuses_is_dropped_from_the_spool_too(shop, root):
+    bad = an_invocation(a_session(), "bad")
+    shop.refuses = lambda record: getattr(record, "id", None) == bad.id
+    shop.away = True
+    with spooling(shop, root) as recorder:
+        for record in (a_session(), bad, a_session()):
+            recorder.put(record)
+        assert recorder.flush(SOON)
+        shop.away = False
+        until(lambda: recorder.counts().stored == 2)
+        until(lambda: recorder.counts().reasons["refused"] == 1)
+        until(lambda: recorder.counts().spooled == 0)
+        assert obeys_the_law(recorder)
+
+
+def test_a_store_that_is_slow_gets_everything_by_way_of_the_spool(shop, root):
+    pause = threading.Event()
+    shop.on_try = lambda: pause.wait(0.1) if shop.tries < 5 else None
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(300)]
+    limits = QueueLimits(batch_records=20, batch_seconds=0.001)
+    with spooling(shop, root, limits=limits) as recorder:
+        for call in calls:
+            recorder.put(call)
+        assert recorder.flush(SOON)
+        until(lambda: recorder.counts().stored == 300)
+        until(lambda: recorder.counts().spooled == 0)
+        recorder.put(an_invocation(session, "read"))
+        until(lambda: recorder.counts().stored == 301)
+    assert {call.id for call in calls} < {call.id for call in shop.list_invocations(session.id)}
+
+
+def test_live_records_are_stored_while_a_long_spool_is_replayed(shop, root):
+    with FileSpool(root) as left:
+        left.append([an_invocation(a_session(), "old") for _ in range(2000)])
+    session = a_session()
+    live = an_invocation(session, "live")
+    limits = QueueLimits(batch_records=10, batch_seconds=0.001)
+    recorder = spooling(shop, root, limits=limits)
+    shop.on_try = lambda: recorder.put(live) if shop.tries == 3 else None
+    with recorder:
+        until(lambda: recorder.counts().stored == 2001)
+    order = [record.tool for batch in shop.batches for record in batch]
+    assert order.index("live") < 200
+
+
+def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
+    def closed():
+        raise AnalyticsUnavailable("no driver")
+
+    recorder = Eager(closed, open_spool=lambda: FileSpool(root))
+    with recorder:
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+        assert recorder.counts().spooled == 1
