@@ -28,6 +28,8 @@ from riglm.application.tracking import TrackingService
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
+from riglm.domain.secret import mask_url
+from riglm.domain.schemas.state import State
 from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
 
@@ -36,9 +38,12 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
     from riglm.application.prediction.knowledge import Recollection
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.worker import Worker
+    from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.predictor import PredictorPort
+    from riglm.ports.spool import SpoolPort
+    from riglm.ports.session_state import SessionStatePort
 
 _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
@@ -70,7 +75,28 @@ def _memory() -> AnalyticsPort:
 def _sql(settings: Settings) -> AnalyticsPort:
     from riglm.adapters.analytics.sql import SqlAnalytics
 
-    return SqlAnalytics(store_url(settings), timeout=settings.storage.timeout)
+    storage = settings.storage
+    return SqlAnalytics(store_url(settings), timeout=storage.timeout, durable=storage.durability == "full")
+
+
+def spool_path(settings: Settings) -> Path:
+    """The directory of the spools of all processes that record into this store."""
+    from riglm.adapters.spool.place import spool_directory
+
+    url, named = settings.storage.url, settings.storage.spool.path
+    store = mask_url(url.get_secret_value()) if url else str(store_path(settings).absolute())
+    return spool_directory(Path(named).expanduser() if named else data_directory(os.environ) / "spool", store)
+
+
+def _recorder(settings: Settings, open_store: Callable[[], AnalyticsPort]) -> Recorder:
+    def open_spool() -> "SpoolPort":
+        from riglm.adapters.spool.files import FileSpool
+
+        storage = settings.storage
+        durable = storage.durability == "full"
+        return FileSpool(spool_path(settings), max_bytes=storage.spool.max_bytes, durable=durable)
+
+    return Recorder(open_store, open_spool=None if settings.storage.kind == "memory" else open_spool)
 
 
 def _hasher(settings: Settings) -> KeyedHasher:
@@ -83,6 +109,11 @@ def _hasher(settings: Settings) -> KeyedHasher:
     except ConfigurationError as error:
         _log.warning("%s; until the next start the key is one in memory, and its hashes match no others", error)
         return KeyedHasher(os.urandom(KEY_BYTES))
+
+
+def _is_shared(settings: Settings) -> bool:
+    """Whether other processes may go on with the sessions of this one."""
+    return settings.state.kind != "memory"
 
 
 def _evidence(settings: Settings) -> Evidence:
@@ -199,6 +230,40 @@ def _showing(services: Services, filtering: "FilteringService") -> "Showing":
     return Showing(services, filtering, MetaTools(filtering))
 
 
+def _state(settings: Settings) -> "SessionStatePort":
+    try:
+        from riglm.adapters.state.redis import RedisSessionState
+    except ModuleNotFoundError as error:
+        words = "state.kind: the client of Redis is not installed — fix: pip install 'riglm[redis]'"
+        raise ConfigurationError(words) from error
+    chosen = settings.state
+    url = chosen.url.get_secret_value() if chosen.url else ""
+    return RedisSessionState(url, prefix=chosen.prefix, deadline=chosen.deadline)
+
+
+def _sharing(
+    settings: Settings,
+    state: "SessionStatePort",
+    hasher: KeyedHasher,
+    sessions: SessionRegistry,
+    tracking: TrackingService,
+    filtering: "Callable[[], FilteringService]",
+) -> "Sharing":
+    from riglm.application.sharing.building import build_sharing
+
+    own = settings.state.secret
+    idle = settings.downstream.session_idle
+    return build_sharing(
+        state,
+        own.get_secret_value().encode() if own else hasher.derived_key("shared state"),
+        sessions,
+        tracking,
+        filtering() if settings.filtering.is_on else None,
+        link_seconds=idle,
+        session_seconds=max(settings.sessions.idle_gap, idle),
+    )
+
+
 class Container(containers.DeclarativeContainer):
     """Everything that one riglm process is made of."""
 
@@ -210,10 +275,14 @@ class Container(containers.DeclarativeContainer):
         postgresql=providers.Factory(_sql, settings),
     )
     hasher: providers.Provider[KeyedHasher] = providers.Singleton(_hasher, settings)
-    recorder: providers.Provider[Recorder] = providers.Singleton(Recorder, analytics.provider)
+    recorder: providers.Provider[Recorder] = providers.Singleton(_recorder, settings, analytics.provider)
     tracking: providers.Provider[TrackingService] = providers.Singleton(TrackingService, recorder, hasher, settings)
     sessions: providers.Provider[SessionRegistry] = providers.Singleton(
-        SessionRegistry, tracking, hasher, providers.Callable(_evidence, settings)
+        SessionRegistry,
+        tracking,
+        hasher,
+        providers.Callable(_evidence, settings),
+        shared=providers.Callable(_is_shared, settings),
     )
     services: providers.Provider[Services] = providers.Singleton(
         Services,
@@ -229,6 +298,10 @@ class Container(containers.DeclarativeContainer):
     )
     filtering: "providers.Provider[FilteringService]" = providers.Singleton(_filtering, settings, services, prediction)
     showing: "providers.Provider[Showing]" = providers.Singleton(_showing, services, filtering)
+    state: "providers.Provider[SessionStatePort]" = providers.Singleton(_state, settings)
+    sharing: "providers.Provider[Sharing]" = providers.Singleton(
+        _sharing, settings, state, hasher, sessions, tracking, filtering.provider
+    )
 
 
 def build(settings: Settings) -> Container:
@@ -253,9 +326,13 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
         filtered = settings.filtering.is_on
         if filtered:
             stack.enter_context(container.worker())
-        async with upstreams.opened(services.catalogues.input_schema) as ports:
+        async with contextlib.AsyncExitStack() as opened:
+            if _is_shared(settings):
+                await opened.enter_async_context(container.state())
+            ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
             proxy = ProxyService(services, ports, settings.naming, container.showing() if filtered else None)
-            sweeping = asyncio.get_running_loop().create_task(_sweep(proxy))
+            sharing = container.sharing() if _is_shared(settings) else None
+            sweeping = asyncio.get_running_loop().create_task(_sweep(proxy, sharing))
             try:
                 await proxy.check_names()
                 yield proxy
@@ -266,20 +343,23 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
                     await container.prediction().close()
 
 
-async def _sweep(proxy: ProxyService) -> None:
+async def _sweep(proxy: ProxyService, sharing: "Sharing | None") -> None:
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
         proxy.sweep()
+        if sharing is not None:
+            await sharing.sweep()
 
 
 def run_stdio(settings: Settings) -> int:
     """Serve one client on stdin and stdout until it leaves; the exit code."""
     from riglm.adapters.mcp.downstream.stdio import serve_stdio
 
-    async def serve(proxy: ProxyService, stop: asyncio.Event) -> None:
+    async def serve(proxy: ProxyService, _: Container, stop: asyncio.Event) -> None:
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
-    return _run(settings, serve)
+    alone = settings.model_copy(update={"state": State()})  # nobody else can speak with this client
+    return _run(alone, serve)
 
 
 def run_http(settings: Settings) -> int:
@@ -289,15 +369,16 @@ def run_http(settings: Settings) -> int:
     downstream = settings.downstream
     listener = bound_socket(downstream.host, downstream.port)
 
-    async def serve(proxy: ProxyService, stop: asyncio.Event) -> None:
-        await HttpDownstream(proxy, settings).serve(listener, stop)
+    async def serve(proxy: ProxyService, container: Container, stop: asyncio.Event) -> None:
+        sharing = container.sharing() if _is_shared(settings) else None
+        await HttpDownstream(proxy, settings, sharing).serve(listener, stop)
 
     return _run(settings, serve, opens_store=True)
 
 
 def _run(
     settings: Settings,
-    serve: Callable[[ProxyService, asyncio.Event], Awaitable[None]],
+    serve: Callable[[ProxyService, Container, asyncio.Event], Awaitable[None]],
     *,
     opens_store: bool = False,
 ) -> int:
@@ -317,7 +398,7 @@ def _run(
             gc.collect()
             gc.freeze()  # what start made lives to the end: the collector need not walk it again
             gc.set_threshold(*_USUAL_THRESHOLD)
-            await serve(proxy, stop)
+            await serve(proxy, container, stop)
 
     with (
         JsonLogs(level=settings.logging.level, secrets=settings.secrets()),

@@ -20,7 +20,7 @@ from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Client, Session
-from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
+from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
 
 
@@ -121,6 +121,35 @@ class AggregateConversation(Conversation):
             under_way[-1].sink.related(outward)
         else:
             self._held.keep(outward)
+
+    @property
+    def tickets(self) -> Mapping[str, bytes]:
+        """What names the sessions that servers gave, with what they said they can do."""
+        return self._ensemble.tickets()
+
+    def adopt(self, carried: Carried) -> bool:
+        """Go on with a connection that another process began."""
+        self._client, _ = parameters.client_of(carried.handshake)
+        if self._session is None:
+            self._session = carried.session
+            self._services.sessions.hold(carried.session)
+        return self._ensemble.adopt(carried)
+
+    def heard(self, notice: Message) -> None:
+        """Another process was told that a list changed: whose it is it does not say."""
+        methods = CHANGED.get(notice.method or "")
+        if methods is not None:
+            for server in self._ensemble.members:
+                self._ensemble.forget(server, methods)
+            self._held.push(notice)
+
+    def let_go(self) -> None:
+        """Other processes go on with the connection."""
+        if self._session is not None:
+            self._services.sessions.left(self._session)
+            self._session = None
+        for member in self._ensemble.members.values():
+            member.link.let_go()
 
     async def close(self) -> None:
         """End all links."""

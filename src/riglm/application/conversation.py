@@ -15,7 +15,7 @@ from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Client, Era, Session
-from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink
+from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
 
 _USUAL: Final = 256
@@ -141,6 +141,33 @@ class DirectConversation(Conversation):
         else:
             self._held = self._held or HeldBack(self._channel)
             self._held.keep(message, event)
+
+    @property
+    def tickets(self) -> Mapping[str, bytes]:
+        """What names the upstream's session, if another process can go on with it."""
+        ticket = self._link.ticket
+        return {self._upstream.spec.name: ticket} if ticket else {}
+
+    def adopt(self, carried: Carried) -> bool:
+        """Go on with a connection that another process began."""
+        client, _ = parameters.client_of(carried.handshake)
+        self._client = _shared(client) if len(client.name) + len(client.version) <= _USUAL else client
+        if self._session is None:
+            self._session = carried.session
+            self._services.sessions.hold(carried.session)
+        ticket = carried.tickets.get(self._upstream.spec.name, b"")
+        return self._link.adopt(ticket, carried.handshake, carried.told)
+
+    def heard(self, notice: Message) -> None:
+        """Another process was told that a list changed."""
+        self._channel.push(notice)
+
+    def let_go(self) -> None:
+        """Other processes go on with the connection."""
+        if self._session is not None:
+            self._services.sessions.left(self._session)
+            self._session = None
+        self._link.let_go()
 
     async def close(self) -> None:
         """End the link; answers that are still owed have nobody to go to."""

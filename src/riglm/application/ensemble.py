@@ -12,6 +12,7 @@ from riglm.application.member import CAPABILITY, Member
 from riglm.application.merging import merged
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
+from riglm.ports.downstream import Carried
 from riglm.ports.upstream import Outlet, UpstreamPort
 
 
@@ -118,6 +119,15 @@ class Ensemble:
         done, _ = await asyncio.wait(tasks, timeout=self._grace)
         errors = [task.result() for task in done if not task.cancelled() and task.result().error]
         return errors[0] if len(errors) == len(tasks) else None
+
+    def tickets(self) -> dict[str, bytes]:
+        """What other processes need to go on with the sessions that servers gave."""
+        return {member.name: ticket for member in self.members.values() if (ticket := member.ticket)}
+
+    def adopt(self, carried: Carried) -> bool:
+        """Go on with what another process opened; whether that was all."""
+        adopted = [member.adopt(carried) for member in self.members.values()]
+        return all(adopted)
 
     async def close(self) -> None:
         """End all links."""

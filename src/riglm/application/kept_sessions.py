@@ -1,5 +1,6 @@
 """The sessions that may still grow: found by the evidence that they were recognised by, and let go after silence."""
 
+from itertools import takewhile
 from typing import NamedTuple
 from uuid import UUID
 
@@ -58,6 +59,17 @@ class KeptSessions:
         kept = self._by_place.get(place)
         return kept.session if kept is not None else None
 
+    def get(self, session_id: UUID) -> Session | None:
+        """The kept session with this id."""
+        kept = self._held.get(session_id) or self._free.get(session_id)
+        return kept.session if kept is not None else None
+
+    def move(self, place: Place, session: Session) -> None:
+        """Let another kept session than before be found at a place."""
+        before = self._by_place.pop(place)
+        before.places = tuple(one for one in before.places if one != place)
+        self.put(place, session)
+
     def hold(self, session: Session) -> None:
         """One more connection holds a kept session."""
         kept = self._free.pop(session.id, None) or self._held[session.id]
@@ -94,6 +106,10 @@ class KeptSessions:
         """The session that nobody holds and nothing happened in for longest, and when something last did."""
         kept = next(iter(self._free.values()), None)
         return (kept.session, kept.last_seen) if kept is not None else None
+
+    def silent_since(self, since: float) -> list[Session]:
+        """The sessions that nobody holds and nothing happened in since then, the longest silent first."""
+        return [kept.session for kept in takewhile(lambda kept: kept.last_seen < since, self._free.values())]
 
     def free(self) -> int:
         """How many sessions nobody holds."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from riglm.application.asking import Asking
@@ -11,6 +12,7 @@ from riglm.application.directory import Directory
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
+from riglm.ports.downstream import Carried
 from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
 
 _log = logging.getLogger("riglm.proxy")
@@ -98,6 +100,30 @@ class Member:
         if self.is_open:
             self.link.listen(listening=listening)
 
+    @property
+    def ticket(self) -> bytes:
+        """What another process needs to go on with the session that the server gave; empty when it cannot."""
+        ticket = self.link.ticket if self.is_open else b""
+        if not ticket:
+            return b""
+        said = {
+            "ticket": jsonrpc.encode(ticket.decode("latin-1")),
+            "capabilities": jsonrpc.join_object(self.capabilities),
+            "instructions": jsonrpc.encode(self.instructions),
+        }
+        return jsonrpc.join_object(said)
+
+    def adopt(self, carried: Carried) -> bool:
+        """Go on with a session that the server gave to another process; whether that is possible."""
+        said = jsonrpc.members(carried.tickets.get(self.name, b"{}"))
+        ticket = (jsonrpc.text(said.get("ticket")) or "").encode("latin-1", "replace")
+        self._handshake = bytes(carried.handshake.params) or b"{}"
+        if not self.link.adopt(ticket, carried.handshake, carried.told):
+            return False
+        if not self.is_open:
+            self._take(said)
+        return True
+
     async def close(self) -> None:
         """End the link."""
         tasks = [*self._fetching.values(), *([self._opening] if self._opening else [])]
@@ -114,7 +140,17 @@ class Member:
             self._opening = asyncio.get_running_loop().create_task(self._open())
         return self._opening
 
+    def _take(self, said: Mapping[str, Raw]) -> None:
+        """The server is open; what it said of itself."""
+        self.capabilities = jsonrpc.members(said.get("capabilities", b"{}"))
+        self.instructions = jsonrpc.text(said.get("instructions")) or ""
+        self.is_open = True
+        if self._listening:
+            self.link.listen(listening=True)
+
     async def _open(self) -> bool:
+        if self.is_open:
+            return True
         handshake = self._handshake or _own_handshake()
         answer, failure = await self._asking.put(self.link, "initialize", handshake)
         if answer.error and failure is None and await self._crossed(answer):
@@ -126,13 +162,8 @@ class Member:
             about = {"upstream": self.name, "reason": self.reason}
             _log.warning("left out a server that could not be opened", extra=about)
             return False
-        fields = jsonrpc.members(answer.result)
-        self.capabilities = jsonrpc.members(fields.get("capabilities", b"{}"))
-        self.instructions = jsonrpc.text(fields.get("instructions")) or ""
         self.link.send(jsonrpc.notification("notifications/initialized"))
-        self.is_open = True
-        if self._listening:
-            self.link.listen(listening=True)
+        self._take(jsonrpc.members(answer.result))
         return True
 
     async def _crossed(self, refusal: Message) -> bool:

@@ -7,7 +7,7 @@ sends with a call, a key in riglm's own environment, the connection, and last a 
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,10 +47,13 @@ class SessionRegistry:
         hasher: KeyedHasher,
         evidence: Evidence,
         *,
+        shared: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`shared` says that sessions may go on in other processes, which only `SharedSessions` knows to tell."""
         self._tracking = tracking
+        self._shared = shared
         self._hasher = hasher
         self._evidence = evidence
         self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
@@ -77,20 +80,59 @@ class SessionRegistry:
 
     def of_request(self, caller: Caller, client: Client, version: str, meta: Raw | bytes) -> Session:
         """The session of a request of the modern era, by the best evidence that it carries."""
-        if caller.handle:
-            place = Place(Method.HANDLE, caller.principal, "handle", caller.handle)
-            return self._keyed(place, caller, client, Era.MODERN, version)
-        if caller.transport is Transport.STDIO:
+        if caller.transport is Transport.STDIO and not caller.handle:
             return self.of_call(self._of_process(caller, client, version), caller, meta)
+        found = [] if caller.handle else self._conversation_keys(meta)
+        return self._keyed(_place(caller, client, found), caller, client, Era.MODERN, version, found)
+
+    def place_of_request(self, caller: Caller, client: Client, meta: Raw | bytes) -> Place:
+        """Where the session of a request of the modern era over HTTP is found."""
+        return _place(caller, client, [] if caller.handle else self._conversation_keys(meta))
+
+    def place_of_call(self, caller: Caller, meta: Raw | bytes) -> Place | None:
+        """Where the session of a call in the handshake era is found, if not by its connection."""
+        if caller.handle:
+            return Place(Method.HANDLE, caller.principal, "handle", caller.handle)
         found = self._conversation_keys(meta)
-        if found:
-            place = Place(Method.META_KEY, caller.principal, *found[0])
-            return self._keyed(place, caller, client, Era.MODERN, version, found)
-        if caller.principal:
-            place = Place(Method.PRINCIPAL, caller.principal, "client", client.name)
-        else:
-            place = Place(Method.ADDRESS, "", "client", f"{caller.address} {client.name}")
-        return self._keyed(place, caller, client, Era.MODERN, version)
+        return Place(Method.META_KEY, caller.principal, *found[0]) if found else None
+
+    def at(self, place: Place) -> Session | None:
+        """The session found at a place."""
+        return self._kept.at(place)
+
+    def adopt(self, session: Session, place: Place | None = None) -> Session:
+        """Go on with a session of another process, found at `place` from now on; the object that stands for it here."""
+        known = self._kept.get(session.id)
+        if known is None:
+            self._kept.add(session, self._monotonic(), held=False)
+        session = known or session
+        if place is not None and (other := self._kept.at(place)) is not session:
+            if other is not None:
+                self._kept.move(place, session)
+            else:
+                self._kept.put(place, session)
+        return session
+
+    def hold(self, session: Session) -> None:
+        """A connection goes on with an adopted session; to be given back by `closed` or `left`."""
+        self._kept.hold(session)
+
+    def left(self, session: Session) -> None:
+        """A connection ended here, and other processes go on with its session."""
+        if self._kept.release(session, self._monotonic()):
+            self._let_go(session)
+
+    def silent(self) -> list[Session]:
+        """The sessions that nobody holds here, and that have been silent here for longer than the idle gap."""
+        return self._kept.silent_since(self._monotonic() - self._evidence.idle_gap)
+
+    def heard_of(self, session: Session) -> None:
+        """Something happened in a session in another process."""
+        self._kept.touch(session, self._monotonic())
+
+    def end(self, session: Session) -> None:
+        """A session is over everywhere."""
+        self._end(session, self._clock() - self._evidence.idle_gap)
 
     def of_call(self, base: Session, caller: Caller, meta: Raw | bytes) -> Session:
         """The session of a call on a connection whose session is `base`.
@@ -120,14 +162,19 @@ class SessionRegistry:
 
     def sweep(self) -> None:
         """End the sessions that nobody holds and that have been silent for longer than the idle gap."""
+        if self._shared:
+            return
         now = self._monotonic()
         while (found := self._kept.longest_silent()) and now - found[1] > self._evidence.idle_gap:
             self._end(found[0], self._clock() - (now - found[1]))
 
     def close(self) -> None:
-        """End every session: riglm stops."""
+        """End every session: riglm stops. Those that others may go on with are left to them."""
         for session in self._kept.all():
-            self._end(session, self._clock())
+            if self._shared:
+                self._let_go(session)
+            else:
+                self._end(session, self._clock())
 
     def _conversation_keys(self, meta: Raw | bytes) -> list[tuple[str, str]]:
         """The conversation keys that a call carries, the best one first."""
@@ -182,7 +229,11 @@ class SessionRegistry:
 
     def _make_room(self) -> None:
         found = self._kept.longest_silent()
-        if found is not None and self._kept.free() >= self._evidence.most_kept:
+        if found is None or self._kept.free() < self._evidence.most_kept:
+            return
+        if self._shared:
+            self._let_go(found[0])
+        else:
             self._end(found[0], self._clock())
 
     def _note(self, session: Session, keys: list[tuple[str, str]]) -> None:
@@ -215,7 +266,23 @@ class SessionRegistry:
         self._tracking.session_opened(session)
         return session
 
+    def _let_go(self, session: Session) -> None:
+        """Leave a session to other processes."""
+        self._kept.remove(session)
+        self._tracking.session_left(session)
+
     def _end(self, session: Session, at: float) -> None:
         self._kept.remove(session)
         session.ended_at = at
         self._tracking.session_closed(session, at)
+
+
+def _place(caller: Caller, client: Client, found: Sequence[tuple[str, str]]) -> Place:
+    """Where the session of a request is found, by the conversation keys `found` in it or by who sent it."""
+    if caller.handle:
+        return Place(Method.HANDLE, caller.principal, "handle", caller.handle)
+    if found:
+        return Place(Method.META_KEY, caller.principal, *found[0])
+    if caller.principal:
+        return Place(Method.PRINCIPAL, caller.principal, "client", client.name)
+    return Place(Method.ADDRESS, "", "client", f"{caller.address} {client.name}")

@@ -128,6 +128,14 @@ class TrackingService:
             with self._guarded:
                 listener(session)
 
+    def session_left(self, session: Session) -> None:
+        """A session goes on elsewhere: nothing is remembered of it here, and nothing is recorded."""
+        with self._guarded:
+            self._last_exposures.pop(session.id, None)
+        for listener in self._listeners:
+            with self._guarded:
+                listener(session)
+
     def exposed(
         self,
         session: Session,

@@ -23,3 +23,7 @@ class SchemaTooNew(AnalyticsUnavailable):
 
 class StateUnavailable(RiglmError):
     """What the processes share of their sessions cannot be read now; each goes on with what it knows itself."""
+
+
+class SessionEnded(RiglmError):
+    """The client ended the session at another process."""

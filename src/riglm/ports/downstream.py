@@ -1,13 +1,13 @@
 """The client side of riglm, as the inside sees it."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
-from riglm.domain.session import Transport
+from riglm.domain.session import Session, Transport
 from riglm.ports.upstream import EventMark, Stream
 
 NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
@@ -62,6 +62,20 @@ class Underway(Protocol):
     """Whether it was answered or given up."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What a process needs to go on with a client connection that another one began.
+
+    `handshake` is the client's `initialize`, and `told` are its log level and subscriptions, as requests. `tickets`
+    name the sessions that the servers gave, by server; a server without one is told all of it anew.
+    """
+
+    session: Session
+    handshake: Message
+    told: tuple[Message, ...] = ()
+    tickets: Mapping[str, bytes] = field(default_factory=dict)
+
+
 class Conversation(Protocol):
     """One client connection of the handshake era."""
 
@@ -83,6 +97,32 @@ class Conversation(Protocol):
     @abstractmethod
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
         """The client asks for the rest of a stream that it lost."""
+
+    @property
+    @abstractmethod
+    def session(self) -> Session:
+        """The session as known now."""
+
+    @property
+    @abstractmethod
+    def tickets(self) -> Mapping[str, bytes]:
+        """What names the sessions that servers gave, by server, as far as other processes can go on with them."""
+
+    @abstractmethod
+    def adopt(self, carried: Carried) -> bool:
+        """Go on with a connection that another process began; False when servers are to be told all of it anew."""
+
+    @abstractmethod
+    def heard(self, notice: Message) -> None:
+        """Another process was told that a list changed."""
+
+    def moved_on(self) -> None:
+        """The client did something at another process."""
+        return
+
+    @abstractmethod
+    def let_go(self) -> None:
+        """Other processes go on with the connection: closing it must end nothing that is not this process's own."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -145,3 +185,75 @@ class DownstreamPort(Protocol):
     @abstractmethod
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
         """A conversation for a client that opens a connection with the handshake."""
+
+
+ENDED: Final = "ended"
+"""News of a connection: its client ended it."""
+
+LISTENING: Final = "listening"
+"""News of a connection: its client has a stream open for what belongs to no request."""
+
+Parting = Callable[[Message], Awaitable[None]]
+"""To be awaited with the answer to a request before it goes out: what it changed is known to all processes then."""
+
+
+class SessionSharing(Protocol):
+    """Lets any process serve any request of a session. Nothing here raises, or waits longer than a short deadline."""
+
+    @abstractmethod
+    async def opening(self, caller: Caller) -> None:
+        """A client is about to be let in, whose session may be known by a handle."""
+
+    @abstractmethod
+    async def opened(self, session_id: bytes, caller: Caller, handshake: Message, conversation: Conversation) -> None:
+        """A client was let in: from now on other processes may go on with its connection."""
+
+    @abstractmethod
+    async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
+        """What is needed to go on here with this caller's connection; None when it is known nowhere, or not his."""
+
+    @abstractmethod
+    async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation) -> bool:
+        """Bring a new conversation to where the connection stands; False when a server refuses that."""
+
+    @abstractmethod
+    async def arrives(
+        self, session_id: bytes, message: Message, caller: Caller, conversation: Conversation
+    ) -> Parting | None:
+        """Bring a conversation up to date before it takes a message; None when that will change nothing.
+
+        Raises:
+            SessionEnded: the client ended it at another process.
+        """
+
+    @abstractmethod
+    async def modern_arrives(self, message: Message, envelope: Envelope, caller: Caller) -> Parting | None:
+        """Bring the session of a request of the modern era up to date; None when the request will change nothing."""
+
+    @abstractmethod
+    async def ended(self, session_id: bytes) -> None:
+        """The client ended its connection: no process goes on with it."""
+
+    @abstractmethod
+    async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
+        """Which connections other processes may go on with; with `longer` they stay so from now as if just used."""
+
+    @abstractmethod
+    def left(self, session_id: bytes) -> None:
+        """A connection is not kept here any more."""
+
+    @abstractmethod
+    def tell(self, session_id: bytes, news: str) -> None:
+        """Let the other processes that keep a connection know of something."""
+
+    @abstractmethod
+    def listen(self, listener: "NewsListener") -> None:
+        """Tell `listener` what other processes say of connections."""
+
+
+class NewsListener(Protocol):
+    """Who keeps connections."""
+
+    @abstractmethod
+    def heard(self, session_id: bytes, news: str) -> None:
+        """Another process says something of a connection that is kept here."""

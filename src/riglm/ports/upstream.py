@@ -1,7 +1,7 @@
 """The servers behind riglm, as the inside sees them."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -108,6 +108,22 @@ class UpstreamLink(Protocol):
     @abstractmethod
     def resume(self, last_event_id: bytes, stream: "Stream") -> None:
         """Ask for the rest of a stream that broke off after the given event."""
+
+    @property
+    def ticket(self) -> bytes:
+        """What names the session that the server gave, for another process to go on with it; empty if there is none."""
+        return b""
+
+    def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
+        """Go on with a session that the server gave to another process, by that one's ticket; whether that is possible.
+
+        `handshake` is the client's, `told` are its log level and subscriptions, for a server that forgot them.
+        """
+        return False
+
+    def let_go(self) -> None:
+        """Leave the server's session to other processes: closing the link does not end it."""
+        return
 
     @abstractmethod
     async def close(self) -> None:

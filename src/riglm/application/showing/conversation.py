@@ -17,17 +17,12 @@ from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import Session
 from riglm.domain.tool import Catalogue
-from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, Conversation, ReplySink, Underway
+from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, Conversation, ReplySink, Underway
 from riglm.ports.upstream import Stream
 
 
 class WholeConversation(Conversation, Protocol):
     """A conversation in which everything is shown."""
-
-    @property
-    @abstractmethod
-    def session(self) -> Session:
-        """The session as known now."""
 
     @abstractmethod
     def spellings(self, tool: str) -> tuple[str, ...]:
@@ -91,6 +86,32 @@ class ShowingConversation(Conversation):
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
         """Ask the upstream for the rest of a stream."""
         self._whole.resume(last_event_id, stream)
+
+    @property
+    def session(self) -> Session:
+        """The session as known now."""
+        return self._whole.session
+
+    @property
+    def tickets(self) -> Mapping[str, bytes]:
+        """What names the sessions that servers gave."""
+        return self._whole.tickets
+
+    def adopt(self, carried: Carried) -> bool:
+        """Go on with a connection that another process began."""
+        return self._whole.adopt(carried)
+
+    def moved_on(self) -> None:
+        """The client may have listed at another process."""
+        self._news.listed()
+
+    def heard(self, notice: Message) -> None:
+        """Another process was told that a list changed."""
+        self._whole.heard(notice)
+
+    def let_go(self) -> None:
+        """Other processes go on with the connection."""
+        self._whole.let_go()
 
     async def close(self) -> None:
         """The connection ended."""

@@ -21,7 +21,7 @@ from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Malformed
 from riglm.domain.schemas.settings import Settings
-from riglm.ports.downstream import DownstreamPort
+from riglm.ports.downstream import DownstreamPort, SessionSharing
 
 _log = logging.getLogger("riglm.downstream")
 _SWEEP_SECONDS: Final = 5.0
@@ -34,8 +34,8 @@ _CLOSE: Final = ((b"connection", b"close"),)
 class HttpDownstream:
     """An ASGI application for MCP clients."""
 
-    def __init__(self, proxy: DownstreamPort, settings: Settings) -> None:
-        """Serves what `settings.downstream` asks for."""
+    def __init__(self, proxy: DownstreamPort, settings: Settings, sharing: SessionSharing | None = None) -> None:
+        """Serves what `settings.downstream` asks for; with `sharing` as one of several processes."""
         downstream = settings.downstream
         self._settings = downstream
         self._limit = settings.limits.message_bytes
@@ -47,9 +47,16 @@ class HttpDownstream:
         self._principal = "bearer" if token else ""
         self._handle_header = settings.sessions.header.lower().encode()
         buffer = settings.limits.sse_buffer
-        self._sessions = HttpSessions(proxy, idle_seconds=downstream.session_idle, most=downstream.max_sessions)
-        self._handshake = HandshakeRequests(self._sessions, buffer)
-        self._modern = ModernRequests(proxy.modern, buffer)
+        idle, most = downstream.session_idle, downstream.max_sessions
+        if sharing is None:
+            self._sessions = HttpSessions(proxy, idle_seconds=idle, most=most)
+            self._handshake = HandshakeRequests(self._sessions, buffer)
+        else:
+            from riglm.adapters.mcp.downstream.http_shared import SharedHttpSessions  # noqa: PLC0415  # rarely needed
+
+            self._sessions = shared = SharedHttpSessions(proxy, sharing, idle_seconds=idle, most=most)
+            self._handshake = HandshakeRequests(shared, buffer, shared)
+        self._modern = ModernRequests(proxy.modern, buffer, sharing)
         self._sse = SseClients(proxy, buffer, self._limit)
 
     def _entrances(self) -> list[str]:

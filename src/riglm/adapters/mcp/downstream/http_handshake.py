@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.mcp.downstream.answer import (
     Answer,
@@ -15,10 +15,15 @@ from riglm.adapters.mcp.downstream.answer import (
 from riglm.adapters.mcp.downstream.events import Events, Header, Send
 from riglm.adapters.mcp.downstream.http_request import Request, Watch
 from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
+from riglm.adapters.mcp.downstream.parting import Parted
 from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.errors import SessionEnded
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import ReplySink
+from riglm.ports.downstream import Parting, ReplySink
 from riglm.ports.upstream import EventMark
+
+if TYPE_CHECKING:  # only where several processes serve
+    from riglm.adapters.mcp.downstream.http_shared import SharedHttpSessions
 
 _ALLOWED: Final = ((b"allow", b"GET, POST, DELETE"),)
 _RESUMING: Final = frozenset(one.encode() for one in protocol.HANDSHAKE_VERSIONS if one >= "2025-11-25")
@@ -46,9 +51,13 @@ _NOBODY: Final = _Nobody()
 class HandshakeRequests:
     """Opens sessions, and takes what clients send and ask within them."""
 
-    def __init__(self, sessions: HttpSessions, buffer: int) -> None:
-        """`buffer` bounds what waits for a client that does not read, in bytes."""
+    def __init__(self, sessions: HttpSessions, buffer: int, shared: "SharedHttpSessions | None" = None) -> None:
+        """`buffer` bounds what waits for a client that does not read, in bytes.
+
+        `shared` are the sessions once more, if other processes know of them.
+        """
         self._sessions = sessions
+        self._shared = shared
         self._buffer = buffer
         self._standing: set[Events] = set()
         self.answers: set[HttpAnswer | Events] = set()
@@ -61,8 +70,15 @@ class HandshakeRequests:
         session = await self._session(request, send)
         if session is None:
             return
+        parting = None
+        if self._shared is not None:
+            try:
+                parting = await self._shared.arrives(session, message, request.caller)
+            except SessionEnded:
+                await _refuse_session(send)
+                return
         if message.is_request:
-            await self._exchange(session, message, self._new_answer(session, request), request, send)
+            await self._exchange(session, message, self._new_answer(session, request), request, send, parting=parting)
             return
         session.conversation.received(message, _NOBODY)
         if message.method == "notifications/cancelled":
@@ -76,7 +92,7 @@ class HandshakeRequests:
         elif request.method == "DELETE":
             session = await self._session(request, send)
             if session is not None:
-                self._sessions.discard(session)
+                await self._sessions.end(session)
                 await send_status(send, 200)
         else:
             await send_status(send, 405, _ALLOWED)
@@ -102,8 +118,11 @@ class HandshakeRequests:
         def extra(reply: Message | None) -> Iterable[Header]:
             return () if reply is not None and reply.error else ((b"mcp-session-id", session.id),)
 
+        parting = None
+        if self._shared is not None:
+            parting = await self._shared.opening(session, message, request.caller)
         try:
-            await self._exchange(session, message, answer, request, send, extra)
+            await self._exchange(session, message, answer, request, send, extra, parting)
         finally:
             if not answer.accepted:
                 self._sessions.discard(session)
@@ -121,12 +140,14 @@ class HandshakeRequests:
         request: Request,
         send: Send,
         extra: Extra = no_extra,
+        parting: Parting | None = None,
     ) -> None:
         self.answers.add(answer)
+        sink = answer if parting is None else Parted(answer, parting)
         entry = (answer, jsonrpc.id_key(message.id or b"null"))
         session.ask(entry)
         try:
-            session.conversation.received(message, answer, resumable=session.conversation.resumable)
+            session.conversation.received(message, sink, resumable=session.conversation.resumable)
             await answer.run(request, send, extra)
         finally:
             self.answers.discard(answer)
@@ -158,6 +179,8 @@ class HandshakeRequests:
             return
         session.events = Events(self._buffer, request.cut)
         session.conversation.listen(listening=True)
+        if self._shared is not None:
+            self._shared.listening(session)
         try:
             await self._stand_open(session, session.events, request, send)
         finally:
@@ -205,8 +228,10 @@ class HandshakeRequests:
             await send_error(send, 400, jsonrpc.INVALID_REQUEST, "Bad request: missing session ID")
             return None
         session = self._sessions.find(session_id, request.caller)
+        if session is None and self._shared is not None:
+            session = await self._shared.take_over(session_id, request.caller)
         if session is None:
-            await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: initialize anew")
+            await _refuse_session(send)
         return session
 
 
@@ -223,6 +248,10 @@ class _Greeting(Answer):
         """Note the verdict on the way."""
         self.accepted = not message.error
         super().replied(message, status, event)
+
+
+async def _refuse_session(send: Send) -> None:
+    await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: initialize anew")
 
 
 def _give_up(session: HttpSession, notice: Message) -> None:

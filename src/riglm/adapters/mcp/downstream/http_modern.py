@@ -6,9 +6,10 @@ from riglm.adapters.mcp import headers
 from riglm.adapters.mcp.downstream.answer import Answer, send_error, send_json, send_status
 from riglm.adapters.mcp.downstream.events import Send
 from riglm.adapters.mcp.downstream.http_request import Request, Watch
+from riglm.adapters.mcp.downstream.parting import Parted
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import ModernService
+from riglm.ports.downstream import ModernService, ReplySink, SessionSharing
 
 _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _LOOK_AFTER: Final = 0.05
@@ -18,9 +19,10 @@ _LOOK_AFTER: Final = 0.05
 class ModernRequests:
     """Checks the headers against the body, then hands a request on."""
 
-    def __init__(self, service: ModernService, buffer: int) -> None:
-        """`buffer` bounds what waits for a client that does not read, in bytes."""
+    def __init__(self, service: ModernService, buffer: int, sharing: SessionSharing | None = None) -> None:
+        """`buffer` bounds what waits for a client that does not read, in bytes; `sharing` is for several processes."""
         self._service = service
+        self._sharing = sharing
         self._buffer = buffer
         self._listening: set[Answer] = set()
         self.answers: set[Answer] = set()
@@ -67,7 +69,11 @@ class ModernRequests:
 
     async def _forward(self, message: Message, envelope: parameters.Envelope, request: Request, send: Send) -> None:
         answer = Answer(self._buffer, request.cut, errors_have_status=True)
-        underway = self._service.received(message, envelope, answer, request.caller, request.mcp_headers)
+        sink: ReplySink = answer
+        if self._sharing is not None:
+            parting = await self._sharing.modern_arrives(message, envelope, request.caller)
+            sink = answer if parting is None else Parted(answer, parting)
+        underway = self._service.received(message, envelope, sink, request.caller, request.mcp_headers)
         self.answers.add(answer)
         if message.method == "subscriptions/listen":
             self._listening.add(answer)

@@ -30,9 +30,9 @@ class HttpSession(ClientChannel):
 
     __slots__ = ("_log", "asked", "conversation", "events", "id", "is_open", "last_used", "principal", "streams")
 
-    def __init__(self, proxy: DownstreamPort, caller: Caller) -> None:
-        """A session with an id that cannot be guessed."""
-        self.id = secrets.token_urlsafe(_ID_BYTES).encode()
+    def __init__(self, proxy: DownstreamPort, caller: Caller, session_id: bytes = b"") -> None:
+        """A session with an id that cannot be guessed, unless it has one already."""
+        self.id = session_id or secrets.token_urlsafe(_ID_BYTES).encode()
         self.principal = caller.principal
         self.is_open = True
         self.events: Events | None = None
@@ -94,12 +94,9 @@ class HttpSessions:
 
     def open(self, caller: Caller) -> HttpSession | None:
         """A new session; None when there are too many and all are in use."""
-        if len(self._open) >= self._most:
-            idle = min((one for one in self._open.values() if one.is_idle), key=lambda one: one.last_used, default=None)
-            if idle is None:
-                return None
-            self.discard(idle)
-        session = HttpSession(self._proxy, caller)
+        if not self._has_room():
+            return None
+        session = self._made(caller)
         self._open[session.id] = session
         return session
 
@@ -110,6 +107,10 @@ class HttpSessions:
             return None
         session.last_used = time.monotonic()
         return session
+
+    async def end(self, session: HttpSession) -> None:
+        """The client ended its session."""
+        self.discard(session)
 
     def discard(self, session: HttpSession) -> None:
         """Close a session in the background; whoever waits for an answer of it gets none."""
@@ -126,10 +127,30 @@ class HttpSessions:
             while len(self._closing) >= _MOST_CLOSING:
                 await asyncio.wait(self._closing, return_when=asyncio.FIRST_COMPLETED)
             if session.is_idle and session.last_used < deadline:
-                self.discard(session)
+                await self._expire(session)
         if len(idle) >= _WORTH_COLLECTING:
             await asyncio.gather(*self._closing)
             gc.collect()  # sessions and their links hold each other, and a quiet process would keep them for long
+
+    def _has_room(self) -> bool:
+        """Whether there may be one more session, perhaps in the place of the longest idle one."""
+        if len(self._open) < self._most:
+            return True
+        idle = min((one for one in self._open.values() if one.is_idle), key=lambda one: one.last_used, default=None)
+        if idle is not None:
+            self._make_room(idle)
+        return idle is not None
+
+    def _made(self, caller: Caller) -> HttpSession:
+        return HttpSession(self._proxy, caller)
+
+    def _make_room(self, session: HttpSession) -> None:
+        """Close a session because there are too many."""
+        self.discard(session)
+
+    async def _expire(self, session: HttpSession) -> None:
+        """Close a session because nobody used it for too long."""
+        self.discard(session)
 
     async def close(self) -> None:
         """Close all sessions."""

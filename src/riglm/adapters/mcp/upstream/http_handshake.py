@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from riglm.adapters.mcp.upstream.deadlines import Waiting
@@ -16,6 +16,7 @@ from riglm.adapters.mcp.upstream.http_reopening import (
     forgot,
     greet,
     is_known,
+    names_a_session,
     session_headers,
 )
 from riglm.adapters.mcp.wire.http_client import Exchange, Headers, ResponseSink
@@ -67,7 +68,7 @@ class HandshakeHttpLink(HttpLink):
     def request(self, message: Message, reply: Reply) -> None:
         """Forward a request."""
         if message.method == "initialize":
-            self._handshake = _shared(message.line) if len(message.line) <= _USUAL else message.line
+            self._remember(message)
             self._session = b""
         super().request(message, reply)
 
@@ -121,6 +122,27 @@ class HandshakeHttpLink(HttpLink):
 
         exchange = resume_stream(self._get, self.limit, last_event_id, stream, ended)
         self._deliveries.keep(exchange, self._around.place.patience.call_max, stream.ended)
+
+    @property
+    def ticket(self) -> bytes:
+        """The headers that name the session; empty while it is not open."""
+        return self._session
+
+    def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
+        """Go on with the session that these headers name."""
+        if not names_a_session(ticket):
+            return False
+        self._remember(handshake)
+        self._repeated = {_subject(message): message for message in told} or None
+        if self._session != ticket:
+            self._session = ticket
+            if self._listening is not None:
+                self._listening.restart()
+        return True
+
+    def let_go(self) -> None:
+        """Others go on with the session."""
+        self._session = b""
 
     async def close(self) -> None:
         """End the session."""
@@ -177,6 +199,9 @@ class HandshakeHttpLink(HttpLink):
     def take_up(self, post: Post, last_event_id: bytes) -> None:
         """Ask for the rest of a request's stream."""
         post.exchange = self._get(last_event_id, post)
+
+    def _remember(self, handshake: Message) -> None:
+        self._handshake = _shared(handshake.line) if len(handshake.line) <= _USUAL else handshake.line
 
     async def _reopen(self, *, proven: bool) -> None:
         """Greet the upstream again, if it forgot the session indeed, and send anew what it refused."""

@@ -1,6 +1,7 @@
 """Finds out whether an upstream forgot a client's session, and greets it again in that client's own words."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ SESSION_HEADER: Final = b"mcp-session-id"
 _AGAIN: Final = b'"riglm-again"'
 _PROOF: Final = jsonrpc.request(b'"riglm-proof"', "ping")
 _PROOF_SECONDS: Final = 5.0
+_SESSION_BLOCK: Final = re.compile(rb"(mcp-session-id: [!-~]{1,4096}\r\n)?(mcp-protocol-version: [ -~]{1,64}\r\n)?")
 _SURELY_GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 503})
 
@@ -127,6 +129,11 @@ def session_headers(session_id: bytes, version: bytes) -> bytes:
     """The headers that name a session and the revision spoken in it."""
     block = b"%b: %b\r\n" % (SESSION_HEADER, session_id) if session_id else b""
     return block + (b"mcp-protocol-version: %b\r\n" % version if version else b"")
+
+
+def names_a_session(block: bytes) -> bool:
+    """Whether these are headers as `session_headers` makes them: they may come from another process."""
+    return bool(block) and _SESSION_BLOCK.fullmatch(block) is not None
 
 
 def _is_unknown_method(answer: Message | None) -> bool:

@@ -1,0 +1,163 @@
+"""A session and how far it has come, as another process needs it to show the same lists."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import msgspec
+
+from riglm.domain.prediction import Context
+from riglm.domain.ranking import Choice
+from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session_state import MOST_CALLS, MOST_USED, SessionState
+
+
+class _Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    candidates: tuple[str, ...]
+    tools: tuple[str, ...] | None = None
+    search_first: bool = False
+    settled: bool = True
+    confidence: float = 0.0
+    predictor: str = ""
+    reason: str = ""
+
+
+class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`SessionState`, without what each process makes for itself: vectors, the view, and the words of searches."""
+
+    calls: tuple[str, ...] = ()
+    context: str | None = None
+    turn: int = 0
+    turn_key: str = ""
+    used_in_turn: dict[str, int] = {}
+    choice: _Chosen | None = None
+    shown: tuple[str, ...] | None = None
+    searched: tuple[str, ...] = ()
+    changes: int = 0
+    last_at: float = 0.0
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept of a session; `client_id`, `principal` and the values of `keys` are keyed hashes."""
+
+    id: UUID
+    started_at: float
+    era: Era
+    transport: Transport
+    method: Method
+    client_name: str = ""
+    client_version: str = ""
+    client_id: str = ""
+    principal: str = ""
+    protocol_version: str = ""
+    keys: dict[str, str] = {}
+    sequence: int = 0
+    progress: _Progress | None = None
+
+    def session(self) -> Session:
+        """The session, as a new object."""
+        return Session(
+            id=self.id,
+            started_at=self.started_at,
+            era=self.era,
+            transport=self.transport,
+            method=self.method,
+            client=Client(name=self.client_name, version=self.client_version),
+            client_id=self.client_id,
+            principal=self.principal,
+            protocol_version=self.protocol_version,
+            keys=dict(self.keys),
+            sequence=self.sequence,
+        )
+
+    def bring(self, session: Session, state: SessionState | None) -> bool:
+        """Bring a session to where it stands elsewhere; whether its context is another one now."""
+        session.sequence = max(session.sequence, self.sequence)
+        session.keys = {**self.keys, **session.keys}
+        session.protocol_version = session.protocol_version or self.protocol_version
+        return state is not None and self.progress is not None and _bring(self.progress, state)
+
+
+def encoded(session: Session, state: SessionState | None) -> bytes:
+    """A session as bytes."""
+    record = SessionRecord(
+        id=session.id,
+        started_at=session.started_at,
+        era=session.era,
+        transport=session.transport,
+        method=session.method,
+        client_name=session.client.name,
+        client_version=session.client.version,
+        client_id=session.client_id,
+        principal=session.principal,
+        protocol_version=session.protocol_version,
+        keys=session.keys,
+        sequence=session.sequence,
+        progress=None if state is None else _progress(state),
+    )
+    return msgspec.json.encode(record)
+
+
+def decoded(plain: bytes) -> SessionRecord | None:
+    """The session that was encoded; None when it is none that riglm would write."""
+    try:
+        return msgspec.json.decode(plain, type=SessionRecord)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+
+
+def _progress(state: SessionState) -> _Progress:
+    choice = state.choice
+    return _Progress(
+        calls=tuple(state.calls),
+        context=None if state.context is None else state.context.text,
+        turn=state.turn,
+        turn_key=state.turn_key,
+        used_in_turn=state.used_in_turn,
+        choice=None if choice is None else _chosen(choice),
+        shown=state.shown,
+        searched=tuple(sorted(state.searched)),
+        changes=state.changes,
+        last_at=state.last_at,
+    )
+
+
+def _chosen(choice: Choice) -> _Chosen:
+    return _Chosen(
+        candidates=choice.candidates,
+        tools=None if choice.tools is None else tuple(sorted(choice.tools)),
+        search_first=choice.search_first,
+        settled=choice.settled,
+        confidence=choice.confidence,
+        predictor=choice.predictor,
+        reason=choice.reason,
+    )
+
+
+def _bring(progress: _Progress, state: SessionState) -> bool:
+    before = None if state.context is None else state.context.text
+    state.calls = list(progress.calls[-MOST_CALLS:])
+    state.turn, state.turn_key = progress.turn, progress.turn_key
+    state.used_in_turn = dict(list(progress.used_in_turn.items())[-MOST_USED:])
+    state.searched = set(progress.searched)
+    state.changes, state.last_at = progress.changes, progress.last_at
+    candidates = () if state.view is None else state.view.candidates
+    state.shown = candidates if progress.shown == candidates and candidates else progress.shown
+    chosen = progress.choice
+    if chosen is None:
+        state.choice = None
+    else:
+        state.choice = Choice(
+            candidates=candidates if chosen.candidates == candidates else chosen.candidates,
+            tools=None if chosen.tools is None else frozenset(chosen.tools),
+            search_first=chosen.search_first,
+            settled=chosen.settled,
+            confidence=chosen.confidence,
+            predictor=chosen.predictor,
+            reason=chosen.reason,
+        )
+    if progress.context == before:
+        return False
+    state.context = None if progress.context is None else Context(text=progress.context)
+    if state.choice is not None and not state.choice.settled:
+        state.choice = replace(state.choice, settled=True)  # it is settled where the context was said
+    return progress.context is not None

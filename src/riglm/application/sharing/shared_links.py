@@ -1,0 +1,212 @@
+"""Client connections of the handshake era, with which any process can go on."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from riglm.application.sharing.link_record import LinkRecord, decoded, message_of
+from riglm.application.sharing.sealing import Sealer
+from riglm.application.sharing.shared_sessions import SharedSessions
+from riglm.domain import jsonrpc
+from riglm.domain.errors import StateUnavailable
+from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Session
+from riglm.ports.downstream import Caller, Carried, Conversation, ReplySink
+from riglm.ports.session_state import SessionStatePort
+from riglm.ports.upstream import EventMark
+
+LONGEST_HANDSHAKE: Final = 1 << 16
+"""A client that says more of itself stays with its process."""
+
+_RESUMING_SECONDS: Final = 60.0
+_ENDED_SECONDS: Final = 600.0
+_AGAIN: Final = b'"riglm-again"'
+_log: Final = logging.getLogger("riglm.state")
+
+
+class SharedLinks:
+    """Keeps a record of each connection, and brings conversations to where it stands."""
+
+    def __init__(self, state: SessionStatePort, sealer: Sealer, sessions: SharedSessions, seconds: float) -> None:
+        """A connection of which nothing is heard is kept for so many `seconds`."""
+        self._state = state
+        self._sealer = sealer
+        self._sessions = sessions
+        self._seconds = seconds
+        self._known: dict[bytes, LinkRecord] = {}
+
+    def name(self, session_id: bytes) -> str:
+        """The key of a connection."""
+        return self._sealer.name("link", session_id)
+
+    async def open(self, session_id: bytes, caller: Caller, handshake: Message, conversation: Conversation) -> None:
+        """A client was let in."""
+        if len(handshake.line) > LONGEST_HANDSHAKE:
+            _log.warning("a client says too much of itself for other processes to go on with it")
+            return
+        session = conversation.session
+        record = LinkRecord(
+            principal=self._principal(caller),
+            session=session.id,
+            handshake=handshake.line.decode(),
+            tickets=dict(conversation.tickets),
+        )
+        await asyncio.gather(self._keep(session_id, record), self._sessions.leave(session))
+
+    async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
+        """What is needed to go on with a caller's connection here."""
+        try:
+            record = await self._read(session_id)
+            if record is None or record.ended or record.principal != self._principal(caller):
+                return None
+            found = await self._sessions.fetch(record.session)
+        except StateUnavailable:
+            return None
+        if found is None:
+            return None
+        self._known[session_id] = record
+        return _carried(record, self._sessions.adopted(found))
+
+    async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation) -> bool:
+        """Bring a new conversation to where the connection stands; False when a server refuses that."""
+        if not conversation.adopt(carried):
+            greeted = await _asked(conversation, carried.handshake)
+            if greeted is None or not greeted.result:
+                return False
+            conversation.received(jsonrpc.notification("notifications/initialized"), _Heard())
+            for message in carried.told:
+                await _asked(conversation, message)
+        await self.note_tickets(session_id, conversation)
+        return True
+
+    async def refresh(self, session_id: bytes, conversation: Conversation) -> bool:
+        """Bring a conversation up to date; whether the client ended its connection at another process."""
+        known = self._known.get(session_id)
+        if known is None:
+            return False
+        try:
+            record = await self._read(session_id)
+        except StateUnavailable:
+            return False
+        if record is None:
+            await self._keep(session_id, known)  # the state was emptied, or what it holds is none of ours
+        elif record.ended:
+            return True
+        elif record != known:
+            self._known[session_id] = record
+            await self._catch_up(conversation, known, record)
+        return False
+
+    async def has_ended(self, session_id: bytes) -> bool:
+        """Whether the client ended its connection."""
+        try:
+            record = await self._read(session_id)
+        except StateUnavailable:
+            return False
+        return record is not None and record.ended
+
+    async def note(self, session_id: bytes, asked: Message, answer: Message, conversation: Conversation) -> None:
+        """Keep what a request changed."""
+        known = self._known.get(session_id)
+        if known is not None and answer.result:
+            record = known.noted(asked)
+            if record is not known:
+                await self._keep(session_id, record)
+        await self.note_tickets(session_id, conversation)
+
+    async def note_tickets(self, session_id: bytes, conversation: Conversation) -> None:
+        """Keep the sessions of the servers, if they are others now."""
+        known, tickets = self._known.get(session_id), dict(conversation.tickets)
+        if known is not None and tickets and {**known.tickets, **tickets} != known.tickets:
+            record = msgspec.structs.replace(known, tickets={**known.tickets, **tickets})
+            await self._keep(session_id, record)
+
+    async def end(self, session_id: bytes) -> None:
+        """No process goes on with a connection."""
+        known = self._known.pop(session_id, None)
+        if known is not None:
+            name = self.name(session_id)
+            ended = msgspec.structs.replace(known, ended=True, told={}, tickets={})
+            await self._state.keep(name, self._sealer.seal(name, ended.encoded()), _ENDED_SECONDS)
+
+    async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
+        """Which connections are kept; when that cannot be told, all of them."""
+        names = [self.name(session_id) for session_id in session_ids]
+        try:
+            if longer:
+                return [value is not None for value in await self._state.take(names, self._seconds)]
+            return await self._state.there(names)
+        except StateUnavailable:
+            return [True] * len(names)
+
+    def forget(self, session_id: bytes) -> None:
+        """A connection is not kept here any more."""
+        self._known.pop(session_id, None)
+
+    async def _catch_up(self, conversation: Conversation, known: LinkRecord, record: LinkRecord) -> None:
+        """Bring a conversation from where it was `known` to stand to where its record says."""
+        if not conversation.adopt(_carried(record, conversation.session)):
+            for name, line in record.told.items():
+                if known.told.get(name) != line:
+                    await _asked(conversation, message_of(line))
+
+    async def _read(self, session_id: bytes) -> LinkRecord | None:
+        name = self.name(session_id)
+        [value] = await self._state.take([name], self._seconds)
+        plain = self._sealer.opened(name, value)
+        record = None if plain is None else decoded(plain)
+        if plain is not None and record is None:
+            self._sealer.reject("it is no connection")
+        return record
+
+    async def _keep(self, session_id: bytes, record: LinkRecord) -> None:
+        self._known[session_id] = record
+        name = self.name(session_id)
+        await self._state.keep(name, self._sealer.seal(name, record.encoded()), self._seconds)
+
+    def _principal(self, caller: Caller) -> str:
+        return self._sealer.name("principal", caller.principal)
+
+
+class _Heard(ReplySink):
+    """Takes the answer to what riglm says again in a client's name."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        pass
+
+    def primed(self, event: EventMark) -> None:
+        pass
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(message)
+
+    def interrupted(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(None)
+
+
+async def _asked(conversation: Conversation, message: Message) -> Message | None:
+    """The answer to a request that is made again, None when there is none in time."""
+    heard = _Heard()
+    conversation.received(message.replace(id=_AGAIN), heard)
+    try:
+        async with asyncio.timeout(_RESUMING_SECONDS):
+            return await heard.answer
+    except TimeoutError:
+        return None
+
+
+def _carried(record: LinkRecord, session: Session) -> Carried:
+    return Carried(
+        session=session,
+        handshake=message_of(record.handshake),
+        told=tuple(map(message_of, record.told.values())),
+        tickets=record.tickets,
+    )

@@ -1,0 +1,171 @@
+"""Lets several processes be one: what the HTTP side asks before and after each request."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.kept_sessions import Place
+from riglm.application.sessions import SessionRegistry
+from riglm.application.sharing.link_record import REPEATED
+from riglm.application.sharing.news import News
+from riglm.application.sharing.shared_links import SharedLinks
+from riglm.application.sharing.shared_sessions import SharedSessions
+from riglm.domain import parameters
+from riglm.domain.errors import SessionEnded
+from riglm.domain.jsonrpc import Message
+from riglm.domain.parameters import Envelope
+from riglm.ports.downstream import ENDED, Caller, Carried, Conversation, NewsListener, Parting, SessionSharing
+
+LINKS: Final = "link"
+"""The kind of news that are about one connection."""
+
+_OF_SESSIONS: Final = frozenset({"tools/call", "tools/list"})
+"""Requests that change what is known of a session."""
+
+_OF_LINKS: Final = REPEATED | {"resources/unsubscribe"}
+"""Requests that change what a server must be told."""
+
+_log: Final = logging.getLogger("riglm.state")
+
+
+class Sharing(SessionSharing):
+    """Puts connections, sessions and news together."""
+
+    def __init__(self, links: SharedLinks, sessions: SharedSessions, registry: SessionRegistry, news: News) -> None:
+        self._links = links
+        self._sessions = sessions
+        self._registry = registry
+        self._news = news
+        self._here: dict[str, bytes] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._guarded = FailingOpen(_log, "sharing a session failed; it stays with this process, and")
+
+    async def opening(self, caller: Caller) -> None:
+        """A client is about to be let in."""
+        place = self._registry.place_of_call(caller, b"")
+        if place is not None:
+            with self._guarded:
+                await self._sessions.arrive_at(place)
+
+    async def opened(self, session_id: bytes, caller: Caller, handshake: Message, conversation: Conversation) -> None:
+        """A client was let in."""
+        self._here[self._links.name(session_id)] = session_id
+        with self._guarded:
+            place = self._registry.place_of_call(caller, b"")
+            if place is not None:
+                await self._sessions.leave_at(place, is_new=True)
+            await self._links.open(session_id, caller, handshake, conversation)
+
+    async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
+        """What is needed to go on with a caller's connection here."""
+        with self._guarded:
+            return await self._links.find(session_id, caller)
+        return None
+
+    async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation) -> bool:
+        """Bring a new conversation to where the connection stands."""
+        self._here[self._links.name(session_id)] = session_id
+        with self._guarded:
+            return await self._links.resume(session_id, carried, conversation)
+        return False
+
+    async def arrives(
+        self, session_id: bytes, message: Message, caller: Caller, conversation: Conversation
+    ) -> Parting | None:
+        """Bring a conversation up to date."""
+        place, known = self._place(message, caller), False
+        ended = False
+        with self._guarded:
+            refreshing = self._links.refresh(session_id, conversation)
+            if message.method in _OF_SESSIONS:
+                ended, moved_on = await asyncio.gather(refreshing, self._sessions.arrive(conversation.session))
+                if moved_on:
+                    conversation.moved_on()
+            else:
+                ended = await refreshing
+            if place is not None:
+                known = await self._sessions.arrive_at(place)
+        if ended:
+            raise SessionEnded
+        if message.method not in _OF_SESSIONS and message.method not in _OF_LINKS:
+            return None
+
+        async def part(answer: Message) -> None:
+            with self._guarded:
+                if message.method in _OF_SESSIONS:
+                    await self._sessions.leave(conversation.session)
+                if place is not None:
+                    await self._sessions.leave_at(place, is_new=not known)
+                await self._links.note(session_id, message, answer, conversation)
+
+        return part
+
+    async def modern_arrives(self, message: Message, envelope: Envelope, caller: Caller) -> Parting | None:
+        """Bring the session of a request of the modern era up to date."""
+        if message.method not in _OF_SESSIONS:
+            return None
+        place = self._registry.place_of_request(caller, envelope.client, envelope.meta)
+        known = False
+        with self._guarded:
+            known = await self._sessions.arrive_at(place)
+
+        async def part(_: Message) -> None:
+            with self._guarded:
+                await self._sessions.leave_at(place, is_new=not known)
+
+        return part
+
+    async def ended(self, session_id: bytes) -> None:
+        """The client ended its connection."""
+        with self._guarded:
+            await self._links.end(session_id)
+            await self._news.tell(LINKS, self._links.name(session_id), ENDED)
+
+    async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
+        """Which connections other processes may go on with."""
+        with self._guarded:
+            return await self._links.lives(session_ids, longer=longer)
+        return [True] * len(session_ids)
+
+    def left(self, session_id: bytes) -> None:
+        """A connection is not kept here any more."""
+        self._links.forget(session_id)
+        self._here.pop(self._links.name(session_id), None)
+
+    def tell(self, session_id: bytes, news: str) -> None:
+        """Let the other processes that keep a connection know of something."""
+        self._start(self._news.tell(LINKS, self._links.name(session_id), news))
+
+    def listen(self, listener: NewsListener) -> None:
+        """Tell `listener` what other processes say of connections."""
+
+        def heard(about: str, what: str) -> None:
+            session_id = self._here.get(about)
+            if session_id is not None:
+                self._start(self._heard(session_id, what, listener))
+
+        self._news.on(LINKS, heard)
+
+    async def sweep(self) -> None:
+        """End what no process has heard of for too long."""
+        with self._guarded:
+            await self._sessions.sweep()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _heard(self, session_id: bytes, what: str, listener: NewsListener) -> None:
+        """Pass news on; that a session ended is believed when it is so."""
+        with self._guarded:
+            if what != ENDED or await self._links.has_ended(session_id):
+                listener.heard(session_id, what)
+
+    def _place(self, message: Message, caller: Caller) -> Place | None:
+        """Where the session of a request is found, if not by its connection."""
+        if message.method not in _OF_SESSIONS:
+            return None
+        return self._registry.place_of_call(caller, parameters.read(message).meta)
