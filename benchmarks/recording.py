@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
+from tests.stores.postgres import PostgresServer
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.analytics.sql import SqlAnalytics
@@ -131,11 +132,12 @@ def main() -> None:
         "refresh",
     ):
         table.add_column(column, justify="left" if column == "store" else "right")
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, PostgresServer(fsync="on") as server:
         memory = InMemoryAnalytics()
         stores: dict[str, Callable[[], AnalyticsPort]] = {
             "memory": lambda: memory,
             "SQLite, WAL, NORMAL": lambda: SqlAnalytics(f"sqlite:///{Path(directory) / 'usage.db'}"),
+            "PostgreSQL, fsync": lambda: SqlAnalytics(server.url),
         }
         for name, open_store in stores.items():
             cells = []

@@ -125,7 +125,7 @@ class PostgresServer:
                 return
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [self._programs / program, *arguments]
+        command = [str(self._programs / program), *arguments]
         done = subprocess.run(command, user=self._owner, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{program}: {done.stdout}{done.stderr}")
@@ -173,7 +173,7 @@ class Databases:
         """What a statement gives, outside of a transaction."""
         url = self.url_of(database) if database else self._url
         with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
-            found = connection.execute(statement)  # type: ignore[arg-type]  # tests write their SQL themselves
+            found = connection.execute(statement)
             return found.fetchall() if found.description else []
 
     def close(self) -> None:

@@ -7,6 +7,9 @@ from typing import Final
 MAX_TOOLS_PER_SESSION: Final = 256
 """Only the first so many distinct tools of a session form pairs, so that one odd session cannot fill the memory."""
 
+LONGEST_TOOL: Final = 256
+"""Tools with more characters in their names form no pairs: databases index no text of any length."""
+
 Pair = tuple[str, str]
 
 
@@ -65,7 +68,8 @@ class CooccurrenceCounter:
     def add_session(self, calls: Iterable[tuple[str, int]]) -> None:
         """Count one session's calls: pairs of tool and sequence number in ascending order of the latter."""
         sums = self._sums
-        for pair, distance in least_distances(calls).items():
+        named = ((tool, number) for tool, number in calls if len(tool) <= LONGEST_TOOL)
+        for pair, distance in least_distances(named).items():
             sessions, total = sums.get(pair, (0, 0))
             sums[pair] = (sessions + 1, total + distance)
 

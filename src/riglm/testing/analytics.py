@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION
+from riglm.domain.cooccurrence import LONGEST_TOOL, MAX_TOOLS_PER_SESSION
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
@@ -207,13 +207,36 @@ class AnalyticsContract(PredictionStoreContract):
         assert list(analytics.list_sessions()) == []
         assert list(analytics.list_invocations(session.id)) == []
 
-    def test_text_that_no_database_holds_does_not_lose_the_record(self, analytics: AnalyticsPort) -> None:
-        """NUL and lone surrogates may be replaced."""
-        session = a_session(client=Client(name="\ud800"), keys={"\0": "\udfff"})
-        analytics.record_many([session, an_invocation(session, "re\0ad\ud83d"), an_exposure(session, "\0", "\ud83d")])
-        assert len(analytics.list_invocations(session.id)) == 1
-        assert list(analytics.list_exposures(session.id)[0].shown) == ["\0", "\ud83d"]
-        assert len(analytics.list_sessions()) == 1
+    def test_text_that_no_database_holds_comes_back_as_it_was(self, analytics: AnalyticsPort) -> None:
+        """NUL and lone surrogates, and whatever a store writes in their place."""
+        odd = ["re\0ad", "re\ud83dad", "re\x1aad", "re\x1a0000ad", "read"]
+        session = a_session(client=Client(name="\ud800", version="\0"), keys={"\0": "\udfff"}, tools_available=("\0",))
+        calls = [an_invocation(session, tool, upstream="\0", arguments='{"a": "\0"}') for tool in odd]
+        exposure = an_exposure(session, "\0", "\ud83d", predictor="\0", reason="\ud83d")
+        analytics.record_many([session, *calls, exposure])
+        assert list(analytics.list_invocations(session.id)) == calls
+        assert list(analytics.list_exposures(session.id)) == [exposure]
+        assert values(the_only(analytics.list_sessions()).session) == values(session) | {"sequence": len(odd)}
+        assert dict(analytics.get_tool_frequencies(0.0)) == dict.fromkeys(odd, 1)
+        assert {each.tool for each in analytics.tool_statistics() if each.uses} == set(odd)
+        analytics.refresh_cooccurrences(1.0)
+        assert {odd[0], odd[1]} in [{pair.tool_a, pair.tool_b} for pair in analytics.get_cooccurrences([odd[0]])]
+
+    def test_an_error_code_beyond_all_measure_does_not_lose_the_record(self, analytics: AnalyticsPort) -> None:
+        """Servers may answer with any number."""
+        session = a_session()
+        calls = [an_invocation(session, "read", success=False, error_code=code) for code in (10**30, -(2**63), 2**63)]
+        analytics.record_many(calls)
+        assert [call.id for call in analytics.list_invocations(session.id)] == [call.id for call in calls]
+
+    def test_names_of_any_length_are_recorded(self, analytics: AnalyticsPort) -> None:
+        """Those longer than `LONGEST_TOOL` form no pairs."""
+        session = a_session()
+        names = ["\U0001f9c0" * LONGEST_TOOL, "\0" * LONGEST_TOOL, "x" * (LONGEST_TOOL + 1), "y" * 10_000]
+        self._use(analytics, session, *names)
+        assert [call.tool for call in analytics.list_invocations(session.id)] == names
+        assert analytics.refresh_cooccurrences(1.0) == 1
+        assert [pair.count for pair in analytics.get_cooccurrences(names)] == [1]
 
     def test_exposures_come_back_in_the_order_of_their_time(self, analytics: AnalyticsPort) -> None:
         """What was shown keeps its order, what was hidden is sorted."""
@@ -394,6 +417,32 @@ class AnalyticsContract(PredictionStoreContract):
         analytics.refresh_cooccurrences(1.0)
         many = [f"tool_{number}" for number in range(40_000)]
         assert len(analytics.get_cooccurrences([*many, "a"])) == 1
+
+    def test_one_at_a_time_holds_the_lease_for_maintenance(self, analytics: AnalyticsPort) -> None:
+        """Others are told at once; when it is given back anybody may have it."""
+        for _ in range(2):
+            with analytics.maintenance_lease() as mine, analytics.maintenance_lease() as another:
+                assert (mine, another) == (True, False)
+        with analytics.maintenance_lease() as again:
+            assert again
+
+    def test_a_lease_ends_with_an_error_of_the_work_which_passes(self, analytics: AnalyticsPort) -> None:
+        """Whatever went wrong, the next one may try."""
+
+        def work() -> None:
+            with analytics.maintenance_lease():
+                raise OSError("the work failed")
+
+        with pytest.raises(OSError, match="the work failed"):
+            work()
+        with analytics.maintenance_lease() as again:
+            assert again
+
+    def test_records_are_stored_while_somebody_holds_the_lease(self, analytics: AnalyticsPort) -> None:
+        """Maintenance stops nobody, and is itself done on the same store."""
+        with analytics.maintenance_lease():
+            analytics.create_session(a_session())
+            assert len(analytics.list_sessions()) == 1
 
     def test_threads_may_share_a_store(self, analytics: AnalyticsPort) -> None:
         """A writer and readers at once lose nothing."""

@@ -20,6 +20,7 @@ LONG_SECONDS: Final = 60.0
 """How long a question or a piece of maintenance may take."""
 
 _HOUR: Final = 3600.0
+_CONFLICTS: Final = frozenset({"40001", "40P01"})  # a serialization failure, a deadlock
 _POSTGRESQL: Final = ("postgresql://", "postgres://")
 
 
@@ -36,6 +37,12 @@ def unavailable(url: str, error: Exception) -> AnalyticsUnavailable:
     """A failure of the database at `url` in riglm's words."""
     reason = error.orig if isinstance(error, DBAPIError) else error
     return AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {' '.join(str(reason).split())}")
+
+
+def is_conflict(error: AnalyticsUnavailable) -> bool:
+    """Whether a transaction only failed because of another one at the same time, so that it may well succeed now."""
+    cause = error.__cause__
+    return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in _CONFLICTS
 
 
 def safe_url(url: str) -> str:

@@ -65,6 +65,7 @@ def make_engine(url: str, timeout: float) -> Engine:
     def connect() -> BoundedConnection:
         made = BoundedConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
         made.patience = timeout + _GRACE_SECONDS
+        _refuse_other_encodings(made)
         made.execute(_session_settings(timeout))
         made.autocommit = False
         return made
@@ -133,7 +134,19 @@ def _parameters(url: str, timeout: float) -> dict[str, Any]:
         "application_name": "riglm",
         **{f"keepalives_{name}": value for name, value in _KEEPALIVE.items()},
         **given,
+        "client_encoding": "UTF8",
     }
+
+
+def _refuse_other_encodings(made: BoundedConnection) -> None:
+    encoding = made.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        name = made.info.dbname
+        made.close()
+        raise AnalyticsUnavailable(
+            f"the database {name} has the encoding {encoding}, which not every tool's name fits — fix: make one with "
+            "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def _session_settings(timeout: float) -> str:

@@ -1,9 +1,10 @@
 """Domain records as rows of the tables, and back."""
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import RowMapping
@@ -15,8 +16,23 @@ from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Client, Era, Method, Session, Transport
 
+_WORD_BITS: Final = 64
+
 Row = dict[str, Any]
 Names = tuple[str, ...]
+
+
+def finite(number: float) -> float:
+    """The number. Raises `ValueError` for one that is none or endless: SQLite takes those for null, others do not."""
+    number = float(number)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no finite number")
+    return number
+
+
+def _storable(code: int | None) -> int | None:
+    """The code of an error, which a server may choose; None for one that is too large for a database."""
+    return code if code is None or code.bit_length() < _WORD_BITS else None
 
 
 @lru_cache(maxsize=64)
@@ -34,8 +50,8 @@ def session_row(session: Session) -> Row:
     """A session; its tools available are a toolset, its sequence follows from its invocations."""
     return {
         "id": session.id,
-        "started_at": float(session.started_at),
-        "ended_at": session.ended_at,
+        "started_at": finite(session.started_at),
+        "ended_at": None if session.ended_at is None else finite(session.ended_at),
         "era": session.era.value,
         "transport": session.transport.value,
         "method": session.method.value,
@@ -78,14 +94,14 @@ def invocation_row(call: ToolInvocation) -> Row:
         "session_id": call.session_id,
         "tool": call.tool,
         "upstream": call.upstream,
-        "timestamp": float(call.timestamp),
-        "duration_ms": float(call.duration_ms),
+        "timestamp": finite(call.timestamp),
+        "duration_ms": finite(call.duration_ms),
         "success": call.success,
         "sequence_number": call.sequence_number,
         "arguments_hash": call.arguments_hash,
         "arguments": call.arguments,
         "error_kind": None if call.error_kind is None else call.error_kind.value,
-        "error_code": call.error_code,
+        "error_code": _storable(call.error_code),
         "found": call.found.value,
         "context_embedding": call.context_embedding,
     }
@@ -104,7 +120,7 @@ def exposure_row(exposure: Exposure) -> Row:
     return {
         "id": exposure.id,
         "session_id": exposure.session_id,
-        "timestamp": float(exposure.timestamp),
+        "timestamp": finite(exposure.timestamp),
         "shown": toolset_id(exposure.shown),
         "available": toolset_id(exposure.available),
         "predictor": exposure.predictor,
@@ -135,9 +151,9 @@ def learned_pair_row(pair: LearnedPair) -> Row:
         "model": pair.model,
         "dimensions": len(pair.vector),
         "vector": to_bytes(pair.vector),
-        "confidence": float(pair.confidence),
+        "confidence": finite(pair.confidence),
         "uses": int(pair.uses),
-        "updated_at": float(pair.updated_at),
+        "updated_at": finite(pair.updated_at),
         "description_hash": pair.description_hash,
         "terms": [int(term) for term in pair.terms],
     }

@@ -11,11 +11,12 @@ from sqlalchemy import delete, insert
 
 from riglm.adapters.analytics import choices, exposures, queries, storing, warm_start
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS
+from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.rows import Row
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
 from riglm.adapters.analytics.tables import cooccurrence
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
+from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
@@ -32,6 +33,7 @@ from riglm.ports.analytics import (
 )
 
 _PAIRS_AT_ONCE: Final = 1000
+_ATTEMPTS: Final = 3  # of a transaction that the server ends because it and another one waited for each other
 
 
 class SqlAnalytics(SqlMaintenance, AnalyticsPort):
@@ -62,8 +64,15 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records in one transaction, or none of them."""
-        with self._database.writing() as connection:
-            storing.store(connection, records)
+        for more in reversed(range(_ATTEMPTS)):
+            try:
+                with self._database.writing() as connection:
+                    storing.store(connection, records)
+            except AnalyticsUnavailable as error:
+                if not more or not is_conflict(error):
+                    raise
+            else:
+                return
 
     def create_session(self, session: Session) -> None:
         """Store a session."""

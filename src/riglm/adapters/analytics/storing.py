@@ -1,15 +1,17 @@
 """Records put into the tables."""
 
 import sqlite3
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.bulk import insert_new
 from riglm.adapters.analytics.forgetting import without_forgotten
 from riglm.adapters.analytics.lists import keep_lists
 from riglm.adapters.analytics.lookups import insert_into, slices
@@ -21,7 +23,8 @@ from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.ports.analytics import PairsForgotten, Record, RecordRefused, SessionClosed
 
-_BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError)
+_BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError, struct.error)
+_LIMIT_EXCEEDED: Final = "54"  # the class of PostgreSQL's errors about values that are too large for it
 
 
 def store(connection: Connection, records: Sequence[Record]) -> None:
@@ -40,11 +43,17 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except StatementError as error:
-        if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError):
+        if isinstance(error, DBAPIError) and not _is_of_a_value(error):
             raise
         raise RecordRefused(f"a record does not fit the analytics store: {error.orig}") from error
     except _BAD_VALUE as error:
         raise RecordRefused(f"a record does not fit the analytics store: {error}") from error
+
+
+def _is_of_a_value(error: DBAPIError) -> bool:
+    if isinstance(error, IntegrityError | DataError):
+        return True
+    return str(getattr(error.orig, "sqlstate", "")).startswith(_LIMIT_EXCEEDED)
 
 
 @contextmanager
@@ -88,17 +97,12 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     lists += [names for exposure in exposures for names in (exposure.shown, exposure.available)]
     keep_lists(connection, lists)
     _upsert_sessions(connection, [rows.session_row(session) for session in sessions.values()])
-    _insert_new(connection, invocation, calls)
-    _insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
+    insert_new(connection, invocation, calls)
+    insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
     _end_sessions(connection, ends)
     if learned:
         with _sparing_the_rest():
             _store_learned(connection, learned)
-
-
-def _insert_new(connection: Connection, table: Table, new: list[Row]) -> None:
-    if new:
-        connection.execute(insert_into(connection, table).on_conflict_do_nothing(index_elements=["id"]), new)
 
 
 def _upsert_sessions(connection: Connection, new: list[Row]) -> None:
@@ -113,7 +117,7 @@ def _upsert_sessions(connection: Connection, new: list[Row]) -> None:
 def _end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
     if ends:
         statement = update(session).where(session.c.id == bindparam("closed")).values(ended_at=bindparam("at"))
-        connection.execute(statement, [{"closed": id_, "at": float(at)} for id_, at in ends.items()])
+        connection.execute(statement, [{"closed": id_, "at": rows.finite(at)} for id_, at in ends.items()])
 
 
 def end_idle_sessions(connection: Connection, before: float) -> int:
