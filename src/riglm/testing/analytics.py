@@ -13,6 +13,7 @@ from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed, SessionSummary
+from riglm.testing.maintenance import MaintenanceContract
 from riglm.testing.prediction_store import PredictionStoreContract
 from riglm.testing.records import a_session, an_exposure, an_invocation
 
@@ -30,7 +31,7 @@ def values(session: Session) -> dict[str, object]:
     return {field.name: getattr(session, field.name) for field in fields(session)}
 
 
-class AnalyticsContract(PredictionStoreContract):
+class AnalyticsContract(MaintenanceContract, PredictionStoreContract):
     """Override the fixture `analytics` with a store that is open and empty."""
 
     @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, func, select, tuple_
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, func, literal, select, tuple_
 
 from riglm.adapters.analytics.arrays import from_bytes
 from riglm.adapters.analytics.database import Database
@@ -138,5 +138,5 @@ def _plain_value(value: Any) -> Any:
 
 def _after(source: _Source, last: RowMapping) -> ColumnElement[bool]:
     """The rows that follow `last` in the order of the source; the time stands alone as well, for its index's sake."""
-    later = tuple_(*source.order) > tuple_(*(last[column.name] for column in source.order))
+    later = tuple_(*source.order) > tuple_(*(literal(last[column.name], column.type) for column in source.order))
     return and_(source.time >= last[source.time.name], later)

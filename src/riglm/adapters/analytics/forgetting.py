@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, distinct, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, or_, select, update
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.lookups import insert_into, slices
@@ -70,8 +70,9 @@ def finish_forgetting(database: Database, at_once: int) -> Iterator[Removed]:
             removed = _remove_what_is_personal(connection, whom)
             _done(connection, whom.whose, [whom.key])
         yield removed
-    while some := _unfinished(database, Whose.SESSION, _SESSIONS_AT_ONCE):
-        yield from _remove_sessions(database, some, at_once)
+    sessions = _unfinished(database, Whose.SESSION)
+    for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
+        yield from _remove_sessions(database, sessions[start : start + _SESSIONS_AT_ONCE], at_once)
 
 
 def latest_forgetting(connection: Connection) -> float:
@@ -164,12 +165,12 @@ def _note(connection: Connection, whom: Sequence[Forgotten]) -> None:
     connection.execute(upsert, new)
 
 
-def _unfinished(database: Database, whose: Whose, most: int | None = None) -> list[Forgotten]:
+def _unfinished(database: Database, whose: Whose) -> list[Forgotten]:
     query = select(forgotten.c.key, forgotten.c.at).where(
         forgotten.c.whose == whose.value, forgotten.c.is_done.is_(False)
     )
     with database.reading() as connection:
-        return [Forgotten(whose=whose, key=key, at=at) for key, at in connection.execute(query.limit(most))]
+        return [Forgotten(whose=whose, key=key, at=at) for key, at in connection.execute(query)]
 
 
 def _done(connection: Connection, whose: Whose, keys: Sequence[str]) -> None:
@@ -237,7 +238,7 @@ def _rows_of(database: Database, table: Table, sessions: Sequence[UUID], at_once
 def _taught_by_no_other(connection: Connection, sessions: Sequence[UUID]) -> Sequence[UUID]:
     other = lesson.alias()
     by_another = exists().where(other.c.pair_id == lesson.c.pair_id, other.c.session_id.not_in(sessions))
-    query = select(distinct(lesson.c.pair_id)).where(lesson.c.session_id.in_(sessions), ~by_another)
+    query = select(lesson.c.pair_id).where(lesson.c.session_id.in_(sessions), ~by_another).distinct()
     return connection.execute(query).scalars().all()
 
 
