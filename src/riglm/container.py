@@ -28,7 +28,6 @@ from riglm.application.tracking import TrackingService
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.secret import mask_url
 from riglm.domain.schemas.state import State
 from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
@@ -42,8 +41,8 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
     from riglm.application.showing.showing import Showing
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.predictor import PredictorPort
-    from riglm.ports.spool import SpoolPort
     from riglm.ports.session_state import SessionStatePort
+    from riglm.ports.spool import SpoolPort
 
 _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
@@ -84,7 +83,7 @@ def spool_path(settings: Settings) -> Path:
     from riglm.adapters.spool.place import spool_directory
 
     url, named = settings.storage.url, settings.storage.spool.path
-    store = mask_url(url.get_secret_value()) if url else str(store_path(settings).absolute())
+    store = url.get_secret_value() if url else str(store_path(settings).absolute())
     return spool_directory(Path(named).expanduser() if named else data_directory(os.environ) / "spool", store)
 
 
@@ -367,13 +366,24 @@ def run_http(settings: Settings) -> int:
     from riglm.adapters.mcp.downstream.http import HttpDownstream, bound_socket
 
     downstream = settings.downstream
-    listener = bound_socket(downstream.host, downstream.port)
 
     async def serve(proxy: ProxyService, container: Container, stop: asyncio.Event) -> None:
         sharing = container.sharing() if _is_shared(settings) else None
         await HttpDownstream(proxy, settings, sharing).serve(listener, stop)
 
-    return _run(settings, serve, opens_store=True)
+    with _alone(settings):
+        listener = bound_socket(downstream.host, downstream.port)
+        return _run(settings, serve, opens_store=True)
+
+
+def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
+    """Keep a second server off the data directory, as far as anything is kept there."""
+    from riglm.adapters.spool.sole_server import sole_server
+
+    if settings.storage.kind == "memory":
+        return contextlib.nullcontext()
+    downstream = settings.downstream
+    return sole_server(data_directory(os.environ), f"{downstream.host} port {downstream.port}")
 
 
 def _run(

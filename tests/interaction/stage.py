@@ -160,6 +160,13 @@ class Stage:
         own = {MARK: self.mark, "RIGLM_DATA_DIR": str(self.folder / "data"), "NO_PROXY": "*"}
         return {**kept, **own, **self.settings}
 
+    def serving_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a server of riglm: a data directory of its own, and the SQLite database of all."""
+        own = {**self.env, "RIGLM_DATA_DIR": str(self.folder / f"data-{uuid.uuid4().hex}"), **env}
+        if "RIGLM_STORAGE__URL" not in own:
+            own.setdefault("RIGLM_STORAGE__PATH", str(self.folder / "data" / "riglm.db"))
+        return own
+
     def log(self, *flags: str) -> ServerLog:
         """The log of the scripted servers that were started with these flags."""
         return ServerLog(self.folder / f"server-{_digest(flags)}.jsonl")
@@ -206,7 +213,7 @@ class Stage:
         if key not in self._listening:
             port = free_port()
             command = self.riglm("serve", "--port", str(port), "--transport", "both", *arguments)
-            process = Process(command, {**self.env, **(env or {})}, self.folder / "riglm.stderr")
+            process = Process(command, self.serving_env(env or {}), self.folder / "riglm.stderr")
             self._listening[key] = (f"http://127.0.0.1:{port}", process)
             process.wait_for_port(port)
         return self._listening[key][0]

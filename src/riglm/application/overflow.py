@@ -15,16 +15,16 @@ _RETRY_SECONDS: Final = 0.5
 class Overflow:
     """Moves records between the queue's account and a spool. The recorder's thread alone uses it.
 
-    `is_behind` says whether records of this process wait in the spool: what depends on the order must queue up there.
-    `has_more` says whether there is anything to be stored, adopted records included. `size_bytes` is what the spool
-    takes on disk; any thread may ask for it.
+    `has_more` says whether records wait in the spool: what depends on the order must queue up there. `size_bytes` is
+    what the spool takes on disk; any thread may ask for it.
     """
 
     def __init__(self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, complaints: Complaints) -> None:
         self._open_spool = open_spool
         self._queue = queue
         self._complaints = complaints
-        self._behind = 0
+        self._own = 0
+        self._has_adopted = False
         self._segment: SpoolSegment | None = None
         self._batch: Batch | None = None
         self._dirty_since: float | None = None
@@ -33,14 +33,14 @@ class Overflow:
         self.size_bytes = 0
 
     @property
-    def is_behind(self) -> bool:
-        """Whether records of this process wait in the spool."""
-        return self._behind > 0
+    def is_soon_empty(self) -> bool:
+        """Whether what waits in the spool came from this process alone."""
+        return self._own > 0 and not self._has_adopted
 
     def open(self) -> None:
         """Adopt what processes left that are gone."""
         self._spool = self._open_spool().__enter__()
-        self.has_more = self._spool.oldest() is not None
+        self.has_more = self._has_adopted = self._spool.oldest() is not None
         self.size_bytes = self._spool.size_bytes
 
     def keep(self, batch: Batch) -> bool:
@@ -56,7 +56,7 @@ class Overflow:
         self._failed_at = None
         if refused:
             self._complaints.complain("records that cannot be written down are dropped")
-        self._behind += batch.left - refused
+        self._own += batch.left - refused
         self._queue.spooled(batch, refused=refused)
         if self._dirty_since is None:
             self._dirty_since = time.monotonic()
@@ -75,6 +75,7 @@ class Overflow:
         self._batch = None
         while self._batch is None:
             self._segment = self._segment or self._spool.oldest()
+            self._has_adopted = self._segment is not None and not self._segment.is_own
             if self._segment is None:
                 self.has_more = False
                 break
@@ -85,7 +86,7 @@ class Overflow:
     def settled(self, batch: Batch) -> None:
         """Take note of a batch that was given out by `next` and settled."""
         if self._segment is not None and self._segment.is_own:
-            self._behind -= len(batch.records)
+            self._own -= len(batch.records)
 
     def sync_in(self) -> float | None:
         """In how many seconds what was kept is to be synced, None if all is."""
@@ -116,7 +117,7 @@ class Overflow:
         except SpoolUnavailable as error:
             self._complaints.complain("records stay in the spool for the next start: %s", error)
             self._spool.set_aside(segment)
-            self._behind -= segment.unread
+            self._own -= segment.unread
             self._segment = None
             return None
         self._count_damage(segment)
@@ -132,7 +133,7 @@ class Overflow:
         damaged = segment.damaged()
         if damaged:
             if segment.is_own:
-                self._behind -= damaged
+                self._own -= damaged
             else:
                 self._queue.recover(damaged)
             self._queue.damaged(damaged)

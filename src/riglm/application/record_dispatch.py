@@ -100,7 +100,8 @@ class Dispatcher:
             return True
         if self._held or not (self._queue.is_closed and self._queue.is_empty()):
             return False
-        return not self._is_storing() and not (self._is_behind() and self._is_well())
+        is_soon_done = self._overflow is not None and self._overflow.is_soon_empty and self._is_well()
+        return not self._is_storing() and not is_soon_done
 
     def _is_well(self) -> bool:
         """Whether the store takes what comes: it took the last batch in time, or there is nothing to try it with."""
@@ -110,9 +111,6 @@ class Dispatcher:
 
     def _has_more(self) -> bool:
         return self._overflow is not None and self._overflow.has_more
-
-    def _is_behind(self) -> bool:
-        return self._overflow is not None and self._overflow.is_behind
 
     def _give(self, batch: Batch) -> None:
         self._given = batch
@@ -184,7 +182,7 @@ class Dispatcher:
             return False
         batch = self._held[0]
         if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
-            if self._given is not None or self._is_behind() or time.monotonic() < self._retry_at:
+            if self._given is not None or self._has_more() or time.monotonic() < self._retry_at:
                 return False
             self._give(batch)
         self._held.popleft()
@@ -198,7 +196,7 @@ class Dispatcher:
         if self._given is not None or not self._is_well():
             self._held.append(batch)
             return True
-        if self._is_behind():
+        if self._has_more():
             self._held.append(self._queue.put_aside(batch, _depends_on_order))
         if batch.left:
             self._replay_is_next = True

@@ -26,9 +26,10 @@ class Recorder:
     """Takes records at once and stores them later: in order, in batches, each at least once.
 
     One thread hands out batches, another one stores them. While the store is away, slow, or hangs, what comes goes to
-    the spool, and from there to the store when it is back, oldest first and in turn with what comes then. Invocations
-    and exposures may overtake the spool; what depends on the order (sessions, their ends, what was learned) queues up
-    in it. Without a spool records wait in the queue. What finds the queue full is dropped and counted.
+    the spool, and from there to the store when it is back, oldest first and in turn with what comes then; what
+    processes left that are gone comes before. Invocations and exposures may overtake the spool; what depends on the
+    order (sessions, their ends, what was learned) queues up in it. Without a spool records wait in the queue. What
+    finds the queue full is dropped and counted.
 
     For `head_start` seconds, or until `begin`, nothing is done: what is imported to open the store would slow the first
     answers. At the end a store that works is given `close_timeout` seconds, one that is away or does not get on much

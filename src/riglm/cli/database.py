@@ -1,7 +1,8 @@
-"""`riglm db`: the schema of the store."""
+"""`riglm db`: the schema of the store, and what waits for it."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,6 +12,8 @@ from riglm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
+    from riglm.adapters.spool.survey import SpoolFound
+    from riglm.domain.schemas.settings import Settings
 
 app = typer.Typer(help="Look after the store.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -19,22 +22,26 @@ app = typer.Typer(help="Look after the store.", rich_markup_mode=None, no_args_i
 def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Bring the store to the newest schema, making it if it is not there. `run` and `serve` do so by themselves."""
     from riglm.adapters.analytics import schema
+    from riglm.container import store_url
 
-    _show(schema.upgrade(_url(config)), as_json)
+    _show(schema.upgrade(store_url(_settings(config))), None, as_json)
 
 
 @app.command()
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show where the store is and which schema it has. Nothing is made or changed."""
+    """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
+    from riglm.adapters.spool.survey import survey
+    from riglm.container import spool_path, store_url
 
-    _show(schema.status(_url(config)), as_json)
+    settings = _settings(config)
+    _show(schema.status(store_url(settings)), survey(spool_path(settings)), as_json)
 
 
-def _url(config: Path | None) -> str:
+def _settings(config: Path | None) -> "Settings":
     from riglm.adapters.configuration.loading import Options, load
     from riglm.cli.store_place import is_there
-    from riglm.container import store_path, store_url
+    from riglm.container import store_path
 
     settings = load(Options(config=config, with_servers=False)).settings
     if settings.storage.kind == "memory":
@@ -43,14 +50,21 @@ def _url(config: Path | None) -> str:
         )
     if settings.storage.kind == "sqlite":
         is_there(store_path(settings))
-    return store_url(settings)
+    return settings
 
 
-def _show(found: "SchemaStatus", as_json: bool) -> None:
+def _show(found: "SchemaStatus", spools: "list[SpoolFound] | None", as_json: bool) -> None:
     if as_json:
-        pending = list(found.pending)
-        print_json({"url": found.url, "current": found.current, "head": found.head, "pending": pending})
+        told: dict[str, Any] = {"url": found.url, "current": found.current, "head": found.head, "pending": list(found.pending)}
+        if spools is not None:
+            told["spools"] = [asdict(spool) | {"path": str(spool.path)} for spool in spools]
+        print_json(told)
         return
     typer.echo(f"store    {found.url}")
     typer.echo(f"schema   {found.current or 'none yet'}")
     typer.echo(f"pending  {', '.join(found.pending) or 'nothing'}")
+    for spool in spools or []:
+        whose = "of a process that runs" if spool.is_held else "left behind: the next start stores it"
+        damage = f", {spool.damaged} damaged" if spool.damaged else ""
+        newer = f", {spool.newer} files of a newer riglm" if spool.newer else ""
+        typer.echo(f"spool    {spool.path}: {spool.records} records{damage}{newer}, {whose}")

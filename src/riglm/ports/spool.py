@@ -65,7 +65,7 @@ class SpoolPort(Protocol):
 
     @abstractmethod
     def oldest(self) -> SpoolSegment | None:
-        """The segment to be stored next: of this process's own the oldest, else one that was adopted."""
+        """The segment to be stored next: what was adopted first, then this process's own."""
 
     @abstractmethod
     def remove(self, segment: SpoolSegment) -> None:

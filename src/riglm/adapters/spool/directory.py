@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
-from uuid import uuid4
 
 from riglm.adapters.spool.claim import Claim, Held
 from riglm.adapters.spool.segment import Segment, segments_in
+from riglm.domain.identifier import uuid7
 
 _LOCK: Final = ".lock"
 
@@ -26,7 +26,7 @@ class SpoolDirectory:
     def made(cls, root: Path) -> Self:
         """A new directory below `root`, of this process's own. Raises `OSError`."""
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = root / f"{os.getpid()}-{uuid4().hex[:12]}"
+        path = root / f"{uuid7().hex}-{os.getpid()}"  # sorts by time of birth
         claim = Claim(lock_of(path), str(os.getpid()))
         try:
             path.mkdir(mode=0o700)
@@ -37,7 +37,7 @@ class SpoolDirectory:
 
     @classmethod
     def left_behind(cls, root: Path) -> Iterator[Self]:
-        """Each directory below `root` that no process holds any more, held now; remains of the rest are cleared."""
+        """Each directory below `root` that no process holds any more, oldest first, held now; remains are cleared."""
         for lock in sorted(root.glob(f"*{_LOCK}")):
             try:
                 claim = Claim(lock)

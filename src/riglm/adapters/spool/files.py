@@ -84,13 +84,14 @@ class FileSpool(SpoolPort):
                 raise SpoolUnavailable(f"the spool {self._root} cannot be synced: {error.strerror}") from error
 
     def oldest(self) -> SpoolSegment | None:
-        """The segment to be stored next: of this process's own the oldest, else one that was adopted."""
-        if self._own is not None:
-            if not self._own.segments:
-                self._seal()
-            if self._own.segments:
-                return self._own.segments[0]
-        return next((directory.segments[0] for directory in self._adopted), None)
+        """The segment to be stored next: what was adopted first, then this process's own."""
+        for directory in self._adopted:
+            return directory.segments[0]
+        if self._own is None:
+            return None
+        if not self._own.segments:
+            self._seal()
+        return self._own.segments[0] if self._own.segments else None
 
     def remove(self, segment: SpoolSegment) -> None:
         """Remove the oldest segment; all that is in it was stored."""
@@ -165,7 +166,7 @@ class FileSpool(SpoolPort):
             directory.leave()
 
     def _holding(self, segment: SpoolSegment) -> tuple[SpoolDirectory, Segment]:
-        held = [*([self._own] if self._own else []), *self._adopted]
+        held = [*self._adopted, *([self._own] if self._own else [])]
         return next((each, each.segments[0]) for each in held if each.segments and each.segments[0] is segment)
 
     def _let_go_of_empty(self) -> None:

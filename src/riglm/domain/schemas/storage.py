@@ -11,6 +11,17 @@ from riglm.domain.secret import sounds_secret
 _SCHEMES = ("postgresql://", "postgres://")
 
 
+class Spool(Section):
+    """Where records wait on disk while the store is away, slow, or hangs."""
+
+    path: str | None = Field(
+        default=None, min_length=1, description="The directory; by default `spool` in the user's data directory."
+    )
+    max_bytes: int = Field(
+        default=256 << 20, ge=1 << 20, description="So much a process keeps there at most; what comes then is dropped."
+    )
+
+
 class Storage(Section):
     """Where usage is recorded."""
 
@@ -29,6 +40,11 @@ class Storage(Section):
         default=5,
         description="After so many seconds without the lock or the answer that a record needs, the store is away.",
     )
+    durability: Literal["normal", "full"] = Field(
+        default="normal",
+        description="What is stored outlives a crash of riglm with `normal`, and a loss of power too with `full`.",
+    )
+    spool: Spool = Spool()
 
     @field_validator("url")
     @classmethod

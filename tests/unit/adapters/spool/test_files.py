@@ -121,11 +121,11 @@ def test_the_spool_of_a_process_that_lives_is_left_alone(root):
         assert drained(one) == records
 
 
-def test_own_records_go_before_adopted_ones(root, left):
+def test_what_was_adopted_goes_first(root, left):
     with FileSpool(root) as spool:
         own = calls(1)
         spool.append(own)
-        assert drained(spool) == own + left[0]
+        assert drained(spool) == left[0] + own
 
 
 def test_a_full_spool_takes_nothing_and_something_again_when_there_is_room(root):
