@@ -1,0 +1,228 @@
+"""Several riglm processes as one: any of them serves any request of a session."""
+
+import asyncio
+import itertools
+import json
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.interaction import text
+from tests.interaction.clients import http
+from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
+from tests.interaction.clients.streamable import HttpRefused, StreamableLink
+from tests.interaction.stage import Stage
+from tests.stores import valkey
+
+FILTERED = {
+    "RIGLM_FILTERING__MODE": "enforce",
+    "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
+    "RIGLM_FILTERING__SURFACE": "dynamic",
+}
+
+
+class AlternatingLink(StreamableLink):
+    """Sends every request to another process than the one before; `pin` keeps it at one."""
+
+    def __init__(self, origins: list[str], headers: Mapping[str, str] | None = None, *, listen: bool = True) -> None:
+        self._next = itertools.cycle(origins)
+        super().__init__("", headers, listen=listen)
+
+    @property
+    def url(self) -> str:
+        return next(self._next) + "/mcp"
+
+    @url.setter
+    def url(self, url: str) -> None:
+        pass
+
+    def pin(self, *origins: str) -> None:
+        self._next = itertools.cycle(origins)
+
+
+class Processes:
+    """Several riglms in front of one server, with one state."""
+
+    def __init__(self, stage: Stage, back: list[str], env: Mapping[str, str], state_url: str) -> None:
+        self.stage = stage
+        self.prefix = valkey.own_prefix()
+        shared = {
+            "RIGLM_STATE__URL": state_url,
+            "RIGLM_STATE__PREFIX": self.prefix,
+            "RIGLM_STATE__DEADLINE": "2",
+            "RIGLM_STATE__SECRET": "s" * 40,
+            **env,
+        }
+        self.origins = [
+            stage.serve(*back, env={**shared, "RIGLM_DATA_DIR": str(stage.folder / f"data-{number}")})
+            for number in range(2)
+        ]
+
+    @asynccontextmanager
+    async def client(
+        self, era: str, *, listen: bool = False, headers: Mapping[str, str] | None = None, greet: bool = True
+    ) -> AsyncIterator[RawClient]:
+        """A client whose requests alternate between the processes."""
+        link = AlternatingLink(self.origins, headers, listen=listen and era == HANDSHAKE)
+        async with RawClient(link, era) as client:
+            if greet:
+                await client.greet()
+            yield client
+
+
+def processes(stage: Stage, kind: str, *flags: str, env: Mapping[str, str] | None = None) -> Processes:
+    return Processes(stage, stage.back(kind, *flags), env or {}, valkey.shared_url())
+
+
+def count(answer: Any) -> int:
+    return int(answer.decoded()["structuredContent"]["count"])
+
+
+def listed(answer: Any) -> list[str]:
+    return [tool["name"] for tool in answer.decoded()["tools"]]
+
+
+async def until_told(log: Any, event: str) -> None:
+    async with asyncio.timeout(20):
+        while event not in log.path.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_session_over_http_goes_on_at_the_server_wherever_its_requests_come_in(stage: Stage) -> None:
+    riglms = processes(stage, "http")
+    async with riglms.client(HANDSHAKE) as client, riglms.client(HANDSHAKE) as other:
+        for number in range(1, 7):
+            assert count(await client.call("counter")) == number, "the server saw another session"
+        assert count(await other.call("counter")) == 1
+
+
+async def test_a_session_in_front_of_a_process_is_introduced_to_the_one_of_each_riglm(stage: Stage) -> None:
+    riglms = processes(stage, "stdio")
+    async with riglms.client(HANDSHAKE) as client:
+        await client.request("logging/setLevel", {"level": "debug"})
+        counts = [count(await client.call("counter")) for _ in range(6)]
+        assert counts == [1, 1, 2, 2, 3, 3], "each riglm has a server of its own"
+
+
+async def test_several_servers_of_both_kinds_are_gone_on_with(stage: Stage) -> None:
+    servers = {"web": stage.entry("http", "--name", "web"), "own": stage.entry("stdio", "--name", "own")}
+    riglms = Processes(stage, stage.config("both", servers), {}, valkey.shared_url())
+    async with riglms.client(HANDSHAKE) as client:
+        assert {"web__counter", "own__counter"} <= set(listed(await client.request("tools/list")))
+        assert [count(await client.call("web__counter")) for _ in range(4)] == [1, 2, 3, 4]
+        assert [count(await client.call("own__counter")) for _ in range(4)] == [1, 1, 2, 2]
+
+
+async def test_only_its_own_principal_goes_on_with_a_session(stage: Stage) -> None:
+    tokens = [{"authorization": f"Bearer {name * 20}"} for name in "ab"]
+    state = {"RIGLM_STATE__URL": valkey.shared_url(), "RIGLM_STATE__PREFIX": valkey.own_prefix()}
+    shared = {**state, "RIGLM_STATE__SECRET": "s" * 40, "RIGLM_STATE__DEADLINE": "2"}
+    back = stage.back("http")
+    own = stage.serve(*back, env={**shared, "RIGLM_DOWNSTREAM__TOKEN": "a" * 20})
+    anonymous = stage.serve(*back, env={**shared, "RIGLM_DATA_DIR": str(stage.folder / "other")})
+    async with RawClient(StreamableLink(own + "/mcp", tokens[0], listen=False), HANDSHAKE) as client:
+        await client.greet()
+        stolen = StreamableLink(anonymous + "/mcp", listen=False)
+        stolen.session_id, stolen._version = client.link.session_id, "2025-11-25"
+        async with RawClient(stolen, HANDSHAKE) as thief:
+            answer = await thief.request("tools/list")
+            assert answer.code == -32600
+            assert "Session not found" in answer.raw.decode()
+            stolen.drop()
+        assert count(await client.call("counter")) == 1
+
+
+async def test_a_session_that_was_ended_at_one_process_is_ended_for_all(stage: Stage) -> None:
+    riglms = processes(stage, "http")
+    log = stage.log()
+    async with riglms.client(HANDSHAKE) as client:
+        await client.call("counter")
+        await client.call("counter")
+        session_id = client.link.session_id
+    for origin in riglms.origins:
+        late = StreamableLink(origin + "/mcp", listen=False)
+        late.session_id, late._version = session_id, "2025-11-25"
+        async with RawClient(late, HANDSHAKE) as client:
+            assert "Session not found" in (await client.request("tools/list")).raw.decode()
+            late.drop()
+    assert log.path.exists()
+
+
+async def test_lists_agree_after_a_context_was_said_at_one_process(stage: Stage) -> None:
+    riglms = processes(stage, "http", "--many-tools", "40", env=FILTERED)
+    async with riglms.client(HANDSHAKE, listen=True) as client:
+        first, second = [await client.request("tools/list") for _ in range(2)]
+        assert first.result == second.result
+        await client.call("set_context", {"context": "count words in a text"})
+        await client.call("counter")
+        lists = [(await client.request("tools/list")).result for _ in range(4)]
+        assert len(set(lists)) == 1
+
+
+@pytest.mark.parametrize("surface", ["dynamic", "stable"])
+async def test_a_session_of_the_modern_era_is_one_wherever_its_requests_come_in(stage: Stage, surface: str) -> None:
+    riglms = processes(stage, "http", "--many-tools", "40", env={**FILTERED, "RIGLM_FILTERING__SURFACE": surface})
+    async with riglms.client(MODERN, headers={"x-riglm-session": "one"}) as client:
+        for number in range(6):
+            answer = await client.call("nonce", {"nonce": str(number)})
+            assert answer.decoded()["content"][0]["text"] == str(number)
+        lists = [(await client.request("tools/list")).result for _ in range(4)]
+        assert len(set(lists)) == 1
+
+
+async def test_a_changed_list_reaches_a_client_whose_stream_is_at_another_process(stage: Stage) -> None:
+    riglms = processes(stage, "stdio")
+    one, other = riglms.origins
+    link = AlternatingLink([one], listen=True)
+    async with RawClient(link, HANDSHAKE) as client:
+        await client.greet()
+        await client.request("tools/list")
+        link.pin(other)
+        assert "extra" not in listed(await client.request("tools/list"))
+        for what in ("tools", "prompts", "resources"):
+            await client.call("change", {"what": what})
+            await client.wait_for(f"notifications/{what}/list_changed")
+        assert "extra" in listed(await client.request("tools/list"))
+
+
+async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
+    riglms = processes(stage, "http")
+    one, other = riglms.origins
+    async with (
+        riglms.client(HANDSHAKE) as client,
+        riglms.client(MODERN, headers={"x-riglm-session": "one"}) as modern,
+    ):
+        link = client.link
+        assert isinstance(link, AlternatingLink)
+        link.pin(one)
+        assert count(await client.call("counter")) == 1
+        stage.served_by(one).tell(signal.SIGKILL)
+        stage.served_by(one).wait()
+        link.pin(other)
+        modern.link.pin(other)  # type: ignore[attr-defined]
+        assert [count(await client.call("counter")) for _ in range(3)] == [2, 3, 4]
+        assert (await modern.call("nonce", {"nonce": "x"})).decoded()["content"][0]["text"] == "x"
+
+
+@pytest.mark.parametrize("trouble", ["killed", "frozen"])
+async def test_without_shared_state_each_process_goes_on_by_itself(stage: Stage, trouble: str) -> None:
+    with valkey.own_server() as server:
+        env = {"RIGLM_STATE__DEADLINE": "0.3"}
+        riglms = Processes(stage, stage.back("http"), env, server.url)
+        one, _ = riglms.origins
+        async with riglms.client(HANDSHAKE) as client:
+            link = client.link
+            assert isinstance(link, AlternatingLink)
+            assert [count(await client.call("counter")) for _ in range(2)] == [1, 2]
+            if trouble == "killed":
+                server.kill()
+            else:
+                server.freeze()
+            assert [count(await client.call("counter")) for _ in range(6)] == [3, 4, 5, 6, 7, 8]
+            link.pin(one)
+            async with RawClient(StreamableLink(one + "/mcp", listen=False), HANDSHAKE) as newcomer:
+                await newcomer.greet()
+                assert count(await newcomer.call("counter")) == 1
