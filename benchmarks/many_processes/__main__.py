@@ -1,0 +1,164 @@
+"""Two riglm processes as one, and one of them killed in mid-run.
+
+    python -m benchmarks.many_processes [--sessions 1000] [--calls 10] [--json]
+
+Half of the sessions speak the handshake era, half the modern one. Each request of a session goes to another process
+than the one before. In the middle one process is ended by SIGKILL; a client whose connection breaks asks the other.
+Exit code 1 if an answer is wrong, a session cannot go on, or a record is missing that was due before the kill.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.many_processes.company import Riglms, database, riglms
+from benchmarks.many_processes.session import Ports, Session
+
+_WINDOW_SECONDS = 0.25
+"""What was answered so shortly before a kill need not be recorded."""
+
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was seen. Times are in milliseconds."""
+
+    sessions: int
+    calls: int
+    right_share: float
+    sessions_that_went_on: int
+    sessions_reopened: int
+    requests_cut_by_the_kill: int
+    records_due: int
+    records_lost: int
+    records_twice: int
+    unacknowledged: int
+    recorded_sessions: int
+    p50_ms: float
+    p99_ms: float
+    calls_per_second: float
+    wrong: tuple[str, ...]
+
+
+def arguments() -> argparse.Namespace:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--sessions", type=int, default=1_000)
+    options.add_argument("--calls", type=int, default=10, help="of each session")
+    options.add_argument("--filter", action="store_true", help="with filtering by prediction, not only recording")
+    options.add_argument("--json", action="store_true", help="print JSON only")
+    return options.parse_args()
+
+
+async def drive(sessions: list[Session], calls: int, company: Riglms) -> tuple[float, float]:
+    """Let all sessions ask, and kill the first process in the middle; when that was, and how long it all took."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+    done = asyncio.Event()
+    half = len(sessions) * calls // 2
+    answered = 0
+
+    async def run(session: Session) -> None:
+        nonlocal answered
+        async with gate:
+            await session.open()
+        for number in range(calls):
+            async with gate:
+                await session.call(number)
+            answered += 1
+            if answered == half:
+                done.set()
+            await asyncio.sleep(0)
+
+    async def kill() -> float:
+        await done.wait()
+        company.kill(0)
+        return time.monotonic()
+
+    began = time.monotonic()
+    killing = asyncio.create_task(kill())
+    await asyncio.gather(*(run(session) for session in sessions))
+    return await killing, time.monotonic() - began
+
+
+def recorded(url: str) -> list[str]:
+    """The texts of all recorded calls."""
+    with psycopg.connect(url) as store:
+        rows = store.execute("SELECT arguments FROM invocation WHERE tool = 'nonce'").fetchall()
+    return [json.loads(arguments)["nonce"] for (arguments,) in rows]
+
+
+def recorded_sessions(url: str) -> int:
+    """How many sessions have calls."""
+    with psycopg.connect(url) as store:
+        row = store.execute("SELECT count(DISTINCT session_id) FROM invocation").fetchone()
+    return int(row[0]) if row else 0
+
+
+def measure(chosen: argparse.Namespace, directory: Path) -> Result:
+    """One run."""
+    settings = {"RIGLM_FILTERING__ENABLED": "true" if chosen.filter else "false"}
+    with database() as url:
+        with riglms(2, url, directory, settings) as company:
+            killed_port = company.ports[0]
+            ports = Ports(list(company.ports))
+            sessions = [
+                Session(f"s{number}", "modern" if number % 2 else "handshake", ports, number // 2)
+                for number in range(chosen.sessions)
+            ]
+            killed_at, took = asyncio.run(drive(sessions, chosen.calls, company))
+            company.stop()
+        found, kept_sessions = recorded(url), recorded_sessions(url)
+    answered = [one for session in sessions for one in session.tally.answered]
+    excused = {nonce for nonce, at, port in answered if port == killed_port and at > killed_at - _WINDOW_SECONDS}
+    due = {nonce for nonce, _, _ in answered} - excused
+    wrong = tuple(words for session in sessions for words in session.tally.wrong)
+    seconds = sorted(one for session in sessions for one in session.tally.seconds)
+    expected = chosen.sessions * chosen.calls
+    return Result(
+        sessions=chosen.sessions,
+        calls=expected,
+        right_share=(expected - len(wrong)) / expected,
+        sessions_that_went_on=sum(len(session.tally.answered) == chosen.calls for session in sessions),
+        sessions_reopened=sum(session.tally.reopened for session in sessions),
+        requests_cut_by_the_kill=sum(session.tally.cut for session in sessions),
+        records_due=len(due),
+        records_lost=len(due - set(found)),
+        records_twice=len(found) - len(set(found)),
+        unacknowledged=len(excused - set(found)),
+        recorded_sessions=kept_sessions,
+        p50_ms=statistics.median(seconds) * 1000,
+        p99_ms=seconds[len(seconds) * 99 // 100] * 1000,
+        calls_per_second=len(answered) / took,
+        wrong=wrong[:10],
+    )
+
+
+def main() -> int:
+    chosen = arguments()
+    with tempfile.TemporaryDirectory(prefix="riglm-many-") as place:
+        result = measure(chosen, Path(place))
+    if chosen.json:
+        print(json.dumps(asdict(result)))
+    else:
+        table = Table(title="two processes, one killed in mid-run")
+        table.add_column("")
+        table.add_column("seen", justify="right")
+        for name, value in asdict(result).items():
+            table.add_row(name.replace("_", " "), f"{value:.4g}" if isinstance(value, float) else str(value))
+        Console().print(table)
+    is_good = result.right_share == 1.0 and result.records_lost == 0
+    return 0 if is_good and result.sessions_that_went_on == result.sessions else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
