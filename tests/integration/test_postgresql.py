@@ -1,0 +1,354 @@
+"""PostgreSQL that hangs, breaks off, refuses and fails over: always `AnalyticsUnavailable`, in time, and then over."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from riglm.adapters.analytics import postgresql
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.session import Session
+from riglm.ports.analytics import SessionClosed
+from riglm.testing.records import a_session, an_invocation
+from tests.stores.postgres import Databases
+from tests.stores.proxy import FaultProxy
+
+DEADLINE = 60.0
+SHORT = 0.5
+
+HOLDER = """
+import sys
+from riglm.adapters.analytics.sql import SqlAnalytics
+with SqlAnalytics(sys.argv[1]) as store, store.maintenance_lease() as mine:
+    print(mine, flush=True)
+    sys.stdin.read()
+"""
+
+
+STARTER = """
+import sys
+from tests.stores.postgres import PostgresServer
+with PostgresServer() as server:
+    print(server.directory, flush=True)
+    sys.stdin.read()
+"""
+
+
+def eventually(holds: Any) -> None:
+    until = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def name_of(url: str) -> str:
+    return str(conninfo_to_dict(url)["dbname"])
+
+
+def server_of(url: str) -> socket.socket:
+    """A connection to the server itself."""
+    place = conninfo_to_dict(url)
+    host, port = str(place.get("host", "localhost")), str(place.get("port", "5432"))
+    if not host.startswith("/"):
+        return socket.create_connection((host, int(port)), 10)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(f"{host}/.s.PGSQL.{port}")
+    return connection
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[FaultProxy]:
+    with FaultProxy(lambda: server_of(postgres_url)) as between:
+        yield between
+
+
+@pytest.fixture
+def proxied(postgres_url: str, proxy: FaultProxy) -> str:
+    """The test's database behind the proxy."""
+    place = {**conninfo_to_dict(postgres_url), "host": "127.0.0.1", "port": proxy.port}
+    secret = f":{place['password']}" if place.get("password") else ""
+    return f"postgresql://{place['user']}{secret}@127.0.0.1:{proxy.port}/{place['dbname']}?sslmode=disable&gssencmode=disable"
+
+
+@contextmanager
+def other_client(url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(url) as connection:
+        yield connection
+        connection.rollback()
+
+
+def stored(url: str) -> int:
+    with SqlAnalytics(url) as store:
+        return len(store.list_sessions())
+
+
+def test_a_server_that_hangs_is_unavailable_within_a_bounded_time_and_used_again_after_that(proxy, proxied):
+    with SqlAnalytics(proxied, timeout=SHORT) as store:
+        store.create_session(a_session())
+        proxy.freeze()
+        with pytest.raises(AnalyticsUnavailable, match=r"did not answer within 1\.5 s"):
+            store.create_session(a_session())
+        with pytest.raises(AnalyticsUnavailable, match="timeout"):
+            store.create_session(a_session())
+        proxy.thaw()
+        store.create_session(a_session())
+        assert len(store.list_sessions()) >= 2
+
+
+def test_a_store_is_not_opened_on_a_server_that_hangs(proxy, proxied):
+    proxy.freeze()
+    with pytest.raises(AnalyticsUnavailable, match="timeout"), SqlAnalytics(proxied, timeout=SHORT):
+        pass
+
+
+def test_a_connection_that_breaks_in_mid_transaction_stores_nothing(proxy, proxied, postgres_url):
+    with SqlAnalytics(proxied) as store:
+
+        def broken_off():
+            with store._database.writing() as connection:
+                connection.exec_driver_sql("DELETE FROM session")
+                proxy.reset()
+                connection.exec_driver_sql("DELETE FROM invocation")
+
+        kept, session = a_session(started_at=1.0), a_session()
+        store.create_session(kept)
+        with pytest.raises(AnalyticsUnavailable):
+            broken_off()
+        store.record_many([session, an_invocation(session, "read")])
+        assert [each.session.id for each in store.list_sessions()] == [session.id, kept.id]
+
+
+def test_records_whose_answer_was_lost_are_stored_once_when_they_come_again(proxy, proxied, postgres_url):
+    session = a_session()
+    records = [session, *(an_invocation(session, "read") for _ in range(3))]
+    with SqlAnalytics(proxied) as store:
+        proxy.lose_the_answer_to(b"COMMIT")
+        with pytest.raises(AnalyticsUnavailable):
+            store.record_many(records)
+        eventually(lambda: stored(postgres_url) == 1)
+        store.record_many(records)
+        assert [each.invocations for each in store.list_sessions()] == [3]
+
+
+def test_connections_that_the_server_ended_while_they_were_idle_are_replaced_without_a_failure(postgres, postgres_url):
+    with SqlAnalytics(postgres_url) as store:
+        store.create_session(a_session())
+        postgres.execute(
+            sql.SQL("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = {}").format(
+                sql.Literal(name_of(postgres_url))
+            )
+        )
+        store.create_session(a_session())
+        assert len(store.list_sessions()) == 2
+
+
+def test_a_server_that_fails_over_to_read_only_is_left_for_the_one_that_takes_over(postgres, postgres_url):
+    database = sql.Identifier(name_of(postgres_url))
+
+    def become(read_only: str) -> None:
+        change = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}")
+        postgres.execute(change.format(database, sql.SQL(read_only)))
+
+    become("on")
+    with SqlAnalytics(postgres_url) as store:
+        for _ in range(2):
+            with pytest.raises(AnalyticsUnavailable, match="read-only"):
+                store.create_session(a_session())
+        assert list(store.list_sessions()) == []
+        with pytest.raises(AnalyticsUnavailable, match="read-only"):
+            store.create_session(a_session())
+        become("off")
+        store.create_session(a_session())
+        assert len(store.list_sessions()) == 1
+
+
+@pytest.fixture
+def limited(postgres: Databases, postgres_url: str) -> Iterator[str]:
+    """The test's database for a user who may have one connection."""
+    role = f"user_of_{name_of(postgres_url)}"
+    make = "CREATE ROLE {} LOGIN PASSWORD 's3cret' CONNECTION LIMIT 1"
+    postgres.execute(sql.SQL(make).format(sql.Identifier(role)))
+    grant = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {}"
+    postgres.execute(sql.SQL(grant).format(sql.Identifier(role)), name_of(postgres_url))
+    place = conninfo_to_dict(postgres_url)
+    port = f"&port={place['port']}" if place.get("port") else ""
+    yield f"postgresql://{role}:s3cret@/{place['dbname']}?host={place['host']}{port}"
+    postgres.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)), name_of(postgres_url))
+    postgres.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def test_a_store_works_with_one_connection_and_another_waits_for_it_to_be_free(limited):
+    with SqlAnalytics(limited) as store:
+        session = a_session()
+        store.record_many([session, an_invocation(session, "read")])
+        store.refresh_cooccurrences(1.0)
+        assert len(store.list_sessions()) == 1
+        with pytest.raises(AnalyticsUnavailable, match="too many connections") as raised, SqlAnalytics(limited):
+            pass
+        assert "s3cret" not in str(raised.value)
+    eventually(lambda: is_open(limited))
+
+
+def is_open(url: str) -> bool:
+    try:
+        return stored(url) == 1
+    except AnalyticsUnavailable:
+        return False
+
+
+def test_a_row_that_another_client_holds_is_waited_for_no_longer_than_the_timeout(postgres_url):
+    session = a_session()
+    with SqlAnalytics(postgres_url, timeout=SHORT) as store:
+        store.create_session(session)
+        with other_client(postgres_url) as other:
+            other.execute("UPDATE session SET ended_at = 1")
+            with pytest.raises(AnalyticsUnavailable, match="timeout"):
+                store.close_session(session.id, 5.0)
+        store.close_session(session.id, 5.0)
+        assert store.list_sessions()[0].session.ended_at == 5.0
+
+
+def test_a_question_may_take_longer_than_a_record(postgres_url):
+    with SqlAnalytics(postgres_url, timeout=SHORT) as store:
+        with store._database.reading() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(1.0)")
+        with pytest.raises(AnalyticsUnavailable, match="statement timeout"), store._database.writing() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(60.0)")
+
+
+def test_a_deadlock_that_the_server_ends_is_tried_again(postgres_url):
+    mine, others = a_session(), a_session()
+    ends = [SessionClosed(session_id=each.id, ended_at=7.0) for each in (mine, others)]
+    with SqlAnalytics(postgres_url, timeout=DEADLINE) as store, other_client(postgres_url) as other:
+        store.record_many([mine, others])
+        other.execute("UPDATE session SET ended_at = 1 WHERE id = %s", [others.id])
+        storing = threading.Thread(target=store.record_many, args=(ends,))
+        storing.start()
+        eventually(lambda: waits_for_a_lock(postgres_url))
+        other.execute("UPDATE session SET ended_at = 1 WHERE id = %s", [mine.id])
+        other.rollback()
+        storing.join(DEADLINE)
+        assert {each.session.ended_at for each in store.list_sessions()} == {7.0}
+
+
+def waits_for_a_lock(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        return connection.execute(query).fetchone() is not None
+
+
+def test_a_database_that_cannot_hold_every_name_is_refused(postgres):
+    name = f"riglm_test_ascii_{a_session().id.hex}"
+    make = "CREATE DATABASE {} TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+    postgres.execute(sql.SQL(make).format(sql.Identifier(name)))
+    try:
+        with (
+            pytest.raises(AnalyticsUnavailable, match=r"encoding SQL_ASCII.*UTF8"),
+            SqlAnalytics(postgres.url_of(name)),
+        ):
+            pass
+    finally:
+        postgres.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:s3cret@127.0.0.1:1/db",
+        "postgresql://user@127.0.0.1:1/db?password=s3cret",
+        "postgresql://user:s3cret%zz@127.0.0.1/db",
+        "postgresql://user:s3cret@127.0.0.1:port/db",
+        "postgresql://user:s3cret@127.0.0.1:1/db?nonsense=1",
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_unavailable_and_its_password_is_not_told(url):
+    with pytest.raises(AnalyticsUnavailable) as raised, SqlAnalytics(url, timeout=SHORT):
+        pass
+    told = "".join(traceback.format_exception(raised.value))
+    assert "s3cr" not in told
+    assert "\n" not in str(raised.value)
+
+
+def test_a_holder_of_the_lease_that_is_killed_holds_it_no_longer(postgres_url, tmp_path):
+    for url in (postgres_url, f"sqlite:///{tmp_path / 'usage.db'}"):
+        with (
+            SqlAnalytics(url) as store,
+            subprocess.Popen(
+                [sys.executable, "-c", HOLDER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as holder,
+        ):
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "True\n"
+            assert not got(store)
+            holder.kill()
+            holder.wait(DEADLINE)
+            eventually(lambda store=store: got(store))
+
+
+def got(store: SqlAnalytics) -> bool:
+    with store.maintenance_lease() as mine:
+        return mine
+
+
+def test_a_lease_is_of_one_schema_of_a_database(postgres_url):
+    apart = f"{postgres_url}&options=-csearch_path%3Dapart"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE SCHEMA apart")
+    with SqlAnalytics(postgres_url) as store, SqlAnalytics(apart) as other:
+        store.create_session(a_session())
+        assert list(other.list_sessions()) == []
+        with store.maintenance_lease() as mine, other.maintenance_lease() as theirs:
+            assert (mine, theirs) == (True, True)
+
+
+def test_a_lease_outlives_the_time_that_a_transaction_may_idle(postgres_url, monkeypatch):
+    monkeypatch.setattr(postgresql, "_IDLE_SECONDS", 1)
+    with SqlAnalytics(postgres_url) as store, SqlAnalytics(postgres_url) as other:
+        with store.maintenance_lease() as mine, other._database.reading() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(1.5)")
+            assert mine
+            assert not got(other)
+        assert got(other)
+
+
+def test_a_missing_driver_is_told_with_the_command_that_installs_it():
+    code = """
+import sys
+sys.modules["psycopg"] = None
+from riglm.adapters.analytics.sql import SqlAnalytics
+SqlAnalytics("postgresql://host/db").__enter__()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "AnalyticsUnavailable" in done.stderr
+    assert "pip install 'riglm[postgresql]'" in done.stderr
+
+
+def test_many_sessions_are_stored_at_once(postgres_url):
+    sessions: list[Session] = [a_session(started_at=float(at)) for at in range(300)]
+    with SqlAnalytics(postgres_url) as store:
+        store.record_many(sessions)
+        assert len(store.list_sessions(limit=1000)) == 300
+
+
+def test_a_server_for_tests_ends_with_a_process_that_is_killed():
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
+    ) as starter:
+        assert starter.stdout is not None
+        directory = Path(starter.stdout.readline().strip())
+        assert directory.is_dir()
+        starter.kill()
+        eventually(lambda: not directory.exists())
