@@ -55,7 +55,12 @@ def _settings(config: Path | None) -> "Settings":
 
 def _show(found: "SchemaStatus", spools: "list[SpoolFound] | None", as_json: bool) -> None:
     if as_json:
-        told: dict[str, Any] = {"url": found.url, "current": found.current, "head": found.head, "pending": list(found.pending)}
+        told: dict[str, Any] = {
+            "url": found.url,
+            "current": found.current,
+            "head": found.head,
+            "pending": list(found.pending),
+        }
         if spools is not None:
             told["spools"] = [asdict(spool) | {"path": str(spool.path)} for spool in spools]
         print_json(told)
