@@ -7,6 +7,7 @@ and the store by the thread that writes to it, so that a start waits for nothing
 import asyncio
 import contextlib
 import gc
+import hashlib
 import logging
 import os
 import signal
@@ -101,6 +102,8 @@ def _recorder(settings: Settings, open_store: Callable[[], AnalyticsPort]) -> Re
 def _hasher(settings: Settings) -> KeyedHasher:
     from riglm.adapters.analytics.keyfile import load_or_create_key
 
+    if settings.privacy.key is not None:
+        return KeyedHasher(hashlib.sha256(settings.privacy.key.get_secret_value().encode()).digest())
     if settings.storage.kind == "memory":
         return KeyedHasher(os.urandom(KEY_BYTES))
     try:
@@ -250,11 +253,10 @@ def _sharing(
 ) -> "Sharing":
     from riglm.application.sharing.building import build_sharing
 
-    own = settings.state.secret
     idle = settings.downstream.session_idle
     return build_sharing(
         state,
-        own.get_secret_value().encode() if own else hasher.derived_key("shared state"),
+        hasher.derived_key("shared state"),
         sessions,
         tracking,
         filtering() if settings.filtering.is_on else None,
@@ -320,9 +322,8 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
     with contextlib.ExitStack() as stack:
         stack.enter_context(recorder)
-        idle_gap = settings.sessions.idle_gap
-        stack.enter_context(Maintenance(container.analytics, lambda: recorder.counts().stored, idle_gap=idle_gap))
         filtered = settings.filtering.is_on
+        stack.enter_context(_maintenance(container, settings, recorder, learns=filtered))
         if filtered:
             stack.enter_context(container.worker())
         async with contextlib.AsyncExitStack() as opened:
@@ -340,6 +341,22 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
                 await proxy.close()
                 if filtered:
                     await container.prediction().close()
+
+
+def _maintenance(container: Container, settings: Settings, recorder: Recorder, *, learns: bool) -> Maintenance:
+    loop = asyncio.get_running_loop()
+
+    def relearn() -> None:
+        with contextlib.suppress(RuntimeError):  # it ends just now
+            loop.call_soon_threadsafe(lambda: container.prediction().relearn())
+
+    return Maintenance(
+        container.analytics,
+        lambda: recorder.counts().stored,
+        expiry=settings.retention.expiry,
+        on_forgotten=relearn if learns else None,
+        idle_gap=settings.sessions.idle_gap,
+    )
 
 
 async def _sweep(proxy: ProxyService, sharing: "Sharing | None") -> None:

@@ -3,26 +3,50 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from riglm.application.pacing import at_a_pace
+from riglm.domain.retention import Expiry, Removed
 from riglm.ports.analytics import AnalyticsPort
 
 MOST_LEARNED_PAIRS: Final = 20_000
 """So many are kept in the store, whoever learned them: several times what one process works with."""
 
+_MANY: Final = 10_000  # so many removed rows may leave space that is worth giving back
+_CLOCKS_APART: Final = (
+    60.0  # seconds by which the clocks of machines may differ; to be told once too often does no harm
+)
+_RESERVE: Final = 0.2  # and so much of the store is left empty for what is recorded next
+
 _log: Final = logging.getLogger("riglm.maintenance")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """When maintenance looks after the store, in seconds.
+
+    `delay` leaves the start to the client; then co-occurrence is refreshed at every `interval` that stored new records,
+    and what is too old is purged every `purge`. Where another process is at it, this one tries again after `retry`.
+    Whether somebody was forgotten is asked every `watch`.
+    """
+
+    delay: float = 10.0
+    interval: float = 600.0
+    purge: float = 3600.0
+    retry: float = 5.0
+    watch: float = 15.0
+
+
 class Maintenance:
-    """Refreshes co-occurrence, bounds what was learned, ends sessions left open.
+    """Refreshes co-occurrence, bounds what was learned, ends sessions left open, removes what is too old or forgotten.
 
-    It does so some time after the start, and then at every interval that stored new records.
-
-    A session whose process was killed has no end: after `idle_gap` seconds without a record the last one is taken for
-    it. `stored` tells how many records were stored so far. `delay` and `interval` are in seconds; the first leaves the
-    start to the client. The store is opened by this thread for each refresh, and closed again.
+    One process at a time does so for a store: whoever gets its lease. A session whose process was killed has no end:
+    after `idle_gap` seconds without a record the last one is taken for it. `stored` tells how many records this process
+    stored so far; `expiry` tells what is too old at a time; `on_forgotten` is told when somebody was forgotten, so that
+    what this process learned of them is let go. The store is opened by this thread for each round, and closed again.
     """
 
     def __init__(
@@ -30,29 +54,33 @@ class Maintenance:
         open_store: Callable[[], AnalyticsPort],
         stored: Callable[[], int],
         *,
-        delay: float = 10.0,
-        interval: float = 600.0,
+        expiry: Callable[[float], Expiry] = lambda now: Expiry(now=now),
+        on_forgotten: Callable[[], None] | None = None,
+        rhythm: Rhythm | None = None,
         most_pairs: int = MOST_LEARNED_PAIRS,
         idle_gap: float = 1800.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store
         self._stored = stored
-        self._delay = delay
-        self._interval = interval
+        self._expiry = expiry
+        self._on_forgotten = on_forgotten
+        self._rhythm = rhythm or Rhythm()
         self._most_pairs = most_pairs
         self._idle_gap = idle_gap
         self._clock = clock
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="riglm-maintenance", daemon=True)
         self._seen = -1
+        self._purged_at = float("-inf")
+        self._forgotten_at = clock() - _CLOCKS_APART
 
     def start(self) -> None:
-        """Begin to refresh."""
+        """Begin."""
         self._thread.start()
 
     def close(self, timeout: float = 0.25) -> None:
-        """Stop; wait at most `timeout` seconds for a refresh that is under way. Its end is not needed for anything."""
+        """Stop; wait at most `timeout` seconds for a round that is under way. Its end is not needed for anything."""
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join(timeout)
@@ -66,20 +94,47 @@ class Maintenance:
     ) -> None:
         self.close()
 
-    def refresh(self) -> None:
-        """Refresh now unless nothing was stored since the last time. Failures are logged; the next time tries again."""
-        stored = self._stored()
-        if stored == self._seen:
+    def look_after(self) -> bool:
+        """Do what is due now; False when another process is at it. Failures are logged; the next round tries again."""
+        stored, now = self._stored(), self._clock()
+        has_news, is_purge_due = stored != self._seen, now - self._purged_at >= self._rhythm.purge
+        if not has_news and not is_purge_due:
+            return True
+        try:
+            with self._open_store() as store, store.maintenance_lease() as mine:
+                if not mine:
+                    return False
+                if has_news:
+                    self._refresh(store)
+                    self._seen = stored
+                if is_purge_due:
+                    self._purge(store)
+                    self._purged_at = now
+        except Exception:  # noqa: BLE001  # nothing here may end the thread
+            _log.warning("the store could not be looked after", exc_info=True)
+        return True
+
+    def watch(self) -> None:
+        """Tell whom it concerns when somebody was forgotten since the last time."""
+        if self._on_forgotten is None:
             return
         try:
             with self._open_store() as store:
-                self._prune(store)
-                ended = store.end_idle_sessions(self._clock() - self._idle_gap)
-                pairs = store.refresh_cooccurrences(self._clock())
+                latest = store.latest_forgetting()
         except Exception:  # noqa: BLE001  # nothing here may end the thread
-            _log.warning("co-occurrence could not be refreshed", exc_info=True)
+            _log.debug("the store could not be asked who was forgotten", exc_info=True)
             return
-        self._seen = stored
+        if latest > self._forgotten_at:
+            self._forgotten_at = latest
+            self._on_forgotten()
+
+    def _refresh(self, store: AnalyticsPort) -> None:
+        self._prune(store)
+        now = self._clock()
+        ended = store.end_idle_sessions(now - self._idle_gap)
+        if now - store.latest_refresh() < self._rhythm.interval:
+            return  # another process did it
+        pairs = store.refresh_cooccurrences(now)
         _log.debug("co-occurrence refreshed: %d pairs; sessions left open and now ended: %d", pairs, ended)
 
     def _prune(self, store: AnalyticsPort) -> None:
@@ -90,8 +145,29 @@ class Maintenance:
         else:
             _log.debug("learned pairs pruned: %d", forgotten)
 
+    def _purge(self, store: AnalyticsPort) -> None:
+        forgotten = self._removed(store.finish_forgetting())
+        purged = self._removed(store.purge(self._expiry(self._clock())))
+        for what, removed in (("forgotten", forgotten), ("too old", purged)):
+            if removed.total:
+                _log.info("removed what was %s: %s", what, removed)
+        if (forgotten + purged).total >= _MANY:
+            for _ in at_a_pace(store.compact(reserve=_RESERVE), self._ending.wait):
+                pass
+
+    def _removed(self, steps: Iterator[Removed]) -> Removed:
+        return sum(at_a_pace(steps, self._ending.wait), Removed())
+
     def _run(self) -> None:
-        pause = self._delay
-        while not self._ending.wait(pause):
-            self.refresh()
-            pause = self._interval
+        pause = self._rhythm.delay
+        while not self._paused(pause):
+            pause = self._rhythm.interval if self.look_after() else self._rhythm.retry
+
+    def _paused(self, seconds: float) -> bool:
+        """Wait, asking now and then whether somebody was forgotten; whether this is the end."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._ending.wait(min(left, self._rhythm.watch)):
+                return True
+            self.watch()
+        return self._ending.is_set()

@@ -1,6 +1,6 @@
 """How long records are kept, and what was removed."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Final, Self
 
 DAY_SECONDS: Final = 86_400.0
@@ -56,6 +56,10 @@ class Removed:
             warm_sets=self.warm_sets + other.warm_sets,
             lists=self.lists + other.lists,
         )
+
+    def __str__(self) -> str:
+        counts = (f"{count} {name.replace('_', ' ')}" for name, count in asdict(self).items() if count)
+        return ", ".join(counts) or "nothing"
 
     @property
     def total(self) -> int:

@@ -171,8 +171,13 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
     def refresh_cooccurrences(self, now: float) -> int:
         """Compute co-occurrence anew from the invocations that are uses, and give the number of pairs.
 
-        Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs.
+        Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs. A pair that did not change may keep
+        the time at which it was last updated.
         """
+
+    @abstractmethod
+    def latest_refresh(self) -> float:
+        """When co-occurrence was computed last, in seconds since the epoch; 0 when it never was or has no pairs."""
 
     @abstractmethod
     def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:

@@ -92,8 +92,12 @@ class CompactionPort(Protocol):
         """How much space the store takes."""
 
     @abstractmethod
-    def compact(self, *, whole: bool = False) -> Iterator[str]:
-        """Give space back, in steps, each with what was done; `whole` rewrites the store, and writers wait for it."""
+    def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
+        """Give space back, in steps, each with what was done; no writer waits long for one.
+
+        A share `reserve` of the store is left empty for what is recorded next. With `whole` the store is written anew,
+        and writers wait until that is done.
+        """
 
 
 class MaintenancePort(PurgingPort, ForgettingPort, ExportPort, CompactionPort, Protocol):

@@ -214,7 +214,7 @@ class MaintenanceContract:
         session, records = a_used_session(1000.0)
         summed(analytics.forget(Forgotten(whose=Whose.SESSION, key=str(session.id), at=2000.0)))
         other, others = a_used_session(1000.0)
-        late = [SessionClosed(session_id=session.id, ended_at=3000.0), a_learned_pair(session_id=session.id)]
+        late: list[Any] = [SessionClosed(session_id=session.id, ended_at=3000.0), a_learned_pair(session_id=session.id)]
         analytics.record_many([*records, *others, *late])
         assert known_sessions(analytics) == {other.id}
         assert list(analytics.list_invocations(session.id)) == []
@@ -363,11 +363,11 @@ class MaintenanceContract:
         analytics.record_many(a_used_session(1.0)[1])
         assert len(known_sessions(analytics)) == 3
 
-    def test_one_at_a_time_looks_after_a_store(self, analytics: AnalyticsPort) -> None:
-        """Whoever comes second is told so, and may when the first is done."""
-        with analytics.maintenance_lease() as mine:
-            assert mine
-            with analytics.maintenance_lease() as other:
-                assert not other
-        with analytics.maintenance_lease() as again:
-            assert again
+    def test_it_is_known_when_cooccurrence_was_refreshed_last(
+        self, analytics: AnalyticsPort, used: tuple[Session, Session]
+    ) -> None:
+        """Whether anything changed or not."""
+        assert analytics.latest_refresh() == 0.0
+        for now in (50.0, 60.0):
+            assert analytics.refresh_cooccurrences(now) == 1
+            assert analytics.latest_refresh() == now

@@ -1,15 +1,19 @@
-"""Maintenance: refreshed when there is something new, and never in anybody's way."""
+"""Maintenance: done when there is something to do, by one at a time, and never in anybody's way."""
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
-from riglm.application.maintenance import Maintenance
+from riglm.application.maintenance import Maintenance, Rhythm
 from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.forgetting import Forgotten, Whose
+from riglm.domain.retention import Expiry
 from riglm.testing.records import a_learned_pair, a_session, an_invocation
 
-SOON = 10.0
+SOON = 30.0
+NOW = 10_000.0
 
 
 class Counting(InMemoryAnalytics):
@@ -29,28 +33,48 @@ class Counting(InMemoryAnalytics):
         return pairs
 
 
+class Clock:
+    """Stands still until it is told to go on."""
+
+    def __init__(self, now=NOW):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
 def store():
     return Counting()
 
 
-def test_pairs_are_there_after_a_refresh(store):
+def of_all_before(before):
+    return lambda now: Expiry.of_all(before, now)
+
+
+def an_old_session(store, calls=2):
+    session = a_session(started_at=1000.0, ended_at=1100.0)
+    store.record_many([session, *(an_invocation(session, "read") for _ in range(calls))])
+    return session
+
+
+def test_pairs_are_there_after_a_round(store):
     session = a_session()
     store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
-    Maintenance(lambda: store, lambda: 2, clock=lambda: 50.0).refresh()
-    assert [pair.last_updated for pair in store.get_cooccurrences(["a"])] == [50.0]
+    assert Maintenance(lambda: store, lambda: 2, clock=Clock()).look_after()
+    assert [pair.last_updated for pair in store.get_cooccurrences(["a"])] == [NOW]
 
 
 def test_learned_pairs_beyond_the_bound_are_forgotten(store):
     store.record_many([a_learned_pair(updated_at=float(at)) for at in range(3)])
-    Maintenance(lambda: store, lambda: 3, most_pairs=2).refresh()
+    Maintenance(lambda: store, lambda: 3, most_pairs=2).look_after()
     assert [pair.updated_at for pair in store.list_learned_pairs("minilm")] == [2.0, 1.0]
 
 
 def test_sessions_whose_process_was_killed_end_with_their_last_record(store):
     killed, alive = a_session(started_at=1000.0), a_session(started_at=2500.0)
     store.record_many([killed, alive, an_invocation(killed, "a", timestamp=1100.0)])
-    Maintenance(lambda: store, lambda: 3, idle_gap=1000.0, clock=lambda: 3000.0).refresh()
+    Maintenance(lambda: store, lambda: 3, idle_gap=1000.0, clock=Clock(3000.0)).look_after()
     assert {each.session.id: each.session.ended_at for each in store.list_sessions()} == {
         killed.id: 1100.0,
         alive.id: None,
@@ -63,23 +87,164 @@ def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog
             raise AnalyticsUnavailable("no such table")
 
     store = Stuck()
-    Maintenance(lambda: store, lambda: 1, clock=lambda: 50.0).refresh()
-    assert store.refreshes == [50.0]
+    Maintenance(lambda: store, lambda: 1, clock=Clock()).look_after()
+    assert store.refreshes == [NOW]
     assert "learned pairs could not be pruned" in caplog.text
 
 
 def test_nothing_is_refreshed_while_nothing_new_is_stored(store):
-    stored = 0
-    maintenance = Maintenance(lambda: store, lambda: stored)
-    maintenance.refresh()
-    maintenance.refresh()
+    stored, clock = 0, Clock()
+    maintenance = Maintenance(lambda: store, lambda: stored, clock=clock)
+    maintenance.look_after()
+    clock.now += 600.0
+    maintenance.look_after()
     assert len(store.refreshes) == 1
     stored = 1
-    maintenance.refresh()
+    maintenance.look_after()
     assert len(store.refreshes) == 2
 
 
-def test_a_failed_refresh_is_logged_and_tried_again(store, caplog):
+def test_what_another_process_refreshed_lately_is_not_refreshed_again(store):
+    session, clock = a_session(), Clock()
+    store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
+    Maintenance(lambda: store, lambda: 2, clock=clock).look_after()
+    clock.now += 599.0
+    Maintenance(lambda: store, lambda: 2, clock=clock).look_after()
+    assert len(store.refreshes) == 1
+    clock.now += 1.0
+    Maintenance(lambda: store, lambda: 2, clock=clock).look_after()
+    assert len(store.refreshes) == 2
+
+
+def test_what_is_too_old_is_removed_and_told(store, caplog):
+    caplog.set_level("INFO")
+    an_old_session(store)
+    Maintenance(lambda: store, lambda: 0, expiry=of_all_before(5000.0)).look_after()
+    assert store.list_sessions() == []
+    assert "removed what was too old: 1 sessions, 2 invocations" in caplog.text
+
+
+def test_what_is_too_old_is_looked_for_now_and_then_although_nothing_new_is_stored(store):
+    clock = Clock()
+    maintenance = Maintenance(
+        lambda: store, lambda: 0, expiry=of_all_before(5000.0), rhythm=Rhythm(purge=60.0), clock=clock
+    )
+    maintenance.look_after()
+    an_old_session(store)
+    clock.now += 59.0
+    maintenance.look_after()
+    assert len(store.list_sessions()) == 1
+    clock.now += 1.0
+    maintenance.look_after()
+    assert store.list_sessions() == []
+
+
+def test_without_limits_nothing_is_removed(store):
+    an_old_session(store)
+    Maintenance(lambda: store, lambda: 0).look_after()
+    assert len(store.list_sessions()) == 1
+
+
+def test_forgetting_that_was_given_up_is_finished(store):
+    an_old_session(store)
+    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=2000.0)))
+    Maintenance(lambda: store, lambda: 0).look_after()
+    assert store.list_sessions() == []
+
+
+def test_nothing_is_done_while_another_process_is_at_it(store):
+    an_old_session(store)
+    maintenance = Maintenance(lambda: store, lambda: 1, expiry=of_all_before(5000.0))
+    with store.maintenance_lease() as mine:
+        assert mine
+        assert not maintenance.look_after()
+        assert store.refreshes == []
+        assert len(store.list_sessions()) == 1
+    assert maintenance.look_after()
+    assert store.list_sessions() == []
+
+
+def test_a_process_that_found_another_at_it_tries_again_soon(store):
+    an_old_session(store)
+    rhythm = Rhythm(delay=0.0, retry=0.001, interval=3600.0)
+    with store.maintenance_lease():
+        tried = threading.Event()
+
+        class Watched(Counting):
+            @contextmanager
+            def maintenance_lease(self):
+                with store.maintenance_lease() as mine:
+                    tried.set()
+                    yield mine
+
+        watched = Watched()
+        maintenance = Maintenance(lambda: watched, lambda: 1, rhythm=rhythm)
+        maintenance.start()
+        assert tried.wait(SOON)
+        assert watched.refreshes == []
+    assert watched.refreshed.acquire(timeout=SOON)
+    maintenance.close(SOON)
+
+
+def test_two_at_once_purge_nothing_twice(store):
+    an_old_session(store, calls=500)
+    told = []
+
+    class Told(InMemoryAnalytics):
+        def purge(self, expiry, at_once=10):
+            for removed in store.purge(expiry, at_once=10):
+                told.append(removed.invocations)
+                yield removed
+
+        def maintenance_lease(self):
+            return store.maintenance_lease()
+
+    rhythm = Rhythm(delay=0.0, retry=0.001, interval=3600.0)
+    both = [Maintenance(Told, lambda: 1, expiry=of_all_before(5000.0), rhythm=rhythm) for _ in range(2)]
+    for each in both:
+        each.start()
+    deadline = threading.Event()
+    for _ in range(3000):
+        if not store.list_sessions():
+            break
+        deadline.wait(0.01)
+    for each in both:
+        each.close(SOON)
+    assert sum(told) == 500
+    assert store.list_sessions() == []
+
+
+def test_whoever_asked_for_it_is_told_once_that_somebody_was_forgotten(store):
+    told = []
+    maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0))
+    maintenance.watch()
+    assert told == []
+    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="p", at=5001.0)))
+    maintenance.watch()
+    maintenance.watch()
+    assert told == [1]
+    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="q", at=5002.0)))
+    maintenance.watch()
+    assert told == [1, 1]
+
+
+def test_whoever_was_forgotten_long_before_the_start_is_not_told(store):
+    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="p", at=4000.0)))
+    told = []
+    Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0)).watch()
+    assert told == []
+
+
+def test_a_store_that_is_away_forgets_nobody():
+    def away():
+        raise AnalyticsUnavailable("away")
+
+    told = []
+    Maintenance(away, lambda: 0, on_forgotten=lambda: told.append(1)).watch()
+    assert told == []
+
+
+def test_a_failed_round_is_logged_and_tried_again(store, caplog):
     failures = [AnalyticsUnavailable("away")]
 
     def open_store():
@@ -88,27 +253,49 @@ def test_a_failed_refresh_is_logged_and_tried_again(store, caplog):
         return store
 
     maintenance = Maintenance(open_store, lambda: 0)
-    maintenance.refresh()
-    assert "could not be refreshed" in caplog.text
-    maintenance.refresh()
+    maintenance.look_after()
+    assert "could not be looked after" in caplog.text
+    maintenance.look_after()
     assert len(store.refreshes) == 1
 
 
 def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(store):
-    stored = iter(range(1000))
-    with Maintenance(lambda: store, lambda: next(stored), delay=0.0, interval=0.001):
+    stored = iter(range(1_000_000))
+    told = threading.Semaphore(0)
+    rhythm = Rhythm(delay=0.0, interval=0.001, watch=0.0005)
+    with Maintenance(lambda: store, lambda: next(stored), rhythm=rhythm, on_forgotten=told.release) as maintenance:
         for _ in range(3):
             assert store.refreshed.acquire(timeout=SOON)
+        next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="p", at=maintenance._clock())))
+        assert told.acquire(timeout=SOON)
     assert store.thread is not threading.current_thread()
+    maintenance.close(SOON)
     assert not store.thread.is_alive()
 
 
 def test_closing_does_not_wait_for_the_delay(store):
-    maintenance = Maintenance(lambda: store, lambda: 0, delay=3600.0)
+    maintenance = Maintenance(lambda: store, lambda: 0, rhythm=Rhythm(delay=3600.0))
     maintenance.start()
     maintenance.close(SOON)
     assert not maintenance._thread.is_alive()
     assert store.refreshes == []
+
+
+def test_closing_gives_a_purge_up(store):
+    an_old_session(store, calls=100)
+    begun = threading.Event()
+
+    class Slow(Counting):
+        def purge(self, expiry, at_once=1):
+            for removed in store.purge(expiry, at_once=1):
+                yield removed
+                begun.set()
+
+    maintenance = Maintenance(Slow, lambda: 1, expiry=of_all_before(5000.0), rhythm=Rhythm(delay=0.0))
+    maintenance.start()
+    assert begun.wait(SOON)
+    maintenance.close(SOON)
+    assert not maintenance._thread.is_alive()
 
 
 def test_closing_what_never_started_is_allowed(store):

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.tables import metadata
 
-_PAGES_AT_ONCE: Final = 500
+_PAGES_AT_ONCE: Final = 200
 _INCREMENTAL: Final = 2
 
 
@@ -19,27 +19,35 @@ def size_bytes(connection: Connection) -> int:
     return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
 
-def compact(database: Database, *, whole: bool) -> Iterator[str]:
+def compact(database: Database, *, whole: bool, reserve: float) -> Iterator[str]:
     """Give space back, in steps, each with what was done."""
     with database.apart() as connection:
-        if connection.dialect.name != "sqlite":
-            yield from _vacuum_tables(connection, whole)
-        elif whole or _pragma(connection, "auto_vacuum") != _INCREMENTAL:
-            connection.exec_driver_sql(f"PRAGMA auto_vacuum={_INCREMENTAL}")
-            connection.exec_driver_sql("VACUUM")
-            yield "the file was written anew"
-        else:
-            yield from _free_pages(connection)
         if connection.dialect.name == "sqlite":
-            connection.exec_driver_sql("PRAGMA optimize")
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            yield "the journal was emptied"
+            yield from _compact_file(connection, whole, reserve)
+        else:
+            yield from _vacuum_tables(connection, whole)
 
 
-def _free_pages(connection: Connection) -> Iterator[str]:
+def _compact_file(connection: Connection, whole: bool, reserve: float) -> Iterator[str]:
+    if whole:
+        connection.exec_driver_sql(f"PRAGMA auto_vacuum={_INCREMENTAL}")
+        connection.exec_driver_sql("VACUUM")
+        yield "the file was written anew"
+    elif _pragma(connection, "auto_vacuum") == _INCREMENTAL:
+        yield from _give_pages_back(connection, reserve)
+    connection.exec_driver_sql("PRAGMA optimize").close()
+    connection.exec_driver_sql(f"PRAGMA wal_checkpoint({'TRUNCATE' if whole else 'PASSIVE'})").close()
+    yield "the journal was written back"
+
+
+def _give_pages_back(connection: Connection, reserve: float) -> Iterator[str]:
     """Each step is a transaction of its own, so that other processes write in between."""
-    while free := _pragma(connection, "freelist_count"):
-        connection.exec_driver_sql(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").close()
+    while True:
+        free = _pragma(connection, "freelist_count")
+        excess = free - int(_pragma(connection, "page_count") * reserve)
+        if excess <= 0:
+            return
+        connection.exec_driver_sql(f"PRAGMA incremental_vacuum({min(excess, _PAGES_AT_ONCE)})").close()
         given = free - _pragma(connection, "freelist_count")
         if given <= 0:
             return
@@ -50,7 +58,7 @@ def _vacuum_tables(connection: Connection, whole: bool) -> Iterator[str]:
     how = "FULL, ANALYZE" if whole else "ANALYZE"
     for table in metadata.sorted_tables:
         connection.exec_driver_sql(f'VACUUM ({how}) "{table.name}"')
-        yield f"{table.name} was vacuumed"
+        yield f"the table {table.name} was vacuumed"
 
 
 def _pragma(connection: Connection, name: str) -> int:

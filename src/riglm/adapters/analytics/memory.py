@@ -136,6 +136,10 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
         self._cooccurrences = tuple(counter.pairs(now))
         return len(counter)
 
+    def latest_refresh(self) -> float:
+        """When co-occurrence was computed last; 0 when it never was or there are no pairs."""
+        return max((pair.last_updated for pair in self._cooccurrences), default=0.0)
+
     def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:
         """The latest sessions, newest first."""
         with self._lock:

@@ -114,7 +114,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         """Unknown for what is in memory: 0."""
         return 0
 
-    def compact(self, *, whole: bool = False) -> Iterator[str]:
+    def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
         """Nothing to do: what is removed is gone."""
         return iter(())
 

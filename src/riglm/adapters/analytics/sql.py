@@ -2,20 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import islice
 from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
 
-from sqlalchemy import delete, insert
-
-from riglm.adapters.analytics import choices, exposures, queries, storing, warm_start
+from riglm.adapters.analytics import aggregating, choices, exposures, queries, storing, warm_start
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS, is_conflict
-from riglm.adapters.analytics.rows import Row
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
-from riglm.adapters.analytics.tables import cooccurrence
-from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
+from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import ToolInvocation
@@ -103,24 +98,12 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def refresh_cooccurrences(self, now: float) -> int:
         """Compute co-occurrence anew from the invocations, and give the number of pairs."""
-        counter = CooccurrenceCounter()
-        last = None
-        while True:
-            with (
-                self._database.reading() as connection
-            ):  # a new one for each few sessions: a long one would keep the WAL growing
-                ids = queries.sessions_after(connection, last)
-                if not ids:
-                    break
-                last = ids[-1]
-                for calls in queries.calls_of_sessions(connection, ids[0], last):
-                    counter.add_session(calls)
-        pairs = counter.pairs(now)
-        with self._database.writing(seconds=LONG_SECONDS) as connection:
-            connection.execute(delete(cooccurrence))
-            while some := [_pair_row(pair) for pair in islice(pairs, _PAIRS_AT_ONCE)]:
-                connection.execute(insert(cooccurrence), some)
-        return len(counter)
+        return aggregating.refresh_cooccurrences(self._database, now)
+
+    def latest_refresh(self) -> float:
+        """When co-occurrence was computed last; 0 when it never was or there are no pairs."""
+        with self._database.reading() as connection:
+            return aggregating.latest_refresh(connection)
 
     def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:
         """The latest sessions, newest first."""
@@ -186,13 +169,3 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
         """Store a warm set unless its epoch has one, and give the one that is stored."""
         with self._database.writing() as connection:
             return choices.put_warm_set(connection, warm_set)
-
-
-def _pair_row(pair: ToolCooccurrence) -> Row:
-    return {
-        "tool_a": pair.tool_a,
-        "tool_b": pair.tool_b,
-        "count": pair.count,
-        "average_distance": pair.average_distance,
-        "last_updated": pair.last_updated,
-    }

@@ -55,6 +55,6 @@ class SqlMaintenance(MaintenancePort):
         with self._database.reading() as connection:
             return compacting.size_bytes(connection)
 
-    def compact(self, *, whole: bool = False) -> Iterator[str]:
+    def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
         """Give space back, in steps, each with what was done."""
-        return compacting.compact(self._database, whole=whole)
+        return compacting.compact(self._database, whole=whole, reserve=reserve)

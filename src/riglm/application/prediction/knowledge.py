@@ -69,6 +69,12 @@ class Knowledge:
         self.learner.pairs = pairs
         self.index.use(pairs)
 
+    def relearned(self, predictor: PredictorPort, used: set[str], pairs: LearnedPairs) -> None:
+        """Go on with what was learned anew."""
+        self.predictor = self.learner.predictor = predictor
+        self.used = used
+        self.recalled(pairs)
+
     def with_relevance(self, situation: Situation, scope: str) -> Situation:
         """The situation with how well each candidate fits its context, if it has one."""
         retriever = self.index.retriever
@@ -114,14 +120,12 @@ class Recollection:
     def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, now: float) -> Knowledge:
         """A predictor that saw the latest sessions once more; no model is loaded and no pair known yet."""
         threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
-        predictor, embedder, pairs = self._make_predictor(), self._make_embedder(), LearnedPairs(self._key)
-        used: set[str] = set()
+        embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
         try:
-            with self._open_store() as store:
-                history = store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS)
-            used = replayed(history, predictor)
+            predictor, used = self._replayed(now)
         except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
             _log.warning("past sessions could not be loaded: prediction starts cold", exc_info=True)
+            predictor, used = self._make_predictor(), set()
         learner = Learner(predictor, pairs, self._put, most_pairs=self._most_pairs)
 
         def described_anew(tool: str, fingerprint: str) -> None:
@@ -140,10 +144,30 @@ class Recollection:
     def recall(self, knowledge: Knowledge) -> LearnedPairs:
         """Load the model, which takes a second, and the pairs that were learned with it."""
         model = knowledge.opened_embedder().model
-        pairs = LearnedPairs(self._key)
         try:
-            with self._open_store() as store:
-                pairs.restore(store.list_learned_pairs(model, self._most_pairs))
+            return self._restored(model)
         except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
             _log.warning("learned pairs could not be loaded: contexts start cold", exc_info=True)
+            return LearnedPairs(self._key)
+
+    def again(self, knowledge: Knowledge, now: float) -> Callable[[], None]:
+        """Learn anew from what the store holds now; what is given makes it count, and is for the event loop.
+
+        Whatever the store raises passes: what was learned before goes on to count then.
+        """
+        predictor, used = self._replayed(now)
+        pairs = self._restored(knowledge.opened_embedder().model)
+        return lambda: knowledge.relearned(predictor, used, pairs)
+
+    def _replayed(self, now: float) -> tuple[PredictorPort, set[str]]:
+        """A predictor that saw the latest sessions once more, and the tools that they used."""
+        predictor = self._make_predictor()
+        with self._open_store() as store:
+            history = store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS)
+        return predictor, replayed(history, predictor)
+
+    def _restored(self, model: str) -> LearnedPairs:
+        pairs = LearnedPairs(self._key)
+        with self._open_store() as store:
+            pairs.restore(store.list_learned_pairs(model, self._most_pairs))
         return pairs

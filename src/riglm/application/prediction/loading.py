@@ -48,6 +48,7 @@ class Loading:
         self._clock = clock
         self._on_recalled = on_recalled
         self._made: Knowledge | None = None
+        self._recollection: Recollection | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
         self._loaded = asyncio.Event()
@@ -91,6 +92,12 @@ class Loading:
         await self._wait(self._recalled)
         return self.knowledge
 
+    def relearn(self) -> None:
+        """Learn anew, on the worker, from what the store holds now; what loads just now is learned anew after that."""
+        call = asyncio.get_running_loop().call_soon_threadsafe
+        if not self._closed:
+            self._worker.submit(lambda: self._learn_anew(call), Urgency.BACKGROUND)
+
     async def close(self) -> None:
         """Begin nothing any more, let whoever waits go on, and the model go."""
         self._closed = True
@@ -121,7 +128,7 @@ class Loading:
 
     def _load(self, on_loop: "OnLoop") -> None:
         try:
-            recollection = self._make_recollection()
+            recollection = self._recollection = self._make_recollection()
             made = self._made = recollection.load(self._worker, self._owners, on_loop, self._clock())
         except Exception:  # noqa: BLE001  # without prediction everything is shown
             _log.exception("prediction could not be loaded: everything is shown")
@@ -138,6 +145,16 @@ class Loading:
         except Exception:  # noqa: BLE001  # contexts start cold
             _log.exception("the model could not be loaded: contexts count by their words alone")
         on_loop(lambda: self._complete(pairs))
+
+    def _learn_anew(self, on_loop: "OnLoop") -> None:
+        if self._made is None or self._recollection is None:
+            return
+        try:
+            swap = self._recollection.again(self._made, self._clock())
+        except Exception:  # noqa: BLE001  # what was learned before is better than nothing
+            _log.warning("what was learned could not be read anew", exc_info=True)
+        else:
+            on_loop(swap)
 
     def _take(self, knowledge: "Knowledge | None") -> None:
         if self._closed:

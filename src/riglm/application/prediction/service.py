@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.meta_tools import LONGEST_QUERY
@@ -192,7 +193,7 @@ class PredictionService(Predicting):
             return
         situation, scope = self._situation(session, state, names), self._scope_of(session)
         query = self._asked.get(state.queries.get(tool, "")) if found is Found.SEARCHED else None
-        self._lessons.add(lambda: self._learn(situation, tool, found, scope, query))
+        self._lessons.add(lambda: self._learn(situation, tool, found, scope, query, session.id))
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
         """The client says whether a tool belongs to the session's context."""
@@ -200,7 +201,7 @@ class PredictionService(Predicting):
             return
         signal = MARKED_SIGNAL if relevant else 0.0
         context, scope, now = state.context, self._scope_of(session), self._clock()
-        self._lessons.add(lambda: self._pair(context, tool, signal, scope, now))
+        self._lessons.add(lambda: self._pair(context, tool, signal, scope, now, session.id))
 
     def status(self) -> dict[str, Any]:
         """The embedder's runtime truth, how much is indexed, and how a client does best to ask."""
@@ -218,6 +219,12 @@ class PredictionService(Predicting):
             "weights": WEIGHTS.get(embedder.semantic_quality, _WORDS_ALONE),
             "advice": _ADVICE[embedder.semantic_quality],
         }
+
+    def relearn(self) -> None:
+        """Learn anew from what the store holds now, in the background: what is gone from it does not count any more."""
+        self._asked.clear()
+        self._warm_sets.reread()
+        self._loading.relearn()
 
     async def close(self) -> None:
         """Learn what is left, as far as there is time, and let the model go."""
@@ -303,7 +310,9 @@ class PredictionService(Predicting):
         best = [names[index] for index in order if names[index] in used]
         return tuple(best[: min(most, max(1, self.size(prediction)))])
 
-    def _learn(self, situation: Situation, tool: str, found: Found, scope: str, query: Context | None) -> None:
+    def _learn(
+        self, situation: Situation, tool: str, found: Found, scope: str, query: Context | None, session_id: UUID
+    ) -> None:
         knowledge = self._loading.knowledge
         if knowledge is None:
             return
@@ -312,18 +321,23 @@ class PredictionService(Predicting):
             expected = knowledge.predictor.predict(situation)
             if tool in situation.candidates:
                 knowledge.coverage.observe(expected.scores, situation.candidates.index(tool))
-            knowledge.learner.called(situation, tool, found, scope=scope, fingerprint=knowledge.index.fingerprint(tool))
+            fingerprint = knowledge.index.fingerprint(tool)
+            knowledge.learner.called(
+                situation, tool, found, scope=scope, fingerprint=fingerprint, session_id=session_id
+            )
             knowledge.used.add(tool)
         if query is not None and (situation.context is None or situation.context.text != query.text):
-            self._pair(query, tool, SIGNALS[found], scope, situation.time)
+            self._pair(query, tool, SIGNALS[found], scope, situation.time, session_id)
 
-    def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float) -> None:
+    def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session_id: UUID) -> None:
         knowledge = self._loading.knowledge
         if knowledge is None:
             return
         with self._guarded:
             fingerprint = knowledge.index.fingerprint(tool)
-            knowledge.learner.paired(context, tool, signal, scope=scope, at=at, fingerprint=fingerprint)
+            knowledge.learner.paired(
+                context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session_id=session_id
+            )
 
     def _scope_of(self, session: Session) -> str:
         return session.principal if self._scope == "principal" else ""

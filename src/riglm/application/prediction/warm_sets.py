@@ -41,6 +41,10 @@ class WarmSets:
             self._known.clear()
         self._known[principal, profile] = (self.epoch_start(now), found)
 
+    def reread(self) -> None:
+        """Ask the store again: lists may be gone from it."""
+        self._known.clear()
+
     def stored(self, principal: str, profile: str, now: float) -> tuple[WarmSet | None, bool]:
         """The list of this epoch that is in the store, and whether there is anything to learn from; blocks."""
         with self._open_store() as store:

@@ -1,0 +1,27 @@
+"""Long work done in steps, with pauses in which others have the store."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+LEAST_PAUSE_SECONDS: Final = 0.02
+_PAUSES: Final = 2.0  # so many times as long as the step before: others have the store two thirds of the time
+
+_Step = TypeVar("_Step")
+
+
+def at_a_pace(steps: Iterator[_Step], wait: Callable[[float], object]) -> Iterator[_Step]:
+    """The steps, each followed by a pause that is longer than it took.
+
+    `wait` is given the pause in seconds; what it returns says whether to give up what is left.
+    """
+    while True:
+        began = time.monotonic()
+        try:
+            step = next(steps)
+        except StopIteration:
+            return
+        took = time.monotonic() - began
+        yield step
+        if wait(max(LEAST_PAUSE_SECONDS, took * _PAUSES)):
+            return
