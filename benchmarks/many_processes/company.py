@@ -55,7 +55,7 @@ def riglms(count: int, store_url: str, directory: Path, settings: Mapping[str, s
             **os.environ,
             "RIGLM_STORAGE__URL": store_url,
             "RIGLM_STATE__URL": state.url,
-            "RIGLM_STATE__SECRET": _SECRET,
+            "RIGLM_PRIVACY__KEY": _SECRET,
             "RIGLM_PRIVACY__ARGUMENTS": "raw",
             "RIGLM_EMBEDDER__PROVIDER": "static",
             **settings,

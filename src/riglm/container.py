@@ -332,6 +332,8 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
             proxy = ProxyService(services, ports, settings.naming, container.showing() if filtered else None)
             sharing = container.sharing() if _is_shared(settings) else None
+            if sharing is not None:
+                await sharing.begin()
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy, sharing))
             try:
                 await proxy.check_names()

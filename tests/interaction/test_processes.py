@@ -53,7 +53,7 @@ class Processes:
             "RIGLM_STATE__URL": state_url,
             "RIGLM_STATE__PREFIX": self.prefix,
             "RIGLM_STATE__DEADLINE": "2",
-            "RIGLM_STATE__SECRET": "s" * 40,
+            "RIGLM_PRIVACY__KEY": "s" * 40,
             **env,
         }
         self.origins = [
@@ -119,7 +119,7 @@ async def test_several_servers_of_both_kinds_are_gone_on_with(stage: Stage) -> N
 async def test_only_its_own_principal_goes_on_with_a_session(stage: Stage) -> None:
     tokens = [{"authorization": f"Bearer {name * 20}"} for name in "ab"]
     state = {"RIGLM_STATE__URL": valkey.shared_url(), "RIGLM_STATE__PREFIX": valkey.own_prefix()}
-    shared = {**state, "RIGLM_STATE__SECRET": "s" * 40, "RIGLM_STATE__DEADLINE": "2"}
+    shared = {**state, "RIGLM_PRIVACY__KEY": "s" * 40, "RIGLM_STATE__DEADLINE": "2"}
     back = stage.back("http")
     own = stage.serve(*back, env={**shared, "RIGLM_DOWNSTREAM__TOKEN": "a" * 20})
     anonymous = stage.serve(*back, env={**shared, "RIGLM_DATA_DIR": str(stage.folder / "other")})

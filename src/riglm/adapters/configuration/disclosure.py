@@ -30,7 +30,7 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if "command" in value:
         value = _covered(value)
     for key, item in value.items():
-        if (path and path[-1] in _SECRET_MAPS) or key in {"token", "secret"}:
+        if (path and path[-1] in _SECRET_MAPS) or key in {"token", "key"}:
             yield (*path, key), MASK if item is not None else None
         else:
             yield from _leaves(item, (*path, key))

@@ -43,7 +43,7 @@ class Sealer:
             return None
         seal, packed = value[len(_MARK) : len(_MARK) + _SEAL_BYTES], value[len(_MARK) + _SEAL_BYTES :]
         if not value.startswith(_MARK) or not hmac.compare_digest(seal, self._seal(name, packed)):
-            self.reject("it was not sealed with the same secret: give all processes the same state.secret")
+            self.reject("it was not sealed with the same key: give all processes the same privacy.key")
             return None
         reader = zlib.decompressobj()
         try:

@@ -1,7 +1,6 @@
 """The sessions that riglm records, and how far each has come: the same in every process."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 from uuid import UUID
@@ -15,7 +14,8 @@ from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.session_state import SessionStatePort
 
-_log: Final = logging.getLogger("riglm.state")
+_CHECK: Final = "key"
+_CHECKED_SECONDS: Final = 7 * 86_400.0
 
 
 class SharedSessions:
@@ -44,6 +44,14 @@ class SharedSessions:
         self._known: dict[UUID, tuple[int, bytes]] = {}
         """The revision and content of each session as it was last read or kept."""
         self._contexts: set[asyncio.Task[None]] = set()
+
+    async def check_key(self) -> None:
+        """Say so if another process seals with another key, so that neither finds the sessions of the other."""
+        try:
+            value = await self._state.claim(_CHECK, self._sealer.seal(_CHECK, b""), _CHECKED_SECONDS)
+        except StateUnavailable:
+            return
+        self._sealer.opened(_CHECK, value)
 
     async def arrive(self, session: Session) -> bool:
         """Bring a session up to date; whether anything happened in it elsewhere."""

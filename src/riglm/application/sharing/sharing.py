@@ -42,6 +42,10 @@ class Sharing(SessionSharing):
         self._tasks: set[asyncio.Task[None]] = set()
         self._guarded = FailingOpen(_log, "sharing a session failed; it stays with this process, and")
 
+    async def begin(self) -> None:
+        """Find out whether other processes have the same key."""
+        await self._sessions.check_key()
+
     async def opening(self, caller: Caller) -> None:
         """A client is about to be let in."""
         place = self._registry.place_of_call(caller, b"")

@@ -2,11 +2,12 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.schemas.base import Seconds, Section, problem
 
 _MIB = 1024 * 1024
+_SHORTEST_KEY = 32
 
 
 class Timeouts(Section):
@@ -99,3 +100,16 @@ class Privacy(Section):
     arguments: Literal["hash", "raw", "none"] = Field(
         default="hash", description="A keyed hash of the arguments, the arguments as they were sent, or nothing."
     )
+    key: SecretStr | None = Field(
+        default=None,
+        description="The key of all hashes, for several processes that have no data directory in common: 32 or more "
+        "random characters, the same for all. By default a file in the data directory, made at the first start.",
+    )
+
+    @field_validator("key")
+    @classmethod
+    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(key.get_secret_value()) < _SHORTEST_KEY:
+            fix = "use random characters, for example of `openssl rand -hex 32`"
+            raise problem("the key is too short and easy to guess", fix)
+        return key

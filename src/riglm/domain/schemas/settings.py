@@ -97,7 +97,7 @@ class Settings(Section):
 
     def secrets(self) -> tuple[str, ...]:
         """Every value that must never be shown or logged, in the clear: for redaction only."""
-        found = [self.downstream.token] if self.downstream.token else []
+        found = [one for one in (self.downstream.token, self.privacy.key) if one]
         plain = [*self.storage.secrets(), *self.state.secrets()]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]

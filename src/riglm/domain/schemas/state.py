@@ -9,7 +9,6 @@ from riglm.domain.schemas.base import Section, problem
 from riglm.domain.secret import sounds_secret
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
-_SHORTEST_SECRET = 32
 
 
 class State(Section):
@@ -22,11 +21,6 @@ class State(Section):
     )
     url: SecretStr | None = Field(
         default=None, description="Where Redis is: `redis://USER:PASSWORD@HOST:PORT/0`, or `rediss://` for TLS."
-    )
-    secret: SecretStr | None = Field(
-        default=None,
-        description="What all processes know and nobody else, against forged entries; by default derived from the key "
-        "in the data directory, which processes on several machines do not have in common.",
     )
     prefix: str = Field(
         default="riglm", pattern=r"^[A-Za-z0-9:._-]{1,64}$", description="How every key in Redis begins."
@@ -41,16 +35,6 @@ class State(Section):
         if url is not None and not url.get_secret_value().startswith(_SCHEMES):
             raise problem("this is no URL of Redis", "write it as redis://USER:PASSWORD@HOST:PORT/0")
         return url
-
-    @field_validator("secret")
-    @classmethod
-    def _long_enough(cls, secret: SecretStr | None) -> SecretStr | None:
-        if secret is not None and len(secret.get_secret_value()) < _SHORTEST_SECRET:
-            raise problem(
-                "the secret is too short and easy to guess",
-                "use random characters, for example of `openssl rand -hex 32`",
-            )
-        return secret
 
     @model_validator(mode="before")
     @classmethod
@@ -68,12 +52,11 @@ class State(Section):
         return self
 
     def secrets(self) -> tuple[str, ...]:
-        """The secret, and the passwords in the URL as written and as meant."""
+        """The passwords in the URL, as written and as meant."""
         try:
             parts = urlsplit(self.url.get_secret_value() if self.url else "")
         except ValueError:
             return ()
         written = parts.password or ""
         named = [value for name, value in parse_qsl(parts.query) if sounds_secret(name)]
-        own = self.secret.get_secret_value() if self.secret else ""
-        return tuple(one for one in dict.fromkeys([own, written, unquote(written), *named]) if one)
+        return tuple(secret for secret in dict.fromkeys([written, unquote(written), *named]) if secret)
