@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from types import TracebackType
 from typing import Final, Self
 
@@ -136,6 +137,7 @@ class Recorder:
             self._thread.join(min(_GLANCE_SECONDS, until - now))
 
     def _tell(self, counts: RecordCounts) -> None:
+        _log.info("recording ended", extra=asdict(counts))
         if counts.spooled:
             _log.info("%d records wait on disk for the next start", counts.spooled)
         if lost := counts.reasons["closed"] + counts.queued:

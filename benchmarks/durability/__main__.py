@@ -1,0 +1,107 @@
+"""What is recorded outlives kills and a store that is away.
+
+    python -m benchmarks.durability kill [--store sqlite postgresql] [--kills 100] [--json]
+    python -m benchmarks.durability away [--fault locked full eio slow stopped frozen] [--seconds 120] [--rate 200]
+    python -m benchmarks.durability sustained [--store sqlite postgresql] [--seconds 15]
+
+`kill`: writers killed at random moments under load, and ended politely. `away`: a client calls through `riglm run`
+while the store is locked, full, failing, slow, stopped or frozen; `full` needs root, `eio` and `slow` need strace.
+`sustained`: records a second beside calls. PostgreSQL comes from a wheel. Exit code 1 if a number is not right.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from benchmarks.durability.away import away
+from benchmarks.durability.faults import FAULTS
+from benchmarks.durability.finding import CannotRun, Finding
+from benchmarks.durability.kill import kill
+from benchmarks.durability.stores import STORES
+from benchmarks.durability.sustained import sustained
+from benchmarks.load.message import NoAnswer
+
+_errors = Console(stderr=True)
+
+
+def arguments() -> argparse.Namespace:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--json", action="store_true", help="print JSON only")
+    verbs = options.add_subparsers(dest="verb", required=True)
+    killing = verbs.add_parser("kill")
+    killing.add_argument("--kills", type=int, default=100)
+    leaving = verbs.add_parser("away")
+    leaving.add_argument("--fault", nargs="+", choices=tuple(FAULTS), default=tuple(FAULTS))
+    leaving.add_argument("--seconds", type=float, default=120)
+    leaving.add_argument("--rate", type=float, default=200, help="calls a second")
+    lasting = verbs.add_parser("sustained")
+    lasting.add_argument("--seconds", type=float, default=15)
+    for verb in (killing, lasting):
+        verb.add_argument("--store", nargs="+", choices=tuple(STORES), default=tuple(STORES))
+    for verb in (killing, leaving, lasting):
+        verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON only")
+    return options.parse_args()
+
+
+def runs(chosen: argparse.Namespace, progress: Progress) -> Iterator[tuple[str, list[Finding]]]:
+    """Every measurement that was asked for, one after the other, with its name."""
+    bar = progress.add_task("")
+
+    def tell(words: str, done: int, total: int) -> None:
+        progress.update(bar, description=words, completed=done, total=total)
+
+    names = chosen.fault if chosen.verb == "away" else chosen.store
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="riglm-durability-") as directory:
+            place = Path(directory)
+            try:
+                if chosen.verb == "kill":
+                    yield name, kill(name, chosen.kills, place, tell)
+                elif chosen.verb == "away":
+                    yield name, away(name, chosen.seconds, chosen.rate, place, tell)
+                else:
+                    yield name, sustained(name, chosen.seconds, place, tell)
+            except (CannotRun, NoAnswer, OSError) as error:
+                _errors.print(f"{name}: {error}", style="red", markup=False)
+                yield name, [Finding("could not be measured", 1, most=0)]
+
+
+def main() -> int:
+    chosen = arguments()
+    found = {}
+    with Progress(console=_errors) as progress:
+        for name, findings in runs(chosen, progress):
+            found[name] = findings
+            if not chosen.json:
+                progress.stop()
+                show(f"{chosen.verb}: {name}", findings)
+                progress.start()
+    if chosen.json:
+        told = {
+            name: [asdict(each) | {"is_right": each.is_right} for each in each_of] for name, each_of in found.items()
+        }
+        print(json.dumps(told, indent=1))
+    return 0 if all(each.is_right for findings in found.values() for each in findings) else 1
+
+
+def show(title: str, findings: list[Finding]) -> None:
+    """A table of what was found."""
+    table = Table(title=title, title_justify="left")
+    for column in ("", "measured", "should be", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    for each in findings:
+        value = f"{each.value:,.0f}" if float(each.value).is_integer() else f"{each.value:,.4g}"
+        table.add_row(each.what, f"{value} {each.unit}", each.limit, "" if each.is_right else "[red]not so[/]")
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
