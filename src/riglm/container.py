@@ -35,6 +35,7 @@ from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the first, on the worker
     from riglm.application.filtering import FilteringService
+    from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.knowledge import Recollection
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.worker import Worker
@@ -265,6 +266,18 @@ def _sharing(
     )
 
 
+def _converging(
+    settings: Settings,
+    prediction: "PredictionService",
+    sharing: "Sharing",
+    worker: "Worker",
+    open_store: Callable[[], AnalyticsPort],
+) -> "Converging":
+    from riglm.application.prediction.converging import Converging
+
+    return Converging(prediction, sharing.news, worker, open_store, settings.learning.max_pairs)
+
+
 class Container(containers.DeclarativeContainer):
     """Everything that one riglm process is made of."""
 
@@ -303,6 +316,9 @@ class Container(containers.DeclarativeContainer):
     sharing: "providers.Provider[Sharing]" = providers.Singleton(
         _sharing, settings, state, hasher, sessions, tracking, filtering.provider
     )
+    converging: "providers.Provider[Converging]" = providers.Singleton(
+        _converging, settings, prediction, sharing, worker, analytics.provider
+    )
 
 
 def build(settings: Settings) -> Container:
@@ -334,6 +350,8 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             sharing = container.sharing() if _is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()
+                if filtered:
+                    container.converging()
             sweeping = asyncio.get_running_loop().create_task(_sweep(proxy, sharing))
             try:
                 await proxy.check_names()

@@ -207,6 +207,29 @@ async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
         assert (await modern.call("nonce", {"nonce": "x"})).decoded()["content"][0]["text"] == "x"
 
 
+async def test_what_one_process_learned_the_others_know_soon(stage: Stage, postgres_url: str) -> None:
+    env = {**FILTERED, "RIGLM_STORAGE__URL": postgres_url}
+    riglms = processes(stage, "http", "--many-tools", "40", env=env)
+    one, other = riglms.origins
+    async with riglms.client(HANDSHAKE) as client, riglms.client(HANDSHAKE) as newcomer:
+        client.link.pin(one)  # type: ignore[attr-defined]
+        newcomer.link.pin(other)  # type: ignore[attr-defined]
+        await newcomer.request("tools/list")
+        await newcomer.call("set_context", {"context": "nothing that was ever done"})
+        assert await pairs_known(newcomer) == 0
+        await client.request("tools/list")
+        await client.call("set_context", {"context": "see how often this was called"})
+        await client.call("counter")
+        async with asyncio.timeout(40):
+            while not await pairs_known(newcomer):  # noqa: ASYNC110  # nobody tells a client what was learned
+                await asyncio.sleep(0.1)
+
+
+async def pairs_known(client: RawClient) -> int:
+    status = (await client.call("index_status")).decoded()
+    return int(status["structuredContent"]["learned_pairs"])
+
+
 @pytest.mark.parametrize("trouble", ["killed", "frozen"])
 async def test_without_shared_state_each_process_goes_on_by_itself(stage: Stage, trouble: str) -> None:
     with valkey.own_server() as server:

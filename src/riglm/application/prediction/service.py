@@ -28,7 +28,7 @@ from riglm.domain.tool import Catalogue
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.knowledge import Recollection
+    from riglm.application.prediction.knowledge import Knowledge, Recollection
 
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
@@ -99,6 +99,7 @@ class PredictionService(Predicting):
         self._preparing: dict[tuple[str, str], tuple[float, asyncio.Task[None]]] = {}
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
+        self._on_learned: Callable[[Situation | None, str, Found], None] = lambda *_: None
         self._guarded = FailingOpen(_log, "prediction failed; what it would have said is left out, and")
 
     def know(self, catalogue: Catalogue) -> None:
@@ -226,6 +227,32 @@ class PredictionService(Predicting):
         self._warm_sets.reread()
         self._loading.relearn()
 
+    @property
+    def knowledge(self) -> "Knowledge | None":
+        """What was learned, once it is loaded."""
+        return self._loading.knowledge
+
+    def when_learned(self, listener: Callable[[Situation | None, str, Found], None]) -> None:
+        """Tell somebody what each call taught: what was known before, and how the tool was found.
+
+        Without a situation it was only that a tool belongs to a context.
+        """
+        self._on_learned = listener
+
+    def learn_along(self, situation: Situation, tool: str, found: Found) -> None:
+        """A call was made in another process, which keeps what it taught of contexts; candidates are filled in here."""
+
+        def learn() -> None:
+            knowledge = self._loading.knowledge
+            if knowledge is not None:
+                with self._guarded:
+                    names, servers = self._candidates
+                    here = replace(situation, candidates=names or tuple({*situation.calls, tool}), servers=servers)
+                    knowledge.predictor.learn(here, tool, SIGNALS[found])
+                    knowledge.used.add(tool)
+
+        self._lessons.add(learn)
+
     async def close(self) -> None:
         """Learn what is left, as far as there is time, and let the model go."""
         self._lessons.finish(_CLOSING_SECONDS)
@@ -326,6 +353,7 @@ class PredictionService(Predicting):
                 situation, tool, found, scope=scope, fingerprint=fingerprint, session_id=session_id
             )
             knowledge.used.add(tool)
+            self._on_learned(situation, tool, found)
         if query is not None and (situation.context is None or situation.context.text != query.text):
             self._pair(query, tool, SIGNALS[found], scope, situation.time, session_id)
 
@@ -338,6 +366,7 @@ class PredictionService(Predicting):
             knowledge.learner.paired(
                 context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session_id=session_id
             )
+            self._on_learned(None, tool, Found.SEARCHED)
 
     def _scope_of(self, session: Session) -> str:
         return session.principal if self._scope == "principal" else ""

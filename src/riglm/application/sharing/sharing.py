@@ -37,7 +37,7 @@ class Sharing(SessionSharing):
         self._links = links
         self._sessions = sessions
         self._registry = registry
-        self._news = news
+        self.news: Final = news
         self._here: dict[str, bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._guarded = FailingOpen(_log, "sharing a session failed; it stays with this process, and")
@@ -125,7 +125,7 @@ class Sharing(SessionSharing):
         """The client ended its connection."""
         with self._guarded:
             await self._links.end(session_id)
-            await self._news.tell(LINKS, self._links.name(session_id), ENDED)
+            await self.news.tell(LINKS, self._links.name(session_id), ENDED)
 
     async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
         """Which connections other processes may go on with."""
@@ -140,7 +140,7 @@ class Sharing(SessionSharing):
 
     def tell(self, session_id: bytes, news: str) -> None:
         """Let the other processes that keep a connection know of something."""
-        self._start(self._news.tell(LINKS, self._links.name(session_id), news))
+        self._start(self.news.tell(LINKS, self._links.name(session_id), news))
 
     def listen(self, listener: NewsListener) -> None:
         """Tell `listener` what other processes say of connections."""
@@ -150,7 +150,7 @@ class Sharing(SessionSharing):
             if session_id is not None:
                 self._start(self._heard(session_id, what, listener))
 
-        self._news.on(LINKS, heard)
+        self.news.on(LINKS, heard)
 
     async def sweep(self) -> None:
         """End what no process has heard of for too long."""

@@ -98,6 +98,17 @@ class LearnedPairs:
             for pair in self._lessons[number].values():
                 self._check(pair, number)
 
+    def catch_up(self, pairs: Iterable[LearnedPair]) -> int:
+        """Take what was learned elsewhere where it is newer than what is known here; how many there were."""
+        count = 0
+        for pair in pairs:
+            number = self._numbers.get(_key(pair))
+            known = self._lessons[number].get(pair.tool) if number is not None else None
+            if known is None or known.updated_at < pair.updated_at:
+                self._put(pair)
+                count += 1
+        return count
+
     def pruned(self, bound: int = 5000) -> list[UUID]:
         """Forget the oldest and least sure pairs when there are more than `bound`; the ids of those that went."""
         if self._size <= bound:

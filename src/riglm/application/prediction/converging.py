@@ -1,0 +1,125 @@
+"""What one process learns, the others learn too: calls from each other, contexts from the store that they share."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from riglm.application.prediction.service import PredictionService
+from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.sharing.news import News
+from riglm.domain.invocation import Found
+from riglm.domain.learning import LearnedPair
+from riglm.domain.prediction import Situation
+from riglm.domain.session_state import MOST_CALLS
+from riglm.ports.analytics import AnalyticsPort
+
+LESSONS: Final = "lesson"
+"""The kind of news that say what a call taught."""
+
+_DELAY_SECONDS: Final = 1.0
+_ATTEMPTS: Final = 3
+"""A store may take a while to hold what was learned."""
+
+_log: Final = logging.getLogger("riglm.prediction")
+
+
+class _Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call as others learn from it; without `calls` only that some context has a new pair."""
+
+    tool: str
+    found: Found
+    calls: tuple[str, ...] | None = None
+    principal: str = ""
+    client: str = ""
+    time: float = 0.0
+    paired: bool = False
+
+
+class Converging:
+    """Tells the lessons of this process, and learns those of the others."""
+
+    def __init__(
+        self,
+        prediction: PredictionService,
+        news: News,
+        worker: Worker,
+        open_store: Callable[[], AnalyticsPort],
+        most_pairs: int,
+        *,
+        delay: float = _DELAY_SECONDS,
+    ) -> None:
+        """Pairs are read from the store, at most `most_pairs`, `delay` seconds after there are new ones."""
+        self._prediction = prediction
+        self._news = news
+        self._worker = worker
+        self._open_store = open_store
+        self._most_pairs = most_pairs
+        self._delay = delay
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_catching_up = False
+        prediction.when_learned(self._learned)
+        news.on(LESSONS, self._heard)
+
+    def _learned(self, situation: Situation | None, tool: str, found: Found) -> None:
+        if situation is None:
+            lesson = _Lesson(tool, found, paired=True)
+        else:
+            lesson = _Lesson(
+                tool,
+                found,
+                situation.calls,
+                situation.principal,
+                situation.client,
+                situation.time,
+                paired=situation.context is not None,
+            )
+        self._start(self._news.tell(LESSONS, "", msgspec.json.encode(lesson).decode()))
+
+    def _heard(self, _: str, what: str) -> None:
+        try:
+            lesson = msgspec.json.decode(what, type=_Lesson)
+        except msgspec.MsgspecError:
+            _log.warning("ignored a lesson of another process that is none")
+            return
+        if lesson.calls is not None:
+            situation = Situation(
+                candidates=(),
+                calls=lesson.calls[-MOST_CALLS:],
+                principal=lesson.principal,
+                client=lesson.client,
+                time=lesson.time,
+            )
+            self._prediction.learn_along(situation, lesson.tool, lesson.found)
+        if lesson.paired and not self._is_catching_up:
+            self._is_catching_up = True
+            self._start(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Take the newest pairs from the store, once they are there."""
+        for attempt in range(_ATTEMPTS):
+            await asyncio.sleep(self._delay * 2**attempt)
+            self._is_catching_up = False  # what is learned from here on may not be among what is read now
+            knowledge = self._prediction.knowledge
+            if knowledge is None or not knowledge.is_open:
+                return
+            model = knowledge.embedder.model
+            newest = await asyncio.wrap_future(self._worker.submit(partial(self._read, model), Urgency.LATER))
+            if knowledge.pairs.catch_up(newest):
+                return
+
+    def _read(self, model: str) -> Sequence[LearnedPair]:
+        try:
+            with self._open_store() as store:
+                return store.list_learned_pairs(model, self._most_pairs)
+        except Exception:  # noqa: BLE001  # what is known here goes on to count
+            _log.warning("what other processes learned could not be read", exc_info=True)
+            return ()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
