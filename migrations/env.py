@@ -3,13 +3,19 @@
 from alembic import context
 from sqlalchemy import Connection
 
+from riglm.adapters.analytics import pgvector
 from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.sqlite import prepare
 from riglm.adapters.analytics.tables import metadata
 
 
 def run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        render_as_batch=True,
+        include_name=lambda name, kind, _parents: (kind, name) != ("table", pgvector.TABLE),
+    )
     with context.begin_transaction():
         context.run_migrations()
 

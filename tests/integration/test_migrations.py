@@ -5,15 +5,17 @@ import subprocess
 import sys
 
 import alembic.command
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 import riglm
-from riglm.adapters.analytics import schema, sqlite
-from riglm.adapters.analytics.engine import make_engine, writing
+from riglm.adapters.analytics import pgvector, schema, sqlite, tables
+from riglm.adapters.analytics.engine import make_engine, safe_url, writing
+from riglm.adapters.analytics.rows import learned_pair_row
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
@@ -38,23 +40,32 @@ def file(tmp_path):
     return tmp_path / "usage.db"
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, file):
+    """An empty place for a store."""
+    return f"sqlite:///{file}" if request.param == "sqlite" else request.getfixturevalue("empty_postgres_url")
+
+
 @pytest.fixture
-def url(file):
-    return f"sqlite:///{file}"
+def other_url(url, tmp_path, postgres):
+    """Another one of the same kind."""
+    if url.startswith("sqlite"):
+        yield f"sqlite:///{tmp_path / 'other.db'}"
+    else:
+        with postgres.empty() as empty:
+            yield empty
 
 
-def shape(file):
-    rows = sqlite3.connect(file)
-    found = rows.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
-    rows.close()
-    return found
+def execute(url, *statements):
+    engine = make_engine(url)
+    with writing(engine) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    engine.dispose()
 
 
-def set_revision(file, revision):
-    rows = sqlite3.connect(file)
-    rows.execute("UPDATE alembic_version SET version_num = ?", (revision,))
-    rows.commit()
-    rows.close()
+def set_revision(url, revision):
+    execute(url, text("UPDATE alembic_version SET version_num = :new").bindparams(new=revision))
 
 
 def migrate(url, revision="head"):
@@ -77,6 +88,7 @@ def described(url):
                 inspector.get_pk_constraint(table)["constrained_columns"],
             )
             for table in inspector.get_table_names()
+            if table != pgvector.TABLE  # of a type that SQLAlchemy does not know
         }
     engine.dispose()
     return found
@@ -91,79 +103,112 @@ def test_the_migrations_make_the_tables_that_the_code_uses(url):
     assert differences == []
 
 
-def test_a_new_store_has_what_the_migrations_would_have_made(url, tmp_path):
+def test_a_new_store_has_what_the_migrations_would_have_made(url, other_url):
     schema.upgrade(url)
-    other = f"sqlite:///{tmp_path / 'migrated.db'}"
-    migrate(other)
-    assert described(url) == described(other)
-    assert schema.status(url).current == schema.status(other).current
+    migrate(other_url)
+    schema.upgrade(other_url)
+    assert described(url) == described(other_url)
+    assert schema.status(url).current == schema.status(other_url).current
 
 
 def test_the_newest_migration_is_the_one_that_the_code_expects():
     assert ScriptDirectory.from_config(schema.alembic_config()).get_heads() == [SCHEMA_REVISION]
 
 
-def test_an_upgrade_makes_a_missing_file_and_a_second_one_changes_nothing(file, url):
+def test_an_upgrade_makes_a_store_and_a_second_one_changes_nothing(url):
     assert schema.upgrade(url).current == SCHEMA_REVISION
-    once = shape(file)
+    once = described(url)
     assert schema.upgrade(url).current == SCHEMA_REVISION
-    assert shape(file) == once
+    assert described(url) == once
 
 
-def test_a_store_of_the_first_schema_keeps_its_rows_and_is_used_as_any_other(file, url):
-    migrate(url, "0001")
+def fill(url, revision):
+    """Put a row into every table that there was at a revision, as a riglm of that time did; the session's id."""
     session, tools = uuid7(), uuid7()
-    rows = sqlite3.connect(file)
-    rows.execute('INSERT INTO toolset VALUES (?, \'["read","write"]\')', (tools.bytes,))
-    rows.execute(
-        "INSERT INTO session VALUES (?, 1.0, NULL, 'handshake', 'stdio', 'process', 'connection', 'old', '1', '', 'p',"
-        " '', '{}', '{}', ?)",
-        (session.bytes, tools.bytes),
-    )
-    rows.execute(
-        "INSERT INTO invocation VALUES (?, ?, 'read', 'files', 2.0, 1.5, 1, 1, '', NULL, NULL, NULL, 'listed', NULL)",
-        (uuid7().bytes, session.bytes),
-    )
-    rows.execute(
-        "INSERT INTO exposure VALUES (?, ?, 1.5, ?, ?, '', 'no filtering')",
-        (uuid7().bytes, session.bytes, tools.bytes, tools.bytes),
-    )
-    rows.commit()
-    rows.close()
-    assert schema.status(url).pending == ALL[1:]
+    happened = {"session_id": session, "timestamp": 2.0}
+    rows = {
+        tables.toolset: {"id": tools, "names": ["read", "write"]},
+        tables.session: {
+            "id": session,
+            "started_at": 1.0,
+            "era": "handshake",
+            "transport": "stdio",
+            "method": "process",
+            "confidence": "connection",
+            "client_name": "old",
+            "client_version": "1",
+            "client_id": "",
+            "principal": "p",
+            "protocol_version": "",
+            "keys": {},
+            "metadata": {},
+            "tools_available": tools,
+        },
+        tables.invocation: {
+            **happened,
+            "id": uuid7(),
+            "tool": "read",
+            "upstream": "files",
+            "duration_ms": 1.5,
+            "success": True,
+            "sequence_number": 1,
+            "arguments_hash": "",
+            "found": "listed",
+        },
+        tables.exposure: {**happened, "id": uuid7(), "shown": tools, "available": tools, "predictor": "", "reason": ""},
+    }
+    execute(url, *(table.insert().values(row) for table, row in rows.items()))
+    if revision > "0001":
+        execute(url, tables.learned_pair.insert().values(learned_pair_row(a_learned_pair(tool="old"))))
+    return session
+
+
+@pytest.mark.parametrize("revision", ALL[:-1])
+def test_a_store_of_an_earlier_schema_keeps_its_rows_and_is_used_as_any_other(url, revision):
+    migrate(url, revision)
+    session = fill(url, revision)
+    assert schema.status(url).pending == ALL[ALL.index(revision) + 1 :]
     with SqlAnalytics(url) as store:
         [shown] = store.list_exposures(session)
         assert (shown.shown, shown.mode, shown.surface, shown.tokens_shown) == (("read", "write"), "off", "", 0)
         [recorded] = store.recent_calls()
         assert [call.tool for call in recorded.calls] == ["read"]
-        store.record_many([a_learned_pair(tool="read")])
-        assert len(store.list_learned_pairs("minilm")) == 1
+        store.record_many([a_learned_pair(tool="new", updated_at=2000.0)])
+        kept = ["new", "old"] if revision > "0001" else ["new"]
+        assert [pair.tool for pair in store.list_learned_pairs("minilm")] == kept
     assert schema.status(url).pending == ()
 
 
-def test_an_older_riglm_that_is_still_open_can_go_on_storing(file, url):
+def test_pgvector_gets_the_pairs_of_a_store_that_had_none(empty_postgres_url):
+    migrate(empty_postgres_url, "0002")
+    fill(empty_postgres_url, "0002")
+    schema.upgrade(empty_postgres_url)
+    with psycopg.connect(empty_postgres_url) as connection:
+        assert connection.execute("SELECT embedding::text FROM learned_vector").fetchall() == [("[0.6,0.8]",)]
+
+
+@pytest.mark.parametrize("revision", ALL[:-1])
+def test_an_older_riglm_that_is_still_open_can_go_on_storing(url, revision):
     schema.upgrade(url)
-    rows = sqlite3.connect(file)
-    rows.execute(
-        "INSERT INTO exposure (id, session_id, timestamp, shown, available, predictor, reason)"
-        " VALUES (?, ?, 1.0, ?, ?, '', '')",
-        [uuid7().bytes] * 4,
-    )
-    assert rows.execute("SELECT mode, tokens_shown FROM exposure").fetchall() == [("off", 0)]
-    rows.close()
+    session = fill(url, revision)
+    with SqlAnalytics(url) as store:
+        assert [shown.mode for shown in store.list_exposures(session)] == ["off"]
 
 
-def test_an_empty_file_is_upgraded(file, url):
+def test_an_empty_file_is_upgraded(file):
     file.touch()
-    assert schema.upgrade(url).pending == ()
+    assert schema.upgrade(f"sqlite:///{file}").pending == ()
 
 
-def test_processes_that_upgrade_at_once_all_find_the_newest_schema(file, url):
+@pytest.mark.parametrize("revision", [None, "0001"])
+def test_processes_that_upgrade_at_once_all_find_the_newest_schema(url, revision):
+    if revision:
+        migrate(url, revision)
     upgraders = [
         subprocess.Popen(
             [sys.executable, "-c", UPGRADER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        for _ in range(3)
+        for _ in range(4)
     ]
     for each in upgraders:
         assert each.stdout.readline() == "ready\n"
@@ -171,8 +216,8 @@ def test_processes_that_upgrade_at_once_all_find_the_newest_schema(file, url):
         each.stdin.write("go\n")
         each.stdin.flush()
     found = [each.communicate(timeout=60)[0].strip() for each in upgraders]
-    assert found == [SCHEMA_REVISION] * 3
-    assert [each.returncode for each in upgraders] == [0, 0, 0]
+    assert found == [SCHEMA_REVISION] * 4
+    assert [each.returncode for each in upgraders] == [0] * 4
 
 
 class Busy:
@@ -200,27 +245,31 @@ def test_a_new_file_that_another_process_is_changing_is_tried_again(monkeypatch)
             sqlite.use_wal(hopeless)
 
 
-def test_the_status_of_a_missing_file_is_told_without_making_it(file, url):
+def test_the_status_of_a_store_that_is_not_there_is_told_without_making_it(file, url):
     found = schema.status(url)
     assert (found.current, found.head, found.pending) == (None, SCHEMA_REVISION, ALL)
     assert not file.exists()
+    assert url.startswith("sqlite") or described(url) == {}
 
 
 def test_the_status_of_a_new_store_has_nothing_pending(url):
     schema.upgrade(url)
     found = schema.status(url)
-    assert (found.current, found.pending, found.url) == (SCHEMA_REVISION, (), url)
+    assert (found.current, found.pending, found.url) == (SCHEMA_REVISION, (), safe_url(url))
 
 
-def test_a_newer_schema_is_neither_upgraded_nor_passed_over(file, url):
+def test_a_newer_schema_is_neither_upgraded_nor_written_to(url):
     schema.upgrade(url)
-    set_revision(file, "9999")
-    for ask in (schema.status, schema.upgrade):
+    set_revision(url, "9999")
+    once = described(url)
+    for ask in (schema.status, schema.upgrade, lambda url: SqlAnalytics(url).__enter__()):
         with pytest.raises(SchemaTooNew, match=r"schema 9999.*upgrade riglm"):
             ask(url)
+    assert described(url) == once
 
 
-def test_a_store_that_cannot_be_read_is_unavailable(file, url):
+def test_a_store_that_cannot_be_read_is_unavailable(file):
+    url = f"sqlite:///{file}"
     file.write_bytes(b"x" * 4096)
     for ask in (schema.status, schema.upgrade):
         with pytest.raises(AnalyticsUnavailable, match=r"usage\.db"):
@@ -239,9 +288,10 @@ def test_migrations_are_found_inside_an_installed_package(tmp_path, monkeypatch)
     assert schema.migrations_directory() == installed
 
 
-def test_alembic_can_be_run_by_hand(file, url):
+def test_alembic_can_be_run_by_hand(url):
     root = schema.migrations_directory().parent
     command = [sys.executable, "-m", "alembic", "-x", f"url={url}"]
     subprocess.run([*command, "upgrade", "head"], cwd=root, check=True, capture_output=True, timeout=60)
+    schema.upgrade(url)
     subprocess.run([*command, "check"], cwd=root, check=True, capture_output=True, timeout=60)
     assert schema.status(url).pending == ()

@@ -8,20 +8,22 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from riglm.adapters.analytics import postgresql
+from riglm.adapters.analytics import postgresql, schema
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.session import Session
-from riglm.ports.analytics import SessionClosed
-from riglm.testing.records import a_session, an_invocation
+from riglm.ports.analytics import PairsForgotten, SessionClosed
+from riglm.testing.records import a_learned_pair, a_session, an_invocation
 from tests.stores.postgres import Databases
 from tests.stores.proxy import FaultProxy
 
@@ -352,3 +354,62 @@ def test_a_server_for_tests_ends_with_a_process_that_is_killed():
         assert directory.is_dir()
         starter.kill()
         eventually(lambda: not directory.exists())
+
+
+NEAREST = """
+SELECT pair.tool FROM learned_vector JOIN learned_pair AS pair ON pair.id = pair_id
+WHERE pair.model = 'minilm' AND pair.dimensions = %s ORDER BY embedding <=> %s::vector, pair.tool LIMIT 3
+"""
+
+
+def nearest(url: str, vector: Any) -> list[str]:
+    with psycopg.connect(url) as connection:
+        return [tool for (tool,) in connection.execute(NEAREST, [len(vector), str(vector.tolist())])]
+
+
+def test_sql_finds_the_learned_pairs_that_are_nearest_as_numpy_does(postgres_url):
+    random = np.random.default_rng(7)
+    vectors = random.standard_normal((50, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    pairs = [a_learned_pair(tool=f"tool_{at}", vector=vector) for at, vector in enumerate(vectors)]
+    with SqlAnalytics(postgres_url) as store:
+        store.record_many([*pairs, a_learned_pair(tool="other", vector=vectors[0, :4])])
+    for wanted in vectors[:5] + np.float32(0.1):
+        assert nearest(postgres_url, wanted) == [f"tool_{at}" for at in np.argsort(-(vectors @ wanted))[:3]]
+
+
+def test_a_vector_follows_its_learned_pair(postgres_url):
+    east, north = np.array([1, 0], np.float32), np.array([0, 1], np.float32)
+    pair, other = a_learned_pair(vector=east), a_learned_pair(tool="write", vector=np.array([-1, 0], np.float32))
+    with SqlAnalytics(postgres_url) as store:
+        store.record_many([pair, other])
+        store.record_many([replace(pair, vector=north, updated_at=999.0)])
+        assert nearest(postgres_url, east) == ["read", "write"]
+        store.record_many([replace(pair, vector=-east - east, updated_at=1001.0)])
+        store.record_many([replace(other, vector=north, updated_at=1001.0)])
+        assert nearest(postgres_url, east) == ["write", "read"]
+        store.record_many([PairsForgotten(ids=(pair.id,))])
+        assert nearest(postgres_url, east) == ["write"]
+        store.record_many([a_learned_pair(vector=np.ones(20_000, np.float32)), a_learned_pair(vector=east[:0])])
+        assert len(store.list_learned_pairs("minilm")) == 3
+
+
+def test_without_the_extension_pairs_are_kept_and_an_upgrade_takes_it_up_when_it_comes(postgres_url):
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("DROP EXTENSION vector CASCADE")
+    pair = a_learned_pair()
+    with SqlAnalytics(postgres_url) as store:
+        store.record_many([pair])
+        assert [each.id for each in store.list_learned_pairs("minilm")] == [pair.id]
+    schema.upgrade(postgres_url)
+    assert nearest(postgres_url, pair.vector) == ["read"]
+
+
+def test_a_user_who_may_not_add_the_extension_has_a_store_without_it(limited, postgres, postgres_url):
+    role = sql.Identifier(str(conninfo_to_dict(limited)["user"]))
+    postgres.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(role), name_of(postgres_url))
+    postgres.execute("DROP EXTENSION vector CASCADE", name_of(postgres_url))
+    assert schema.upgrade(limited).pending == ()
+    with SqlAnalytics(limited) as store:
+        store.record_many([a_learned_pair()])
+        assert len(store.list_learned_pairs("minilm")) == 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, text
 
 import riglm
+from riglm.adapters.analytics import pgvector
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated, writing
 from riglm.adapters.analytics.sqlite import database_file, prepare
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
@@ -46,6 +47,9 @@ def upgrade(url: str) -> SchemaStatus:
     """
     with translated(url), _engine(url) as engine:
         bring_up_to_date(engine, url)
+        if engine.dialect.name == "postgresql":
+            with _migrating(engine) as connection:
+                pgvector.prepare(connection)  # the server may have got the extension since
     return status(url)
 
 
@@ -77,6 +81,7 @@ def bring_up_to_date(engine: Engine, url: str) -> None:
     with _migrating(engine) as connection:
         if not inspect(connection).get_table_names():
             _make(connection)
+            pgvector.prepare(connection)
             return
     from alembic import command  # noqa: PLC0415  # nor is it needed by a store that is up to date
 
@@ -85,6 +90,7 @@ def bring_up_to_date(engine: Engine, url: str) -> None:
             config = alembic_config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+            pgvector.prepare(connection)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
-from riglm.adapters.analytics import rows
+from riglm.adapters.analytics import pgvector, rows
 from riglm.adapters.analytics.bulk import insert_new
 from riglm.adapters.analytics.forgetting import without_forgotten
 from riglm.adapters.analytics.lists import keep_lists
@@ -155,6 +155,8 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Pairs
         taken = {column.name: given[column.name] for column in learned_pair.c if column.name != "id"}
         upsert = statement.on_conflict_do_update(index_elements=["id"], set_=taken, where=newer)
         connection.execute(upsert, [rows.learned_pair_row(pair) for pair in learned.values()])
+        if pgvector.is_kept(connection):
+            pgvector.keep(connection, ((pair.id, pair.vector, pair.updated_at) for pair in learned.values()))
         _note_lessons(connection, [pair for pair in records if isinstance(pair, LearnedPair) and pair.id in learned])
 
 
