@@ -38,6 +38,7 @@ def arguments() -> argparse.Namespace:
     verbs = options.add_subparsers(dest="verb", required=True)
     killing = verbs.add_parser("kill")
     killing.add_argument("--kills", type=int, default=100)
+    killing.add_argument("--terms", type=int, default=5, help="how many are ended by SIGTERM instead")
     leaving = verbs.add_parser("away")
     leaving.add_argument("--fault", nargs="+", choices=tuple(FAULTS), default=tuple(FAULTS))
     leaving.add_argument("--seconds", type=float, default=120)
@@ -64,7 +65,7 @@ def runs(chosen: argparse.Namespace, progress: Progress) -> Iterator[tuple[str, 
             place = Path(directory)
             try:
                 if chosen.verb == "kill":
-                    yield name, kill(name, chosen.kills, place, tell)
+                    yield name, kill(name, chosen.kills, chosen.terms, place, tell)
                 elif chosen.verb == "away":
                     yield name, away(name, chosen.seconds, chosen.rate, place, tell)
                 else:

@@ -18,7 +18,7 @@ _RATE = 3000.0
 _LONGEST_LIFE_SECONDS = 1.5
 _DEADLINE_SECONDS = 90.0
 _WINDOW_MS = 250.0
-_TERMINATED = 5
+_SHARE_OF_EARLY_KILLS = 10
 
 
 class Writer:
@@ -58,27 +58,29 @@ class Writer:
         self.gone.set()
 
 
-def kill(kind: str, kills: int, directory: Path, tell: Callable[[str, int, int], None]) -> list[Finding]:
-    """Kill writers one after the other, end a few politely, and compare what is stored with what they said."""
+def kill(kind: str, kills: int, terms: int, directory: Path, tell: Callable[[str, int, int], None]) -> list[Finding]:
+    """Kill writers one after the other, then end some politely, and compare what is stored with what they said."""
     chance = random.Random(kills)
     with STORES[kind](directory) as store:
         killed: list[Writer] = []
         for number in range(kills):
             writer = Writer(store, directory / "spool")
-            if number % 10:  # the others are killed while they import, open the store, or adopt a spool
+            if (
+                number % _SHARE_OF_EARLY_KILLS
+            ):  # the others are killed while they import, open the store, or adopt a spool
                 writer.first.wait(_DEADLINE_SECONDS)
             writer.gone.wait(chance.uniform(0.0, _LONGEST_LIFE_SECONDS))
             writer.end(9)
             killed.append(writer)
-            tell(f"{kind}: {sum(each.safe for each in killed):,} acknowledged", number + 1, kills + _TERMINATED)
+            tell(f"{kind}: {sum(each.safe for each in killed):,} acknowledged", number + 1, kills + terms)
         polite: list[Writer] = []
-        for number in range(_TERMINATED):
+        for number in range(terms):
             writer = Writer(store, directory / "spool")
             writer.first.wait(_DEADLINE_SECONDS)
             writer.gone.wait(chance.uniform(0.0, _LONGEST_LIFE_SECONDS))
             writer.end(15)
             polite.append(writer)
-            tell(f"{kind}: SIGTERM", kills + number + 1, kills + _TERMINATED)
+            tell(f"{kind}: SIGTERM", kills + number + 1, kills + terms)
         left = _replayed(store, directory / "spool")
         return [*_compared(kind, store, killed), *_ended(kind, store, polite), left]
 
