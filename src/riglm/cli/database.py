@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from riglm.cli import exporting, forgetting, purging
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json
 from riglm.domain.errors import ConfigurationError
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from riglm.domain.schemas.settings import Settings
 
 app = typer.Typer(help="Look after the store.", rich_markup_mode=None, no_args_is_help=True)
+app.command()(purging.purge)
+app.command()(purging.vacuum)
+app.command()(exporting.export)
+app.command()(forgetting.forget)
 
 
 @app.command()

@@ -170,6 +170,21 @@ def pair_fields(pair: "ToolCooccurrence") -> dict[str, Any]:
     }
 
 
+def the_session(store: "AnalyticsPort", wanted: str) -> "SessionSummary":
+    """The one session whose id ends so.
+
+    Raises:
+        RiglmError: there is none, or there are several.
+    """
+    matching = [
+        found for found in store.list_sessions(limit=1_000_000) if str(found.session.id).endswith(wanted.lower())
+    ]
+    if len(matching) != 1:
+        what = f"{len(matching)} sessions end" if matching else "no session ends"
+        raise RiglmError(f"{what} in {wanted!r} — fix: copy the session from `riglm sessions`")
+    return matching[0]
+
+
 def recorded(settings: "Settings") -> "AnalyticsPort | None":
     """The store that these settings name, not yet opened; None when nothing was ever recorded in it.
 
@@ -198,19 +213,14 @@ def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
 
 
 def _show_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:
-    matching = [
-        found for found in store.list_sessions(limit=1_000_000) if str(found.session.id).endswith(wanted.lower())
-    ]
-    if len(matching) != 1:
-        what = f"{len(matching)} sessions end" if matching else "no session ends"
-        raise RiglmError(f"{what} in {wanted!r} — fix: copy the session from `riglm sessions`")
-    calls = store.list_invocations(matching[0].session.id)
+    found = the_session(store, wanted)
+    calls = store.list_invocations(found.session.id)
     if as_json:
-        fields = session_fields(matching[0])
+        fields = session_fields(found)
         print_json({"session": fields, "invocations": [invocation_fields(call) for call in calls]})
         return
     columns = ("#", "time", "tool", "server", "ms", "outcome", "found by")
-    print_table(f"Calls of session {matching[0].session.id}", columns, map(call_row, calls))
+    print_table(f"Calls of session {found.session.id}", columns, map(call_row, calls))
 
 
 def _session_row(summary: "SessionSummary") -> Sequence[object]:

@@ -58,8 +58,9 @@ class Removed:
         )
 
     def __str__(self) -> str:
-        counts = (f"{count} {name.replace('_', ' ')}" for name, count in asdict(self).items() if count)
-        return ", ".join(counts) or "nothing"
+        counts = {name.replace("_", " "): count for name, count in asdict(self).items() if count}
+        told = (f"{count} {word if count > 1 else word[:-1]}" for word, count in counts.items())
+        return ", ".join(told) or "nothing"
 
     @property
     def total(self) -> int:

@@ -121,7 +121,7 @@ def test_what_is_too_old_is_removed_and_told(store, caplog):
     an_old_session(store)
     Maintenance(lambda: store, lambda: 0, expiry=of_all_before(5000.0)).look_after()
     assert store.list_sessions() == []
-    assert "removed what was too old: 1 sessions, 2 invocations" in caplog.text
+    assert "removed what was too old: 1 session, 2 invocations" in caplog.text
 
 
 def test_what_is_too_old_is_looked_for_now_and_then_although_nothing_new_is_stored(store):

@@ -36,7 +36,9 @@ def _compact_file(connection: Connection, whole: bool, reserve: float) -> Iterat
     elif _pragma(connection, "auto_vacuum") == _INCREMENTAL:
         yield from _give_pages_back(connection, reserve)
     connection.exec_driver_sql("PRAGMA optimize").close()
-    connection.exec_driver_sql(f"PRAGMA wal_checkpoint({'TRUNCATE' if whole else 'PASSIVE'})").close()
+    # Who wants all of it back wants nothing to stay in the journal either; else no writer is to wait for its end.
+    how = "PASSIVE" if reserve else "TRUNCATE"
+    connection.exec_driver_sql(f"PRAGMA wal_checkpoint({how})").close()
     yield "the journal was written back"
 
 

@@ -5,6 +5,7 @@ transaction that stores a batch: so it does not matter in which process, queue o
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
@@ -66,7 +67,7 @@ def finish_forgetting(database: Database, at_once: int) -> Iterator[Removed]:
     """Remove what is left of all who were forgotten, in steps."""
     for whom in _unfinished(database, Whose.CLIENT) + _unfinished(database, Whose.PRINCIPAL):
         yield from _note_sessions(database, whom, at_once)
-        with database.writing() as connection:
+        with _overwriting(database) as connection:
             removed = _remove_what_is_personal(connection, whom)
             _done(connection, whom.whose, [whom.key])
         yield removed
@@ -210,7 +211,7 @@ def _remove_sessions(database: Database, sessions: Sequence[Forgotten], at_once:
         yield Removed(invocations=count)
     for count in _rows_of(database, exposure, ids, at_once):
         yield Removed(exposures=count)
-    with database.writing() as connection:
+    with _overwriting(database) as connection:
         pairs = _taught_by_no_other(connection, ids)
         removed = Removed(learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs))
         connection.execute(delete(lesson).where(or_(lesson.c.session_id.in_(ids), lesson.c.pair_id.in_(pairs))))
@@ -230,7 +231,7 @@ def _rows_of(database: Database, table: Table, sessions: Sequence[UUID], at_once
             ids = connection.execute(query).scalars().all()
         if not ids:
             return
-        with database.writing() as connection:
+        with _overwriting(database) as connection:
             count = _delete(connection, table, table.c.id, ids)
         yield count
 
@@ -240,6 +241,15 @@ def _taught_by_no_other(connection: Connection, sessions: Sequence[UUID]) -> Seq
     by_another = exists().where(other.c.pair_id == lesson.c.pair_id, other.c.session_id.not_in(sessions))
     query = select(lesson.c.pair_id).where(lesson.c.session_id.in_(sessions), ~by_another).distinct()
     return connection.execute(query).scalars().all()
+
+
+@contextmanager
+def _overwriting(database: Database) -> Iterator[Connection]:
+    """A transaction to write in, in which SQLite fills with zeros what it removes, as it does not do by itself."""
+    with database.writing() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
+        yield connection
 
 
 def _delete(connection: Connection, table: Table, column: ColumnElement[Any], values: Sequence[Any]) -> int:

@@ -1,0 +1,119 @@
+"""`riglm db forget`: all that is known of somebody goes, and nothing more of it is taken."""
+
+import re
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import print_json, printable
+from riglm.cli.progress import progress
+from riglm.cli.store_access import alone, opened, paced, settings_of
+from riglm.domain.errors import ConfigurationError, RiglmError
+
+if TYPE_CHECKING:
+    from riglm.domain.forgetting import Forgotten, Whose
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.analytics import AnalyticsPort
+
+_HASH = re.compile(r"[0-9a-f]{32}")
+
+
+def forget(
+    client: Annotated[
+        str | None,
+        typer.Option("--client", metavar="NAME|HASH", help="A client by the name it gave itself, or by its hashed id."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="One session; the end of its id does.")
+    ] = None,
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            "--principal",
+            metavar="NAME|HASH",
+            help='Whoever called under this name, or its hash; "" for all callers without a name.',
+        ),
+    ] = None,
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="Also when nothing is stored: what still waits in spools is dropped then.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove all that is known of somebody, and drop what running processes and spools still hold of it."""
+    from riglm.domain.retention import Removed
+
+    settings = settings_of(config)
+    _one_of(client, session, principal)
+    with opened(settings) as store:
+        whom = _whom(settings, store, client, session, principal)
+        known = store.known_of(whom)
+        if not known.total and not unseen:
+            raise RiglmError(
+                f"nothing is stored of {_told(whom)} — fix: look into `riglm sessions`, or add --unseen to drop what "
+                "is still to be stored of it"
+            )
+        if not yes:
+            typer.confirm(f"Remove {known} of {_told(whom)} for good?", abort=True, err=True)
+        removed = Removed()
+        with alone(store), progress("forgetting", known.total) as advance:
+            for step in paced(store.forget(whom)):
+                removed += step
+                advance(step.total)
+            for _ in paced(store.compact()):
+                pass
+    waiting = _spooled(settings)
+    if as_json:
+        told = {"whose": whom.whose.value, "key": whom.key, "removed": asdict(removed), "spooled": waiting}
+        print_json(told)
+        return
+    typer.echo(f"removed: {removed}")
+    if waiting:
+        typer.echo(f"{waiting} records wait in spools; those of {_told(whom)} are dropped when they are to be stored")
+
+
+def _one_of(client: str | None, session: str | None, principal: str | None) -> None:
+    if sum(given is not None for given in (client, session, principal)) != 1:
+        raise ConfigurationError("whom to forget is not clear — fix: give one of --client, --session and --principal")
+
+
+def _whom(
+    settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
+) -> "Forgotten":
+    from riglm.container import build
+    from riglm.domain.forgetting import Forgotten, Whose
+
+    def forgotten(whose: "Whose", key: str) -> Forgotten:
+        return Forgotten(whose=whose, key=key, at=time.time())
+
+    if session is not None:
+        return forgotten(Whose.SESSION, _session_id(store, session))
+    if client is not None:
+        return forgotten(Whose.CLIENT, client)
+    name = principal or ""
+    if name and not _HASH.fullmatch(name):
+        name = build(settings).hasher().principal(name)
+    return forgotten(Whose.PRINCIPAL, name)
+
+
+def _session_id(store: "AnalyticsPort", wanted: str) -> str:
+    from riglm.cli.usage import the_session
+    from riglm.domain.identifier import parsed_uuid
+
+    whole = parsed_uuid(wanted)
+    return str(the_session(store, wanted).session.id if whole is None else whole)
+
+
+def _told(whom: "Forgotten") -> str:
+    return f"the {whom.whose.value} {printable(whom.key) or 'without a name'}"
+
+
+def _spooled(settings: "Settings") -> int:
+    from riglm.adapters.spool.survey import survey
+    from riglm.container import spool_path
+
+    return sum(spool.records for spool in survey(spool_path(settings)))

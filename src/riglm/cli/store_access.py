@@ -1,0 +1,83 @@
+"""The store as commands open it that look after it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from riglm.domain.errors import ConfigurationError, RiglmError
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.analytics import AnalyticsPort
+
+_PATIENCE_SECONDS = 30.0
+_TRY_AGAIN_SECONDS = 0.25
+
+_Step = TypeVar("_Step")
+
+
+def settings_of(config: Path | None) -> "Settings":
+    """The settings, for a command that needs no server.
+
+    Raises:
+        ConfigurationError: they cannot be used, or the store is in the memory of another process.
+    """
+    from riglm.adapters.configuration.loading import Options, load
+
+    settings = load(Options(config=config, with_servers=False)).settings
+    if settings.storage.kind == "memory":
+        raise ConfigurationError(
+            "storage.kind: a store in memory ends with its process, and no other one reaches it — fix: use sqlite or "
+            "postgresql"
+        )
+    return settings
+
+
+@contextmanager
+def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
+    """The store, open.
+
+    Raises:
+        RiglmError: there is none yet.
+        AnalyticsUnavailable: it cannot be used.
+    """
+    from riglm.cli.store_place import is_there
+    from riglm.container import build, store_path
+
+    if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
+        raise RiglmError(
+            f"there is no store at {store_path(settings)} yet — fix: name the one you mean in storage.path or "
+            "RIGLM_DATA_DIR, or record something first"
+        )
+    with build(settings).analytics() as store:
+        yield store
+
+
+@contextmanager
+def alone(store: "AnalyticsPort") -> Iterator[None]:
+    """Look after the store while nobody else does, waiting a while for whoever is at it.
+
+    Raises:
+        RiglmError: somebody else is at it all the time.
+    """
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        with store.maintenance_lease() as mine:
+            if mine:
+                yield
+                return
+        if time.monotonic() > until:
+            raise RiglmError(
+                "another process looks after the store just now — fix: try again in a few minutes, its log says what "
+                "it does"
+            )
+        time.sleep(_TRY_AGAIN_SECONDS)
+
+
+def paced(steps: Iterator[_Step]) -> Iterator[_Step]:
+    """The steps, with pauses in which running processes have the store."""
+    from riglm.application.pacing import at_a_pace
+
+    return at_a_pace(steps, time.sleep)

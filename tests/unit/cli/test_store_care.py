@@ -1,0 +1,293 @@
+"""`riglm db purge | vacuum | export | forget`, on a store that is in use."""
+
+import csv
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from riglm.adapters.analytics.keyfile import load_or_create_key
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.cli import store_access
+from riglm.cli.main import app
+from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.session import Client
+from riglm.testing.maintenance import a_used_session
+from riglm.testing.records import a_learned_pair, an_invocation
+
+DAY = 86_400.0
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def used(store):
+    """Two sessions of Ann's, 200 days and one day old, and one of somebody without a name."""
+    now = time.time()
+    ann = KeyedHasher(load_or_create_key(Path("riglm.key"))).principal("ann")
+    whose = [(200, "ann's", ann), (1, "ann's", ann), (1, "other", "")]
+    sessions = []
+    for days, name, principal in whose:
+        start = now - days * DAY
+        session, records = a_used_session(start, ended=start + 60, client=Client(name=name), principal=principal)
+        store.record_many(records)
+        sessions.append(session)
+    return sessions
+
+
+def run(*words, **options):
+    result = runner.invoke(app, ["db", *words], **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def told(*words):
+    return json.loads(run(*words, "--json").stdout)
+
+
+def known(store):
+    return {each.session.id for each in store.list_sessions()}
+
+
+def test_what_is_older_than_configured_is_purged_after_it_was_counted(store, used):
+    counted = told("purge", "--dry-run")
+    assert (counted["dry_run"], counted["removed"]["sessions"], counted["removed"]["invocations"]) == (True, 1, 2)
+    assert len(known(store)) == 3
+    assert told("purge")["removed"]["sessions"] == 1
+    assert known(store) == {used[1].id, used[2].id}
+    assert run("purge").stdout == "removed: nothing\n"
+
+
+def test_retention_is_what_the_configuration_says(store, used, monkeypatch):
+    for kind in ("SESSION", "INVOCATION", "EXPOSURE"):
+        monkeypatch.setenv(f"RIGLM_RETENTION__{kind}_DAYS", "0")
+    assert run("purge", "--dry-run").stdout == "would be removed: nothing\n"
+
+
+def test_a_span_of_time_takes_the_place_of_retention(store, used):
+    assert "2 sessions" not in run("purge", "--older-than", "2d", "--dry-run").stdout
+    assert run("purge", "--older-than", "2d").stdout == "removed: 1 session, 2 invocations, 1 exposure\n"
+
+
+@pytest.mark.parametrize("span", ["", "30", "5x", "-3d", "0d", "1e3d", "30 days", "99999999w"])
+def test_what_is_no_span_of_time_is_told_with_an_example(store, span):
+    with pytest.raises(ConfigurationError, match=r"--older-than: .*for example 30d"):
+        run("purge", f"--older-than={span}")
+
+
+@pytest.mark.parametrize("words", [["purge"], ["vacuum"], ["export", "--out", "x"], ["forget", "--client", "x"]])
+def test_a_store_that_is_not_there_is_an_error_and_is_not_made(tmp_path, words):
+    with pytest.raises(RiglmError, match=r"there is no store at .*riglm\.db yet — fix:"):
+        run(*words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["purge"], ["vacuum"], ["export", "--out", "x"], ["forget", "--client", "x"]])
+def test_a_store_in_memory_cannot_be_looked_after_from_elsewhere(monkeypatch, words):
+    monkeypatch.setenv("RIGLM_STORAGE__KIND", "memory")
+    with pytest.raises(ConfigurationError, match=r"storage\.kind"):
+        run(*words)
+
+
+@pytest.mark.parametrize("words", [["purge"], ["vacuum"], ["export", "--out", "x"], ["forget", "--client", "x"]])
+def test_a_server_that_is_away_is_an_error(monkeypatch, words):
+    monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(AnalyticsUnavailable, match="cannot be used"):
+        run(*words)
+
+
+def test_a_purge_waits_for_whoever_looks_after_the_store_and_then_gives_up(store, used, monkeypatch):
+    monkeypatch.setattr(store_access, "_PATIENCE_SECONDS", 0.0)
+    with store.maintenance_lease() as mine:
+        assert mine
+        with pytest.raises(RiglmError, match="another process looks after the store"):
+            run("purge")
+    assert len(known(store)) == 3
+
+
+def test_a_store_gives_back_its_space_and_holds_what_it_held(store, used):
+    store.record_many([record for _ in range(300) for record in a_used_session(1000.0, ended=1001.0)[1]])
+    run("purge", "--older-than", "100d")
+    sizes = told("vacuum", "--whole")
+    assert sizes["bytes_after"] < sizes["bytes_before"]
+    assert "MB before" in run("vacuum").stdout
+    assert known(store) == {used[1].id, used[2].id}
+
+
+def test_a_store_is_handed_out_as_files_with_a_manifest(store, used, tmp_path):
+    out = tmp_path / "new" / "out"
+    run("export", "--out", str(out))
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["format"], manifest["version"], manifest["since"]) == ("jsonl", 1, None)
+    for name, table in manifest["tables"].items():
+        data = (out / table["file"]).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (table["bytes"], table["sha256"]), name
+        assert len(data.splitlines()) == table["rows"]
+    assert {name: table["rows"] for name, table in manifest["tables"].items() if table["rows"]} == {
+        "sessions": 3,
+        "invocations": 6,
+        "exposures": 3,
+    }
+    rows = [json.loads(line) for line in (out / "sessions.jsonl").read_text().splitlines()]
+    assert {row["id"] for row in rows} == {str(each.id) for each in used}
+    assert rows[0]["started_at"].endswith("Z")
+
+
+def test_an_export_overwrites_nothing(store, used, tmp_path):
+    run("export", "--out", str(tmp_path / "out"))
+    with pytest.raises(ConfigurationError, match="is there already"):
+        run("export", "--out", str(tmp_path / "out"))
+
+
+def test_an_export_that_cannot_be_written_says_where(store, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RiglmError, match="the export cannot be written to"):
+        run("export", "--out", str(tmp_path / "file"))
+
+
+def test_some_tables_since_some_time_can_be_handed_out(store, used, tmp_path):
+    out = tmp_path / "out"
+    exported = told("export", "--out", str(out), "--table", "sessions", "--table", "invocations", "--since", "30d")
+    assert {name: table["rows"] for name, table in exported["tables"].items()} == {"sessions": 2, "invocations": 4}
+    assert json.loads((out / "manifest.json").read_text())["since"] is not None
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2026-13-01", ""])
+def test_what_is_no_time_is_told_with_an_example(store, moment):
+    with pytest.raises(ConfigurationError, match=r"--since: .*30d"):
+        run("export", "--out", "-", f"--since={moment}")
+
+
+def test_a_csv_file_reads_back(store, used, tmp_path):
+    run("export", "--out", str(tmp_path / "out"), "--format", "csv")
+    with (tmp_path / "out" / "invocations.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["tool"] for row in rows) == ["read"] * 3 + ["write"] * 3
+    assert {(row["success"], row["error_kind"]) for row in rows} == {("true", "")}
+
+
+def test_a_parquet_file_has_columns_of_their_own_types(store, used, tmp_path):
+    store.record_many([a_learned_pair(terms=(2**32 - 1,))])
+    run("export", "--out", str(tmp_path / "out"), "--format", "parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "exposures.parquet")
+    assert table.num_rows == 3
+    assert table.column("shown").to_pylist()[0] == ["read"]
+    assert str(table.schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
+    pairs = pyarrow.parquet.read_table(tmp_path / "out" / "learned_pairs.parquet")
+    assert pairs.column("terms").to_pylist() == [[2**32 - 1]]
+
+
+def test_parquet_without_its_library_is_an_error_that_names_the_extra(store, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'riglm\[parquet\]'"):
+        run("export", "--out", "out", "--format", "parquet")
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet"])
+def test_names_that_no_encoding_holds_are_handed_out(store, tmp_path, format_):
+    store.record_many(a_used_session(1000.0, client=Client(name="x\ud800"), metadata={"\udfff": "\ud800"})[1])
+    run("export", "--out", str(tmp_path / "out"), "--format", format_, "--table", "sessions")
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["tables"]["sessions"]["rows"] == 1
+
+
+def test_everything_can_be_handed_out_on_one_stream(store, used):
+    lines = [json.loads(line) for line in run("export", "--out", "-").stdout.splitlines()]
+    assert [line["table"] for line in lines] == ["sessions"] * 3 + ["invocations"] * 6 + ["exposures"] * 3
+    rows = list(csv.reader(run("export", "--out", "-", "--format", "csv", "--table", "sessions").stdout.splitlines()))
+    assert (rows[0][0], len(rows)) == ("id", 4)
+
+
+@pytest.mark.parametrize("words", [["--format", "parquet"], ["--format", "csv"]])
+def test_what_a_stream_cannot_hold_is_refused(store, words):
+    with pytest.raises(ConfigurationError, match="cannot be written to a stream"):
+        run("export", "--out", "-", *words)
+
+
+def test_a_principal_is_forgotten_by_name(store, used):
+    forgotten = told("forget", "--principal", "ann", "--yes")
+    assert forgotten["removed"]["sessions"] == 2
+    assert forgotten["whose"] == "principal"
+    assert known(store) == {used[2].id}
+
+
+def test_callers_without_a_name_are_forgotten_together(store, used):
+    assert told("forget", "--principal", "", "--yes")["removed"]["sessions"] == 1
+    assert known(store) == {used[0].id, used[1].id}
+
+
+def test_a_client_is_forgotten(store, used):
+    assert run("forget", "--client", "ann's", "--yes").stdout.startswith("removed: 2 sessions, 4 invocations")
+    assert known(store) == {used[2].id}
+
+
+@pytest.mark.parametrize("named", [str, lambda id_: str(id_)[-12:]])
+def test_a_session_is_forgotten_by_its_id_or_the_end_of_it(store, used, named):
+    run("forget", "--session", named(used[2].id), "--yes")
+    assert known(store) == {used[0].id, used[1].id}
+
+
+def test_nothing_is_forgotten_before_it_was_confirmed(store, used):
+    refused = run("forget", "--client", "ann's", input="n\n")
+    assert refused.exit_code == 1
+    assert "Remove 2 sessions, 4 invocations, 2 exposures of the client ann's for good?" in refused.stderr
+    assert len(known(store)) == 3
+    assert run("forget", "--client", "ann's", input="y\n").exit_code == 0
+    assert known(store) == {used[2].id}
+
+
+@pytest.mark.parametrize("words", [[], ["--client", "x", "--principal", "y"], ["--session", "x", "--client", ""]])
+def test_whom_to_forget_must_be_clear(store, words):
+    with pytest.raises(ConfigurationError, match="give one of"):
+        run("forget", *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--session", "no-session"],
+        ["--session", "01a00000-0000-7000-8000-000000000000"],
+        ["--client", "nobody"],
+        ["--principal", "nobody"],
+    ],
+)
+def test_whoever_is_not_known_is_an_error_and_nothing_changes(store, used, words):
+    with pytest.raises(RiglmError, match="riglm sessions"):
+        run("forget", *words, "--yes")
+    assert len(known(store)) == 3
+    assert store.latest_forgetting() == 0.0
+
+
+def test_somebody_of_whom_nothing_is_stored_yet_can_be_forgotten(store):
+    records = a_used_session(time.time() - 60, client=Client(name="late"))[1]
+    run("forget", "--client", "late", "--unseen", "--yes")
+    store.record_many(records)
+    assert known(store) == set()
+
+
+def test_nothing_of_whoever_was_forgotten_stays_in_the_files(store, used, tmp_path):
+    session, records = a_used_session(time.time() - 60, client=Client(name="late"))
+    secret = "s3cret-argument" * 50
+    store.record_many(
+        [*records, *(an_invocation(session, "read", arguments=f"{secret}{number}") for number in range(200))]
+    )
+    assert any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
+    run("forget", "--session", str(session.id), "--yes")
+    assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
