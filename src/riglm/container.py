@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import gc
 import hashlib
+import importlib.util
 import logging
 import os
 import signal
@@ -322,7 +323,15 @@ class Container(containers.DeclarativeContainer):
 
 
 def build(settings: Settings) -> Container:
-    """A container for these settings."""
+    """A container for these settings.
+
+    Raises:
+        ConfigurationError: they name a store whose driver is not installed.
+    """
+    if settings.storage.kind == "postgresql" and importlib.util.find_spec("psycopg") is None:
+        raise ConfigurationError(
+            "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
+        )
     return Container(settings=settings)
 
 

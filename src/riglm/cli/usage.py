@@ -194,7 +194,8 @@ def recorded(settings: "Settings") -> "AnalyticsPort | None":
     from riglm.cli.store_place import is_there
     from riglm.container import build, store_path
 
-    if settings.storage.kind == "memory" or not is_there(store_path(settings)):
+    kind = settings.storage.kind
+    if kind == "memory" or (kind == "sqlite" and not is_there(store_path(settings))):
         return None
     return build(settings).analytics()
 

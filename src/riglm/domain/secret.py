@@ -61,6 +61,20 @@ def secrets_of_url(url: str) -> list[str]:
     return [secret for secret in dict.fromkeys(written + meant) if secret]
 
 
+def passwords_of_url(url: str) -> tuple[str, ...]:
+    """The password, as written and as meant, and the values of the query under secret-sounding names; no other values.
+
+    Where a driver's options stand in the query, most of them are ordinary words.
+    """
+    try:
+        parts = urlsplit(url)
+        written = parts.password or ""
+    except ValueError:
+        return ()
+    named = [value for name, value in parse_qsl(parts.query) if sounds_secret(name)]
+    return tuple(secret for secret in dict.fromkeys([written, unquote(written), *named]) if secret)
+
+
 def _option_values(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Where a secret-sounding option (`--token X`, `--token=X`, `API_KEY=X`) has its value, and the value."""
     for index, word in enumerate(words):

@@ -1,11 +1,16 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError
+from riglm.domain.secret import mask_url
+from riglm.domain.session import Client
+from riglm.testing.records import a_session, an_invocation
 
 runner = CliRunner()
 
@@ -27,6 +32,30 @@ def test_status_makes_nothing_and_upgrade_makes_the_store(tmp_path: Path) -> Non
     assert after["current"] == after["head"] == before["head"]
     assert after["pending"] == []
     assert str(store) in runner.invoke(app, ["db", "status"]).output
+
+
+def test_a_store_on_postgresql_is_upgraded_and_asked_like_any_other(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGLM_STORAGE__URL", empty_postgres_url)
+    before = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)
+    assert (before["current"], before["url"]) == (None, mask_url(empty_postgres_url))
+    assert runner.invoke(app, ["db", "upgrade"]).exit_code == 0
+    after = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)
+    assert (after["current"], after["pending"]) == (before["head"], [])
+    session = a_session(client=Client(name="cursor", version="1"))
+    with SqlAnalytics(empty_postgres_url) as store:
+        store.record_many([session, an_invocation(session, "read")])
+    assert "cursor" in runner.invoke(app, ["sessions"]).output
+    assert json.loads(runner.invoke(app, ["tools", "--json"]).output)[0]["tool"] == "read"
+
+
+def test_a_missing_driver_is_told_before_anything_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://host/db")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    result = runner.invoke(app, ["run", "--", sys.executable])
+    assert isinstance(result.exception, ConfigurationError)
+    assert "pip install 'riglm[postgresql]'" in str(result.exception)
 
 
 @pytest.mark.parametrize("words", [["db", "status"], ["db", "upgrade"], ["stats"], ["sessions"], ["tools"]])

@@ -1,6 +1,6 @@
 import pytest
 
-from riglm.domain.secret import Redactor, mask_command, mask_url, secrets_of_command, secrets_of_url
+from riglm.domain.secret import Redactor, mask_command, mask_url, passwords_of_url, secrets_of_command, secrets_of_url
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,12 @@ def test_a_command_is_shown_without_the_values_of_secret_options(words: list[str
 def test_the_secrets_of_a_url_are_known_as_written_and_as_meant() -> None:
     assert set(secrets_of_url("http://me:p%40ss@h/?key=a%20b")) == {"p%40ss", "p@ss", "a%20b", "a b"}
     assert secrets_of_url("http://[::1") == []
+
+
+def test_the_passwords_of_a_url_are_known_and_its_ordinary_options_are_not() -> None:
+    assert passwords_of_url("postgresql://me:p%40ss@h/db?sslmode=require") == ("p%40ss", "p@ss")
+    assert passwords_of_url("postgresql:///db?host=/run&sslpassword=pw") == ("pw",)
+    assert passwords_of_url("postgresql://h/db") == passwords_of_url("http://[::1") == ()
 
 
 def test_the_secrets_of_a_command_are_found_in_options_and_urls() -> None:

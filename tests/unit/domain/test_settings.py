@@ -155,6 +155,10 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         ({"downstream": {"host": "::", "token": "your-secret-token-here-change-me"}}, "easy to guess"),
         ({"downstream": {"token": "fifteen-letters"}}, "the token is too short"),
         ({"downstream": {"token": "with space"}}, "the token is empty or has spaces"),
+        ({"storage": {"kind": "postgresql"}}, "PostgreSQL has no place"),
+        ({"storage": {"url": "mysql://host/db"}}, "this is no URL of PostgreSQL"),
+        ({"storage": {"kind": "sqlite", "url": "postgresql://host/db"}}, "a URL is given for the kind sqlite"),
+        ({"storage": {"path": "a.db", "url": "postgresql://host/db"}}, "a file and a URL are both given"),
     ],
 )
 def test_a_section_that_cannot_work_is_refused_with_the_reason(section: dict[str, object], words: str) -> None:
@@ -193,6 +197,16 @@ def test_loopback_is_recognised_in_all_spellings() -> None:
 )
 def test_either_switch_keeps_arguments_out_of_the_store(section: dict[str, object], stored: str) -> None:
     assert settings(**section).arguments == stored
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:s3cret@host/db", "postgres://host/db?password=s3cret&sslmode=require"]
+)
+def test_a_url_alone_chooses_postgresql_and_its_password_is_a_secret(url: str) -> None:
+    found = settings(storage={"url": url})
+    assert found.storage.kind == "postgresql"
+    assert found.secrets() == ("s3cret",)
+    assert "s3cret" not in repr(found)
 
 
 def test_all_secrets_are_listed_for_redaction_and_none_is_in_the_repr() -> None:

@@ -1,12 +1,11 @@
 """The configuration of the store."""
 
 from typing import Any, Literal, Self
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.schemas.base import Seconds, Section, problem
-from riglm.domain.secret import sounds_secret
+from riglm.domain.secret import passwords_of_url
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -77,10 +76,4 @@ class Storage(Section):
 
     def secrets(self) -> tuple[str, ...]:
         """The passwords in the URL, as written and as meant."""
-        try:
-            parts = urlsplit(self.url.get_secret_value() if self.url else "")
-        except ValueError:
-            return ()
-        written = parts.password or ""
-        named = [value for name, value in parse_qsl(parts.query) if sounds_secret(name)]
-        return tuple(secret for secret in dict.fromkeys([written, unquote(written), *named]) if secret)
+        return passwords_of_url(self.url.get_secret_value()) if self.url else ()

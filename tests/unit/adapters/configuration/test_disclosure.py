@@ -30,3 +30,13 @@ def test_every_value_is_shown_with_its_origin_and_no_secret(tmp_path: Path) -> N
     assert lines["mcpServers.c.auth.token"] == ("***", file)
     assert "mcpServers.a.url" not in lines
     assert not any(path.startswith("upstream") for path in lines)
+
+
+def test_the_url_of_a_store_is_shown_without_its_password(tmp_path: Path) -> None:
+    (tmp_path / "riglm.yaml").write_text('storage: {url: "${STORE}"}', "utf-8")
+    environment = {"STORE": "postgresql://me:canary@host:5433/db?password=canary"}
+    configuration = load(Options(), environment=environment, directory=tmp_path)
+    lines = {path: value for path, value, _ in shown(configuration)}
+    assert "canary" not in repr(lines)
+    assert lines["storage.url"] == "postgresql://***@host:5433/db?***"
+    assert lines["storage.kind"] == "postgresql"

@@ -41,6 +41,13 @@ def test_defaults_hold_where_nothing_is_set(place: Place) -> None:
     assert settings.storage.path == str(place.directory / "data" / "riglm.db")
 
 
+def test_a_url_of_the_store_stands_in_place_of_the_file(place: Place) -> None:
+    found = place.load(RIGLM_STORAGE__URL="postgresql://me:pw@host/db").settings.storage
+    assert (found.kind, found.path) == ("postgresql", None)
+    assert found.url is not None
+    assert found.url.get_secret_value() == "postgresql://me:pw@host/db"
+
+
 def test_the_default_store_is_in_the_users_data_directory(place: Place) -> None:
     del place.environment["RIGLM_DATA_DIR"]
     assert str(place.load().settings.storage.path).endswith("riglm.db")
