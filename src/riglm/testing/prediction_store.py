@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riglm.domain.identifier import uuid7
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.domain.session import Client
@@ -149,6 +149,15 @@ class PredictionStoreContract:
             analytics.log_invocation(an_invocation(each, "none", success=False, error_kind=ErrorKind.PROTOCOL))
         [recent] = analytics.recent_calls(1)
         assert (recent.id, [call.tool for call in recent.calls]) == (session.id, ["read"])
+
+    def test_calls_of_riglm_s_own_tools_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
+        """Nor does a session of nothing else take a place; a server's tool of such a name does."""
+        session, own = a_session(started_at=1.0), a_session(started_at=2.0)
+        for each in (session, own):
+            analytics.record_many([each, an_invocation(each, "call_tool", upstream=OWN_UPSTREAM)])
+        analytics.record_many([an_invocation(session, "call_tool"), an_invocation(session, "read")])
+        [recent] = analytics.recent_calls(1)
+        assert (recent.id, [call.upstream for call in recent.calls]) == (session.id, ["github", "github"])
 
     def test_the_latest_sessions_with_calls_are_the_recent_ones(self, analytics: AnalyticsPort) -> None:
         """The limit cuts off the oldest, `since` is included, and sessions without calls take no place."""

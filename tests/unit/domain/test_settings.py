@@ -217,3 +217,8 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_the_schema_for_editors_names_every_section() -> None:
     assert set(json_schema()["properties"]) == {field.alias or name for name, field in Settings.model_fields.items()}
+
+
+def test_learning_by_tenant_is_refused_since_tenants_cannot_be_told_apart() -> None:
+    assert "riglm cannot tell tenants apart" in complaint(learning={"scope": "tenant"})
+    assert "principal" in complaint(learning={"scope": "team"})

@@ -12,7 +12,7 @@ from riglm.adapters.analytics import memory_counting as counting
 from riglm.adapters.analytics.memory_choices import InMemoryChoices
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
-from riglm.domain.invocation import USES, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.ports.analytics import (
@@ -161,7 +161,7 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
         """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
         with self._lock:
             sessions = [_copy(session) for session in self._sessions.values() if session.started_at >= since]
-        calls = _by_session(_uses(self._calls()))
+        calls = _by_session(call for call in _uses(self._calls()) if call.upstream != OWN_UPSTREAM)
         used = sorted((each for each in sessions if each.id in calls), key=lambda each: (each.started_at, each.id))
         return [_recorded(session, calls[session.id]) for session in used[max(0, len(used) - limit_sessions) :]]
 

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, exists, func, select
+from sqlalchemy import Connection, and_, delete, exists, func, select
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.queries import ran
 from riglm.adapters.analytics.tables import invocation, learned_pair, session
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import OWN_UPSTREAM, Found
 from riglm.domain.learning import LearnedPair
 from riglm.ports.analytics import RecordedCall, RecordedSession
+
+_teaches = and_(ran, invocation.c.upstream != OWN_UPSTREAM)
 
 
 def recent_sessions(connection: Connection, limit: int, since: float) -> Sequence[RecordedSession]:
@@ -26,7 +28,7 @@ def recent_sessions(connection: Connection, limit: int, since: float) -> Sequenc
             columns.principal,
             columns.tools_available,
         )
-        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, ran))
+        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, _teaches))
         .order_by(columns.started_at.desc(), columns.id.desc())
         .limit(limit)
     )
@@ -71,7 +73,7 @@ def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[
     for some in slices(sessions):
         query = select(
             columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
-        ).where(columns.session_id.in_(some), ran)
+        ).where(columns.session_id.in_(some), _teaches)
         ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
         for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
             found[id_].append(RecordedCall(tool, upstream, Found(how), success, timestamp))

@@ -2,20 +2,17 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from riglm.application.exchange import Exchange
 from riglm.application.meta_tool_definitions import CALL_TOOL
 from riglm.application.showing.showing import Showing
 from riglm.application.workers import Workers
 from riglm.domain import jsonrpc
+from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
 from riglm.ports.downstream import ReplySink, Underway
-
-OWN: Final = "riglm"
-"""The upstream that calls of riglm's own tools are recorded under; no server can be called so."""
 
 Forward = Callable[[Message, ReplySink], Underway | None]
 """Sends a request to the servers, and its answer to the sink."""
@@ -89,7 +86,7 @@ class MetaCalls:
             self._showing.expose(session, answer.selection)
         if answer.list_changed:
             changed(call.sink)
-        call.call = self._showing.services.call(session, OWN, name, given, known=True)
+        call.call = self._showing.services.call(session, OWN_UPSTREAM, name, given, known=True)
         call.call.started, call.call.clock = started, clock  # what is forwarded is not counted twice
         call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
 

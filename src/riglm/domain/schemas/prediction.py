@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from riglm.domain.schemas.base import Section
+from riglm.domain.schemas.base import Section, problem
 
 
 class Predictor(Section):
@@ -22,11 +22,20 @@ class Predictor(Section):
 class Learning(Section):
     """What use teaches."""
 
-    scope: Literal["principal", "tenant", "instance"] = Field(
+    scope: Literal["principal", "instance"] = Field(
         default="principal",
-        description="Who learns from whom: each principal for itself, or all who use this riglm together. `tenant` is "
-        "the same as `instance` while a riglm serves one tenant.",
+        description="Who learns from whom: each principal for itself, or all who use this riglm together.",
     )
     max_pairs: int = Field(
         default=5000, ge=1, description="Learned pairs beyond so many are forgotten by age and confidence."
     )
+
+    @field_validator("scope", mode="before")
+    @classmethod
+    def _known(cls, scope: object) -> object:
+        if scope == "tenant":
+            raise problem(
+                "riglm cannot tell tenants apart: a token says who is calling, and nothing says for whom",
+                "use principal, or instance where all users belong together",
+            )
+        return scope

@@ -239,7 +239,7 @@ async def test_a_mark_counts_for_the_context_of_its_session():
         assert [(pair.tool, pair.confidence) for pair in stage.put] == [("play_song", 1.5), ("send_mail", 0.0)]
 
 
-@pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("tenant", 1), ("instance", 1)])
+@pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("instance", 1)])
 async def test_principals_learn_from_each_other_only_where_they_are_to(scope, shared):
     stage, state = Stage(scope=scope), SessionState()
     async with stage.running() as service:
