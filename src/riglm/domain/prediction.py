@@ -49,7 +49,8 @@ class Situation:
 
     `candidates` are the tools that could be called, in the catalogue's order, and `servers` the upstream of each, by
     name. `calls` are the session's calls so far, oldest first. `relevance` follows the candidates and is None without a
-    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch.
+    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch. `lasting` says that
+    what is made of the prediction outlasts the next call: then what the whole session needs counts.
     """
 
     candidates: tuple[str, ...]
@@ -60,6 +61,7 @@ class Situation:
     principal: str = ""
     client: str = ""
     time: float = 0.0
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

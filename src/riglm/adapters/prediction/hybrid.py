@@ -9,8 +9,8 @@ from riglm.adapters.prediction import embedding, recency, standing
 from riglm.adapters.prediction.cooccurrence import Company
 from riglm.adapters.prediction.frequency import Frequency
 from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty
-from riglm.adapters.prediction.opening import Opening
 from riglm.adapters.prediction.reliability import Reliability
+from riglm.adapters.prediction.reordering import Opening, for_whole_context
 from riglm.adapters.prediction.sequence import Order
 from riglm.adapters.prediction.server import Home
 from riglm.adapters.prediction.view import View
@@ -63,7 +63,8 @@ class HybridPredictor(PredictorPort):
     `without` names families of signals to leave out.
 
     Before a session's first call, candidates come in the order of the context's relevance, until the model's own
-    order has proved better there.
+    order has proved better there. A `lasting` prediction goes by what was of use in such contexts, as far as these are
+    known.
 
     Raises:
         ConfigurationError: `without` names an unknown family.
@@ -91,6 +92,7 @@ class HybridPredictor(PredictorPort):
         self._weighing = Weighing(fresh, used, _NEST, rate=rate, pull=pull)
         self._reliability = Reliability()
         self._opening = Opening() if "context" not in without else None
+        self._lasts = "learned" not in without
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Learn the weights from what was known before the call, then count the call."""
@@ -109,10 +111,13 @@ class HybridPredictor(PredictorPort):
         explanations = self._novelty.explanations(view)
         mixed, made = self._novelty.mix(explanations)
         weighed = self._weighing.weigh(self._signals(view, mixed), view.used, self._hints(view))
-        scores = self._ranked(view, weighed)
+        lifted = self._lifted(view, weighed)
+        opened = self._opened(view, lifted)
+        scores = self._lasting(view, opened)
+        moves = {"repeat_or_new": lifted - weighed.parts.sum(0), "context": opened - lifted, "learned": scores - opened}
         return Prediction(
             scores=scores,
-            contributions=self._contributions(view, weighed, made, scores) if explain else {},
+            contributions=_contributions(weighed, made, moves) if explain else {},
             confidence=self._reliability.of(_mass(weighed, scores)),
         )
 
@@ -121,7 +126,7 @@ class HybridPredictor(PredictorPort):
         mixed, _ = self._novelty.mix(explanations)
         signals, hints = self._signals(view, mixed), self._hints(view)
         weighed = self._weighing.weigh(signals, view.used, hints)
-        scores = self._ranked(view, weighed)
+        scores = self._opened(view, self._lifted(view, weighed))
         self._reliability.learn(_mass(weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
         if self._opening is not None:
             self._opening.learn(view, weighed.scores, target, weight)
@@ -144,23 +149,32 @@ class HybridPredictor(PredictorPort):
     def _hints(self, view: View) -> tuple[float, float, float]:
         return self._order.fresh_odds(view), float(np.log1p(len(view.ages))), float(np.log1p(len(view.calls)))
 
-    def _ranked(self, view: View, weighed: Weighed) -> Scores:
-        lifted = weighed.scores + self._fresh_bonus * ~view.used
-        ranked = standing.kept(lifted, weighed.scores, view.used)
-        return self._opening.order(view, ranked) if self._opening is not None else ranked
+    def _lifted(self, view: View, weighed: Weighed) -> Scores:
+        return standing.kept(weighed.scores + self._fresh_bonus * ~view.used, weighed.scores, view.used)
 
-    def _contributions(self, view: View, weighed: Weighed, made: Matrix, scores: Scores) -> dict[str, Scores]:
-        found: dict[str, Scores] = {family: np.zeros(scores.size) for family in FAMILIES}
-        for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
-            if family:
-                found[family] += part
-        mixed = weighed.parts[list(SIGNALS).index("mixed")]
-        for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
-            found[family] += mixed * share
-        rest = scores - sum(found.values())
-        found["repeat_or_new"] = np.zeros(scores.size)
-        found["context" if self._opening is not None and self._opening.by_relevance(view) else "repeat_or_new"] += rest
-        return found
+    def _opened(self, view: View, scores: Scores) -> Scores:
+        return self._opening.order(view, scores) if self._opening is not None else scores
+
+    def _lasting(self, view: View, scores: Scores) -> Scores:
+        relevance = view.situation.relevance
+        if relevance is None or not (view.situation.lasting and self._lasts):
+            return scores
+        return for_whole_context(scores, relevance)
+
+
+def _contributions(weighed: Weighed, made: Matrix, moves: Mapping[str, Scores]) -> dict[str, Scores]:
+    """By family: the parts of the signals, those of the mixture by who made it, and what moved the scores after."""
+    found = {family: np.zeros(weighed.nest.size) for family in (*FAMILIES, "repeat_or_new")}
+    for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
+        if family:
+            found[family] += part
+    mixed = weighed.parts[list(SIGNALS).index("mixed")]
+    found["repeat_or_new"] += mixed * (1 - made.sum(0))
+    for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
+        found[family] += mixed * share
+    for family, move in moves.items():
+        found[family] += move
+    return found
 
 
 def _mass(weighed: Weighed, scores: Scores) -> float:

@@ -11,11 +11,10 @@ from riglm.application.owners import ToolOwners
 from riglm.application.prediction.learner import Learner
 from riglm.application.prediction.replay import replayed
 from riglm.application.prediction.tool_index import ToolIndex
-from riglm.application.prediction.whole_context import for_context
 from riglm.application.prediction.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import LearnedPair
-from riglm.domain.prediction import Prediction, Situation
+from riglm.domain.prediction import Situation
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten
 from riglm.ports.embedder import EmbedderPort
@@ -76,13 +75,6 @@ class Knowledge:
             return situation
         relevance = retriever.relevance(situation.context, situation.candidates, scope=scope)
         return replace(situation, relevance=relevance)
-
-    def predicted(self, situation: Situation, *, explain: bool, whole_context: bool) -> Prediction:
-        """What the predictor says, of the next call or, where one is known and it is asked for, of a whole context."""
-        prediction = self.predictor.predict(situation, explain=explain)
-        if whole_context and situation.relevance is not None:
-            return for_context(prediction, situation.relevance)
-        return prediction
 
 
 class Recollection:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
 
-LearningScope = Literal["principal", "tenant", "instance"]
+LearningScope = Literal["principal", "instance"]
 """Who learns from whom: each principal for itself, or all who use this riglm together."""
 
 MARKED_SIGNAL: Final = 1.5
@@ -48,9 +48,6 @@ _ADVICE: Final = {
 }
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
-_WEIGHING: Final = "hybrid"
-"""The strategy that weighs the context beside what is called next; the others were chosen for what they go by."""
-
 _PREPARING_SECONDS: Final = 6.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
@@ -107,13 +104,14 @@ class PredictionService(Predicting):
     def predict(
         self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
     ) -> Prediction | None:
-        """What the session calls next among `names`, on request by signal; None while there is nothing to go by."""
+        """What the session needs from now on among `names`, on request by signal; None with nothing to go by."""
         knowledge = self._loading.knowledge
         if knowledge is None or not names or not (knowledge.used or state.calls or state.context):
             return None
         with self._guarded:
-            situation = knowledge.with_relevance(self._situation(session, state, names), self._scope_of(session))
-            return knowledge.predicted(situation, explain=explain, whole_context=self._predictor == _WEIGHING)
+            situation = replace(self._situation(session, state, names), lasting=True)
+            situation = knowledge.with_relevance(situation, self._scope_of(session))
+            return knowledge.predictor.predict(situation, explain=explain)
         return None
 
     def context_confidence(self, session: Session, state: SessionState) -> float:

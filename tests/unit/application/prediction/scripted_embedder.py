@@ -104,7 +104,7 @@ class Stage:
         self.embedder = ScriptedEmbedder()
         self.now = NOON
         self.options = {"head_start": 0.0, "patience": 5.0, "scope": "principal", **options}
-        self.kind = "hybrid"
+        self.make_predictor = lambda: select_predictor("hybrid")
         self.put = []
 
     @contextlib.asynccontextmanager
@@ -136,7 +136,7 @@ class Stage:
     def recollection(self, put):
         return lambda: Recollection(
             open_store=lambda: self.store,
-            make_predictor=lambda: select_predictor(self.kind),
+            make_predictor=lambda: self.make_predictor(),
             make_embedder=lambda: self.embedder,
             make_coverage=lambda: CoverageCalibrator(0.9, 1, 10),
             put=put,

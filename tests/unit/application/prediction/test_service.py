@@ -5,8 +5,11 @@ import asyncio
 import numpy as np
 import pytest
 
+from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.prediction.selection import select_predictor
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair
+from riglm.domain.prediction import Prediction
 from riglm.domain.session_state import SessionState
 from riglm.ports.embedder import EmbedderUnavailable
 from tests.unit.application.prediction.scripted_embedder import DAY, TOOLS, FailingStore, Stage, a_session, catalogue
@@ -82,6 +85,29 @@ async def test_a_context_ranks_tools_by_what_they_say():
         await service.set_context(a_session(), state, "play me a song")
         assert state.context.model == "model-a"
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+
+
+async def test_a_predictor_of_any_kind_is_told_what_outlasts_the_next_call_and_taken_at_its_word():
+    """The list is kept beyond the next call; a lesson is of that call alone."""
+    stage, state, told = Stage(), SessionState(calls=["read_file"]), []
+
+    class Stranger(FrequencyPredictor):
+        def predict(self, situation, *, explain=False):
+            told.append(situation.lasting)
+            return Prediction(scores=np.arange(len(situation.candidates), dtype=np.float64))
+
+    stage.make_predictor = Stranger
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "mail the report")
+        for _ in range(5):
+            await call(stage, state, "read_file")
+        told.clear()
+        assert service.context_confidence(a_session(), state) > 0
+        assert service.predict(a_session(), state, NAMES).scores.tolist() == list(range(len(NAMES)))
+        await call(stage, state, "read_file")
+        assert told == [True, False]
 
 
 async def test_a_vector_that_comes_late_is_added_when_it_comes():
@@ -264,7 +290,7 @@ async def test_a_store_that_is_away_means_a_cold_start():
 
 async def test_a_predictor_that_cannot_be_made_leaves_everything_shown_and_says_so(caplog):
     stage = Stage()
-    stage.kind = "no-such-kind"
+    stage.make_predictor = lambda: select_predictor("no-such-kind")
     async with stage.running() as service:
         service.know(TOOLS)
         state = SessionState()

@@ -1,4 +1,4 @@
-"""What comes first when a session has a context, and no call yet."""
+"""Where the context decides the order, instead of what the model expects of the next call."""
 
 from typing import Final
 
@@ -14,6 +14,7 @@ _SURE: Final = 2.0
 _LEAST_SPREAD: Final = 2.0
 """Added to the sum of squares, so that a few lucky calls prove nothing."""
 _MOST_CALLS: Final = 400.0
+_ALIKE: Final = 1e-9
 
 
 class Opening:
@@ -40,9 +41,7 @@ class Opening:
         relevance = view.situation.relevance
         if relevance is None or not self.by_relevance(view):
             return scores
-        found = np.empty_like(scores)
-        found[_best_first(relevance)] = np.sort(scores)[::-1]
-        return found
+        return _given_out(scores, _best_first(relevance.combined))
 
     def learn(self, view: View, scores: Scores, target: int, weight: float) -> None:
         """After these scores of the model, the candidate at `target` was called."""
@@ -51,7 +50,7 @@ class Opening:
             return
         self._last = context
         by_model = int((scores > scores[target]).sum())
-        by_relevance = int(np.flatnonzero(_best_first(relevance) == target)[0])
+        by_relevance = int(np.flatnonzero(_best_first(relevance.combined) == target)[0])
         difference = 1 / np.log2(2 + by_model) - 1 / np.log2(2 + by_relevance)
         self._ahead += weight * difference
         self._squares += weight * difference**2
@@ -60,5 +59,30 @@ class Opening:
             self._ahead, self._squares, self._calls = self._ahead / 2, self._squares / 2, self._calls / 2
 
 
-def _best_first(relevance: Relevance) -> NDArray[np.intp]:
-    return np.argsort(-finite(relevance.combined), kind="stable")
+def for_whole_context(scores: Scores, relevance: Relevance) -> Scores:
+    """The scores given out anew: the surer the context, the more by what was of use in contexts like it.
+
+    What is called next is how a session goes on, not what all of it needs. The scores as such stay, since the length of
+    a list is read from them.
+    """
+    sure = min(max(relevance.confidence, 0.0), 1.0)
+    fit = sure * _standard(relevance.learned) + (1 - sure) * _standard(scores)
+    return _given_out(scores, np.lexsort((-scores, -fit)))
+
+
+def _given_out(scores: Scores, order: NDArray[np.intp]) -> Scores:
+    found = np.empty_like(scores)
+    found[order] = np.sort(scores)[::-1]
+    return found
+
+
+def _best_first(values: Scores) -> NDArray[np.intp]:
+    return np.argsort(-finite(values), kind="stable")
+
+
+def _standard(values: Scores) -> Scores:
+    """In standard deviations from the mean, however far; zeros when all are alike."""
+    numbers = finite(values)
+    spread = float(numbers.std())
+    found: Scores = (numbers - numbers.mean()) / spread if spread > _ALIKE else np.zeros_like(numbers)
+    return found
