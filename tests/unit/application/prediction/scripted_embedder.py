@@ -136,7 +136,7 @@ class Stage:
     def recollection(self, put):
         return lambda: Recollection(
             open_store=lambda: self.store,
-            make_predictor=lambda: self.make_predictor(),
+            make_predictor=self.make_predictor,
             make_embedder=lambda: self.embedder,
             make_coverage=lambda: CoverageCalibrator(0.9, 1, 10),
             put=put,
