@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from riglm.cli import config, database, demo, embedder, evaluate, serving, usage
-from riglm.domain.errors import ConfigurationError, RiglmError
+from riglm.domain.errors import RiglmError, UnusableInput
 
 app = typer.Typer(
     name="riglm",
@@ -48,10 +48,10 @@ def _riglm(
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong use or configuration."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data."""
     try:
         app()
-    except ConfigurationError as error:
+    except UnusableInput as error:
         _fail(error, 2)
     except RiglmError as error:
         _fail(error, 1)

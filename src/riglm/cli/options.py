@@ -1,9 +1,21 @@
 """Options that several commands share."""
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+MOST_ROWS: Final = 1_000_000
+"""The most that a limit of what is shown may be."""
+
+
+def parse_finite(number: float | None) -> float | None:
+    """The number, unless it is none that anything could be compared with."""
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"{number} is no number")
+    return number
+
 
 ConfigOption = Annotated[
     Path | None,
