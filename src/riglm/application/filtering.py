@@ -17,10 +17,11 @@ from riglm.domain import turns
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.override import Override
-from riglm.domain.policy import Policy, Spellings, Standing
+from riglm.domain.policy import Policy, Standing
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
+from riglm.domain.spelling import Spellings
 from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
 from riglm.domain.view import View
@@ -81,9 +82,12 @@ class FilteringService:
         catalogue = known.catalogue if known is not None else self._last_catalogue
         return None if catalogue is None else self._views.of(session, catalogue)
 
-    def denial(self, session: Session, name: str) -> str | None:
-        """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may."""
-        if self._views.standing(session, name) is Standing.DENIED:
+    def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
+        """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may.
+
+        `owner` is its server and the server's own name for it, where they are known for sure.
+        """
+        if self._views.standing(session, name, owner) is Standing.DENIED:
             return f"Unknown tool: {name}"
         return None
 

@@ -42,8 +42,8 @@ class Filter(Protocol):
         """For how long a list that was composed now stays as it is, unless the catalogue changes."""
 
     @abstractmethod
-    def denial(self, session: Session, name: str) -> str | None:
-        """Why a tool may not be called, None when it may."""
+    def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
+        """Why a tool may not be called, None when it may; `owner` is its server, and the server's own name for it."""
 
     @abstractmethod
     def state(self, session: Session) -> SessionState:

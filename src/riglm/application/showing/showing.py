@@ -51,7 +51,12 @@ class Showing:
 
     def observed(self, announce: Callable[[Session], None]) -> Services:
         """The services, with the filter told of every call; `announce` says that a session's list has changed."""
-        return replace(self.services, observer=CallWatch(self.filtering, announce, self._at_calls))
+        watch = CallWatch(self.filtering, announce, self._at_calls)
+        return replace(self.services, observer=watch, permits=self.permits)
+
+    def permits(self, session: Session, name: str, owner: tuple[str, str]) -> bool:
+        """Whether a session may use a tool: by the name that clients use, its server, and the server's own name."""
+        return self.filtering.denial(session, name, owner) is None
 
     def refusal(self, session: Session, asked: Message, names: Sequence[str], given: Parameters) -> Message | None:
         """The answer to a call of a denied tool, which is recorded; None when it may run.

@@ -59,8 +59,9 @@ class ScriptedFilter(Filter):
     def fresh_seconds(self, session):
         return self.fresh
 
-    def denial(self, session, name):
-        return "denied" if name.casefold() in {one.casefold() for one in self.denied} else None
+    def denial(self, session, name, owner=None):
+        names = {name, *(owner or ())[1:], "__".join(owner or ())}
+        return "denied" if {one.casefold() for one in names} & {one.casefold() for one in self.denied} else None
 
     def state(self, session):
         return self.states.setdefault(session.id, SessionState(view=self.view))

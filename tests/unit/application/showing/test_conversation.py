@@ -11,6 +11,7 @@ from riglm.application.showing.conversation import ShowingConversation
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
@@ -434,11 +435,12 @@ class Many(Stage):
     """Two servers shown as one."""
 
     naming = "prefix"
+    tools = ("delete", "read")
 
     def converse(self, services, channel):
         answers = {"initialize": opened("tools")}
         self.servers = [
-            Server("one", {**answers, "tools/list": tools("delete", "read")}),
+            Server("one", {**answers, "tools/list": tools(*self.tools)}),
             Server("two", {**answers, "tools/list": tools("write")}),
         ]
         return AggregateConversation(services, self.servers, Listings(self.naming), CALLER, channel)
@@ -468,6 +470,56 @@ async def test_no_prefix_leads_to_a_denied_tool(naming, listed):
         answer = await stage.call(number, "call_tool", b'{"name":"%b"}' % spelling.encode()).answer()
         assert jsonrpc.error_code(answer) == -32602, spelling
     assert stage.reached == []
+    await stage.conversation.close()
+
+
+LONG = "delete_every_record_of_the_production_customer_database_for_good"
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize(
+    ("naming", "denied", "called"),
+    [
+        ("prefix", LONG, prefixed("one", LONG)),
+        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
+        ("on_collision", "one__delete", "delete"),
+        ("none", "one__delete", "delete"),
+    ],
+)
+async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
+    stage = type("Named", (Many,), {"naming": naming, "tools": ("delete", "read", LONG)})()
+    await stage.hello()
+    stage.filter.denied = {denied}
+    arguments = jsonrpc.encode({"name": called})
+    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
+    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
+    assert stage.reached == []
+    assert [(tool, upstream, kind) for tool, upstream, kind, _ in stage.records.calls] == [
+        (called, "", ErrorKind.PROTOCOL)
+    ]
+    await stage.conversation.close()
+
+
+async def test_a_tool_that_no_list_has_told_yet_is_reached_by_its_short_form():
+    stage = type("Named", (Many,), {"tools": (LONG,)})()
+    await stage.hello()
+    sink = stage.call(5, prefixed("one", LONG))
+    asked = await stage.servers[0].link.next("tools/call")
+    assert jsonrpc.text(jsonrpc.members(asked.message.params)["name"]) == LONG
+    asked.result(b"{}")
+    assert (await sink.answer()).id == b"5"
+    await stage.conversation.close()
+
+
+async def test_an_error_about_a_name_names_no_denied_tool():
+    stage = type("Named", (Many,), {"tools": ("read", "write")})()
+    await stage.hello()
+    stage.filter.denied = {"two__write"}
+    answer = await stage.call(5, "write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
+    stage.filter.denied = {"write"}
+    answer = await stage.call(6, "Write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: Write"
     await stage.conversation.close()
 
 

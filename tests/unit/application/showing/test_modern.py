@@ -4,17 +4,20 @@ import asyncio
 
 import pytest
 
+from riglm.application.aggregate_modern import AggregateModern
 from riglm.application.exchange import Exchange
+from riglm.application.listings import Listings
 from riglm.application.showing.modern import ShowingModern
 from riglm.application.stateless import Stateless
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, tools
 from tests.unit.application.showing.scripted import ShowingWorld
-from tests.unit.application.showing.test_conversation import SPELLINGS, names_of
+from tests.unit.application.showing.test_conversation import LONG, SPELLINGS, names_of
 
 CHANGED = "notifications/tools/list_changed"
 CALLER = Caller(transport=Transport.HTTP, address="127.0.0.1")
@@ -121,6 +124,59 @@ async def test_a_cursor_leads_to_no_denied_tool(stage):
     stage.link.asked[0].result(listed("delete", "a", ttlMs=5, cacheScope="public"))
     result = jsonrpc.plain(sink.answers[0].result)
     assert result == {"resultType": "complete", "tools": [{"name": "a"}], "ttlMs": 0, "cacheScope": "private"}
+
+
+class Many(Stage):
+    """Two servers shown as one."""
+
+    def __init__(self, naming, *own):
+        super().__init__()
+        self.servers = [
+            Server("one", {"tools/list": listed(*own)}, modern=True),
+            Server("two", {"tools/list": listed("write")}, modern=True),
+        ]
+        self.whole = None
+        self.modern = ShowingModern(self.showing, lambda services: self.made(services, naming))
+
+    def made(self, services, naming):
+        self.whole = AggregateModern(services, self.servers, Listings(naming))
+        return self.whole
+
+    @property
+    def reached(self):
+        return [asked for server in self.servers for asked in server.link.of("tools/call")]
+
+    async def close(self):
+        await self.modern.close()
+        await self.whole.close()
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize(
+    ("naming", "denied", "called"),
+    [
+        ("prefix", LONG, prefixed("one", LONG)),
+        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
+        ("on_collision", "one__delete", "delete"),
+        ("none", "one__delete", "delete"),
+    ],
+)
+async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
+    stage = Many(naming, "delete", LONG)
+    stage.filter.denied = {denied}
+    arguments = jsonrpc.encode({"name": called})
+    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
+    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
+    assert stage.reached == []
+    await stage.close()
+
+
+async def test_an_error_about_a_name_names_no_denied_tool():
+    stage = Many("prefix", "read", "write")
+    stage.filter.denied = {"two__write"}
+    answer = await stage.call(5, "write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
+    await stage.close()
 
 
 async def test_call_tool_has_the_headers_of_the_call_that_it_stands_for(stage):
