@@ -26,6 +26,7 @@ from riglm.ports.analytics import (
     SessionSummary,
     ToolStatistics,
 )
+from riglm.ports.warm_sets import HALF_SECONDS, RECENT_SECONDS
 
 CAPACITY: Final = 100_000
 """So many sessions, invocations, exposures and learned pairs are kept; then the oldest make room."""
@@ -161,7 +162,7 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
         """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
         with self._lock:
             sessions = [_copy(session) for session in self._sessions.values() if session.started_at >= since]
-        calls = _by_session(call for call in _uses(self._calls()) if call.upstream != OWN_UPSTREAM)
+        calls = _by_session(_lessons(self._calls()))
         used = sorted((each for each in sessions if each.id in calls), key=lambda each: (each.started_at, each.id))
         return [_recorded(session, calls[session.id]) for session in used[max(0, len(used) - limit_sessions) :]]
 
@@ -178,6 +179,16 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
             for pair in sorted(self._pairs.values(), key=lambda pair: (pair.updated_at, pair.id))[:excess]:
                 del self._pairs[pair.id]
         return excess
+
+    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
+        """How much each tool was used of late, by a principal or by all."""
+        with self._lock:
+            whose = {id_: session.principal for id_, session in self._sessions.items()}
+        worth: defaultdict[str, float] = defaultdict(float)
+        for call in _lessons(self._calls()):
+            if call.timestamp >= now - RECENT_SECONDS and principal in (None, whose.get(call.session_id)):
+                worth[call.tool] += 1 / (1 + max(0.0, now - call.timestamp) / HALF_SECONDS)
+        return worth
 
     def _calls(self) -> list[ToolInvocation]:
         with self._lock:
@@ -219,6 +230,10 @@ def _with_sorted_hidden(exposure: Exposure) -> Exposure:
 
 def _uses(calls: Iterable[ToolInvocation]) -> Iterator[ToolInvocation]:
     return (call for call in calls if call.error_kind in USES)
+
+
+def _lessons(calls: Iterable[ToolInvocation]) -> Iterator[ToolInvocation]:
+    return (call for call in _uses(calls) if call.upstream != OWN_UPSTREAM)
 
 
 def _in_order(calls: Iterable[ToolInvocation]) -> list[ToolInvocation]:

@@ -171,6 +171,11 @@ class SqlAnalytics(AnalyticsPort):
         with self._database.writing() as connection:
             return choices.put_warm_set(connection, warm_set)
 
+    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
+        """How much each tool was used of late, by a principal or by all."""
+        with self._database.reading() as connection:
+            return warm_start.recent_use(connection, now, principal)
+
 
 def _pair_row(pair: ToolCooccurrence) -> Row:
     return {

@@ -1,9 +1,9 @@
 """What prediction starts from: recent sessions, and learned pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, delete, exists, func, select
+from sqlalchemy import Connection, and_, case, delete, exists, func, select
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.lookups import slices, toolsets
@@ -12,6 +12,7 @@ from riglm.adapters.analytics.tables import invocation, learned_pair, session
 from riglm.domain.invocation import OWN_UPSTREAM, Found
 from riglm.domain.learning import LearnedPair
 from riglm.ports.analytics import RecordedCall, RecordedSession
+from riglm.ports.warm_sets import HALF_SECONDS, RECENT_SECONDS
 
 _teaches = and_(ran, invocation.c.upstream != OWN_UPSTREAM)
 
@@ -55,6 +56,17 @@ def learned_pairs(connection: Connection, model: str, limit: int) -> Sequence[Le
     query = select(learned_pair).where(columns.model == model)
     order = (columns.updated_at.desc(), columns.confidence.desc(), columns.id)
     return [rows.learned_pair_from(row) for row in connection.execute(query.order_by(*order).limit(limit)).mappings()]
+
+
+def recent_use(connection: Connection, now: float, principal: str | None) -> Mapping[str, float]:
+    """How much each tool was used of late, by a principal or by all."""
+    columns = invocation.c
+    age = case((columns.timestamp < now, now - columns.timestamp), else_=0.0)
+    worth = func.sum(1.0 / (1.0 + age / HALF_SECONDS))
+    query = select(columns.tool, worth).where(columns.timestamp >= now - RECENT_SECONDS, _teaches)
+    if principal is not None:
+        query = query.where(columns.session_id.in_(select(session.c.id).where(session.c.principal == principal)))
+    return dict(connection.execute(query.group_by(columns.tool)).all())
 
 
 def prune_learned_pairs(connection: Connection, most: int) -> int:
