@@ -60,6 +60,11 @@ class FilteringService:
         self._last_catalogue: Catalogue | None = None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
 
+    @property
+    def guards(self) -> bool:
+        """Whether there are tools that are denied."""
+        return bool(self.rules.denylist or self.rules.allowlist)
+
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
         return self._surfaces.of(session)

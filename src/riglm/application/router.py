@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from riglm.application.asking import Asking
 from riglm.application.directory import Directory
-from riglm.domain import jsonrpc, parameters
+from riglm.domain import jsonrpc, parameters, rawjson
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import UpstreamLink
 
 _BY_NAME: Final = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
@@ -45,7 +45,7 @@ class Router:
         """The route of a request, as far as is known by now."""
         method = message.method or ""
         if method in _BY_NAME:
-            return self._by_name(message, _BY_NAME[method], ("name",), jsonrpc.text(parameters.read(message).name))
+            return self._by_name(message, _BY_NAME[method], ("name",), parameters.read(message).name)
         if method in _BY_URI:
             return self._by_uri(message, jsonrpc.text(parameters.read(message).uri))
         if method in _BY_TASK:
@@ -53,9 +53,8 @@ class Router:
             return Route(server, message) if server is not None else None
         if method == "completion/complete":
             reference = jsonrpc.members(jsonrpc.members(message.params).get("ref", b"{}"))
-            name = jsonrpc.text(reference.get("name"))
-            if name is not None:
-                return self._by_name(message, "prompts/list", ("ref", "name"), name)
+            if jsonrpc.text(reference.get("name")) is not None:
+                return self._by_name(message, "prompts/list", ("ref", "name"), reference["name"])
             return self._by_uri(message, jsonrpc.text(reference.get("uri")))
         return None
 
@@ -144,13 +143,16 @@ class Router:
             del self._tasks[next(iter(self._tasks))]
         self._tasks[task] = server
 
-    def _by_name(self, message: Message, method: str, path: tuple[str, ...], name: str | None) -> Route | None:
+    def _by_name(self, message: Message, method: str, path: tuple[str, ...], raw: Raw | None) -> Route | None:
+        name = jsonrpc.text(raw)
         found = self._directory.owner(method, name) if name is not None else None
         if found is None:
             return None
         server, own = found
         if own == name:
             return Route(server, message, own)
+        if rawjson.mended(bytes(raw or b"")) != bytes(raw or b""):  # another name than this would go up
+            return None
         params = jsonrpc.with_member(message.params, path, jsonrpc.encode(own))
         return Route(server, message.replace(params=params), own)
 

@@ -113,6 +113,14 @@ def test_a_call_is_refused_by_every_name_of_its_tool_and_by_its_owner(naming, ca
     assert words(routes.refusal(message, route, lambda *tool: tool != denied)) == f"Unknown tool: {called}"
 
 
+def test_a_name_that_could_not_go_up_as_it_is_has_no_route():
+    message = asks(1, "tools/call", rb'{"name":"a__t\ud800"}')
+    routes = a_router(a=["t\ufffd"])
+    assert routes.find(message) is None
+    assert words(routes.refusal(message, None, lambda *_: True)) == "Unknown tool: a__t\ufffd"
+    assert a_router("none", a=["t\ufffd"]).find(asks(1, "tools/call", rb'{"name":"t\ud800"}')).own == "t\ufffd"
+
+
 def test_only_calls_of_tools_are_refused():
     routes = a_router(a=["t"])
     for message in (asked_for("a__t", "prompts/get"), asks(1, "completion/complete", b'{"ref":{"name":"a__t"}}')):

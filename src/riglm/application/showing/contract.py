@@ -17,6 +17,11 @@ from riglm.domain.tool import Catalogue
 class Filter(Protocol):
     """The one decision function, as the wire uses it."""
 
+    @property
+    @abstractmethod
+    def guards(self) -> bool:
+        """Whether there are tools that are denied."""
+
     @abstractmethod
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client."""

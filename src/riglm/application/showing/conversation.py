@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from riglm.application.exchange import NOWHERE, Exchange
-from riglm.application.services import Services
+from riglm.application.services import Services, tool_name
 from riglm.application.showing.greeting import announcing
 from riglm.application.showing.list_news import ListNews, OverheardChannel
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.naming import named_tools
 from riglm.application.showing.relays import Relay, Unstreamed
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
@@ -67,6 +66,11 @@ class ShowingConversation(Conversation):
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Underway | None:
         """Take a message of the client."""
+        refused = self._showing.misreading(message)
+        if refused is not None:
+            if message.is_request:
+                sink.replied(refused, 400)
+            return None
         if message.id is None or message.method is None:
             if not (self._own and message.method == "notifications/cancelled" and self._cancelled(message)):
                 self._whole.received(message, sink)
@@ -137,12 +141,11 @@ class ShowingConversation(Conversation):
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> Underway | None:
         given = parameters.read(message)
-        names = named_tools(message, given)
+        name = tool_name(given)
         session = self._latest = self._session(self._whole.session, given.meta)
-        if names and self._showing.meta_tools.owns(session, names[0]):
+        if name and self._showing.meta_tools.owns(session, name):
             return self._call_own(message, sink, session, given)
-        spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
-        refused = self._showing.refusal(session, message, spellings, given)
+        refused = self._showing.refusal(session, message, self._whole.spellings(name) if name else (), given)
         if refused is not None:
             sink.replied(refused)
             return None

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from riglm.application.exchange import Exchange
-from riglm.application.services import Services
+from riglm.application.services import Services, tool_name
 from riglm.application.showing.greeting import announcing
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.naming import named_tools
 from riglm.application.showing.relays import Relay
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
@@ -56,6 +55,9 @@ class ShowingModern(ModernService):
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> Underway:
         """Take a request."""
+        refused = self._showing.misreading(message)
+        if refused is not None:
+            return _answered(message, sink, refused, 400)
         asked = _Asked(self._whole, message, envelope, caller, headers)
         match message.method:
             case "tools/list":
@@ -70,7 +72,8 @@ class ShowingModern(ModernService):
 
     def told(self, message: Message) -> None:
         """Take a notification."""
-        self._whole.told(message)
+        if self._showing.misreading(message) is None:
+            self._whole.told(message)
 
     def cancel(self, underway: Underway, notice: Message | None = None) -> None:
         """The client gave a request up."""
@@ -111,9 +114,9 @@ class ShowingModern(ModernService):
     def _call(self, asked: "_Asked", sink: ReplySink) -> Underway:
         message = asked.message
         given = parameters.read(message)
-        names = named_tools(message, given)
+        name = tool_name(given)
         session = self._session(asked)
-        if names and self._showing.meta_tools.owns(session, names[0]):
+        if name and self._showing.meta_tools.owns(session, name):
             call = MetaCall(message, sink)
 
             async def ready() -> None:
@@ -122,20 +125,15 @@ class ShowingModern(ModernService):
             self._meta_calls.start(
                 call,
                 session,
-                names[0],
+                name,
                 given,
                 ready=ready,
                 forward=asked.forward_anew,
                 changed=lambda _: self._listeners.changed(session),
             )
             return call
-        spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
-        refused = self._showing.refusal(session, message, spellings, given)
-        if refused is None:
-            return asked.forward(message, sink)
-        answered = Exchange(message, sink)
-        answered.replied(refused)
-        return answered
+        refused = self._showing.refusal(session, message, self._whole.spellings(name) if name else (), given)
+        return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
 
     def _listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
         listener = self._listeners.add(self._session(asked), asked.message, sink)
@@ -180,6 +178,12 @@ class ShowingModern(ModernService):
 
     def _new_id(self) -> bytes:
         return b'"riglm-list-%d"' % next(self._numbers)
+
+
+def _answered(message: Message, sink: ReplySink, answer: Message, status: int = 200) -> Underway:
+    exchange = Exchange(message, sink)
+    exchange.replied(answer, status)
+    return exchange
 
 
 class _Asked:

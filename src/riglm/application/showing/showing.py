@@ -11,6 +11,7 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.services import Services
 from riglm.application.showing.call_watch import CallWatch
 from riglm.application.showing.contract import Filter, MetaTools
+from riglm.application.showing.disguise import disguised_key
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.read_lists import ReadLists
 from riglm.application.shown_list import Selection
@@ -26,7 +27,7 @@ from riglm.ports.downstream import ReplySink, Underway
 _PREPARED: Final = frozenset({Surface.STABLE, Surface.HINTS})
 """Surfaces whose lists are made from what is fetched first."""
 
-PREPARING_SECONDS: Final = 7.0
+PREPARING_SECONDS: Final = 1.5
 """A client waits no longer for what its list is made from; without it everything is shown."""
 
 LISTING_SECONDS: Final = 5.0
@@ -58,6 +59,16 @@ class Showing:
         """Whether a session may use a tool: by the name that clients use, its server, and the server's own name."""
         return self.filtering.denial(session, name, owner) is None
 
+    def misreading(self, message: Message) -> Message | None:
+        """The answer to a message that could be a call of a denied tool to a server that does not mind case."""
+        if not self.filtering.guards:
+            return None
+        key = disguised_key(message)
+        if key is None:
+            return None
+        words = f"Invalid request: {key!r} could be taken for {key.casefold()!r}"
+        return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words)
+
     def refusal(self, session: Session, asked: Message, names: Sequence[str], given: Parameters) -> Message | None:
         """The answer to a call of a denied tool, which is recorded; None when it may run.
 
@@ -65,7 +76,7 @@ class Showing:
         string. It is answered like any unknown tool.
         """
         if not names:
-            if self.filtering.denial(session, "") is None:
+            if not self.filtering.guards:
                 return None
             return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string")
         if all(self.filtering.denial(session, name) is None for name in names):

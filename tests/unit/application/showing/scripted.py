@@ -29,6 +29,10 @@ class ScriptedFilter(Filter):
         self.states = {}
         self.view = "known"
 
+    @property
+    def guards(self):
+        return bool(self.denied)
+
     def surface(self, session):
         return self.kind
 
@@ -103,7 +107,7 @@ class ScriptedMeta(MetaTools):
         fields = jsonrpc.members(arguments)
         forward = None
         if name == "call_tool":
-            forward = (jsonrpc.text(fields["name"]), bytes(fields.get("arguments", b"")))
+            forward = (bytes(fields["name"]), bytes(fields.get("arguments", b"")))
         elif name == "search_available_tools":
             self.filtering.state(session).searched.add(jsonrpc.text(fields["query"]))
         return MetaAnswer(

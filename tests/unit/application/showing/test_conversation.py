@@ -191,10 +191,19 @@ SPELLINGS = [
     b'{"name":"delete"}',
     b'{"name":"DELETE"}',
     b'{"na\\u006de":"del\\u0065te"}',
-    b'{"name":"a","Name":"delete"}',
-    b'{"NAME":"delete"}',
-    b'{"n\\u0041me":"delete","name":"a"}',
 ]
+
+DISGUISED = [
+    b'"method":"tools/call","params":{"name":"a","Name":"delete"}',
+    b'"method":"tools/call","params":{"NAME":"delete"}',
+    b'"method":"tools/call","params":{"n\\u0041me":"delete","name":"a"}',
+    b'"method":"tools/call","params":{"name":"call_tool","Name":"delete","arguments":{"name":"a"}}',
+    b'"method":"tools/call","params":{"name":"a"},"Params":{"name":"delete"}',
+    b'"method":"tools/call","params":{"name":"a"},"param\\u017f":{"name":"delete"}',
+    b'"method":"ping","Method":"tools/call","params":{"name":"delete"}',
+    b'"METHOD":"tools/call","method":"vendor/x","params":{"name":"delete"}',
+]
+"""What a server that does not mind the case of keys takes for a call of `delete`."""
 
 
 @pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
@@ -207,6 +216,28 @@ async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
     ((_, upstream, kind, found),) = stage.records.calls
     assert (upstream, kind, found) == ("", ErrorKind.PROTOCOL, Found.NAMED)
     assert stage.filter.calls == []
+
+
+@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
+async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
+    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
+    stage.send(line)
+    assert [asked.message.line for asked in stage.link.asked] == ([] if b"call_tool" in line else [line])
+    stage.link.asked.clear()
+    stage.filter.denied = {"delete"}
+    sink = stage.send(line.replace(b'"id":1', b'"id":2'))
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
+    assert "could be taken for" in jsonrpc.plain(sink.answers[0].error)["message"]
+    assert stage.link.asked == []
+
+
+async def test_a_notice_that_could_be_taken_for_a_call_reaches_no_server_where_anything_is_denied(stage):
+    notice = b'{"method":"notifications/x","Method":"tools/call","ID":7,"params":{"name":"delete"}}'
+    stage.send(notice)
+    stage.filter.denied = {"delete"}
+    sink = stage.send(notice)
+    assert stage.link.sent == [notice]
+    assert sink.got == []
 
 
 async def test_how_a_tool_was_found_is_recorded(stage):

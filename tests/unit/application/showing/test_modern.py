@@ -17,7 +17,7 @@ from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, tools
 from tests.unit.application.showing.scripted import ShowingWorld
-from tests.unit.application.showing.test_conversation import LONG, SPELLINGS, names_of
+from tests.unit.application.showing.test_conversation import DISGUISED, LONG, SPELLINGS, names_of
 
 CHANGED = "notifications/tools/list_changed"
 CALLER = Caller(transport=Transport.HTTP, address="127.0.0.1")
@@ -41,7 +41,9 @@ class Stage(ShowingWorld):
             "progressToken": "p",
         }
         whole = jsonrpc.with_member(params, ("_meta",), jsonrpc.encode(meta))
-        message = jsonrpc.decode(jsonrpc.request(jsonrpc.encode(number), method, whole).line)
+        return self.take(jsonrpc.decode(jsonrpc.request(jsonrpc.encode(number), method, whole).line), headers)
+
+    def take(self, message, headers=None):
         envelope = parameters.envelope(message)
         sink = Sink()
         self.underway = self.modern.received(message, envelope, sink, CALLER, headers or {})
@@ -116,6 +118,18 @@ async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
     assert stage.underway.done
     assert stage.link.asked == []
     assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.PROTOCOL]
+
+
+@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
+async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
+    stage.filter.denied = {"delete"}
+    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
+    sink = stage.take(jsonrpc.decode(line))
+    ((_, _, status, _),) = sink.got
+    assert (jsonrpc.error_code(sink.answers[0]), status) == (jsonrpc.INVALID_REQUEST, 400)
+    assert stage.underway.done
+    stage.modern.told(jsonrpc.decode(line.replace(b'"id":1,', b"")))
+    assert (stage.link.asked, stage.link.sent) == ([], [])
 
 
 async def test_a_cursor_leads_to_no_denied_tool(stage):
