@@ -17,7 +17,10 @@ app = typer.Typer(help="Look after the store.", rich_markup_mode=None, no_args_i
 
 @app.command()
 def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Bring the store to the newest schema, making it if it is not there. `run` and `serve` do so by themselves."""
+    """Bring the store to the newest schema, or make it.
+
+    `run` and `serve` do so by themselves.
+    """
     from riglm.adapters.analytics import schema
 
     _show(schema.upgrade(_url(config)), as_json)

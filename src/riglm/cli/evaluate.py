@@ -23,7 +23,7 @@ from riglm.cli.measuring import (
     show_rows,
     tell_left_out,
 )
-from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption, parse_finite
+from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
 from riglm.domain.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def sequences(
             metavar="SHARE",
             min=0.5,
             max=0.999,
-            callback=parse_finite,
             help="Size lists so that they hold this share of the calls.",
         ),
     ] = None,

@@ -11,10 +11,12 @@ from riglm.domain.errors import RiglmError, UnusableInput
 app = typer.Typer(
     name="riglm",
     help="A drop-in MCP proxy that records which tools are used.",
+    epilog="`riglm demo` shows it at work. `riglm run -- COMMAND` stands in for COMMAND in a client's configuration.",
     rich_markup_mode=None,  # rich costs 60 ms of start
     pretty_exceptions_enable=False,
     add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 # What follows the first word of the server's command belongs to that command.
 _WITH_COMMAND = {"allow_interspersed_args": False}

@@ -1,6 +1,5 @@
 """Options that several commands share."""
 
-import math
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -8,13 +7,6 @@ import typer
 
 MOST_ROWS: Final = 1_000_000
 """The most that a limit of what is shown may be."""
-
-
-def parse_finite(number: float | None) -> float | None:
-    """The number, unless it is none that anything could be compared with."""
-    if number is not None and not math.isfinite(number):
-        raise typer.BadParameter(f"{number} is no number")
-    return number
 
 
 ConfigOption = Annotated[
@@ -26,9 +18,12 @@ McpJsonOption = Annotated[
 ]
 UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="One server to stand in front of, by URL.")]
 CommandArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="One server to stand in front of, by command.")
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND", help="One server to stand in front of, by command; options of riglm come before."
+    ),
 ]
-NoFilterOption = Annotated[bool, typer.Option("--no-filter", help="Show all tools.")]
+NoFilterOption = Annotated[bool, typer.Option("--no-filter", help="Show all tools, as the servers list them.")]
 LogLevelOption = Annotated[
     str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 ]

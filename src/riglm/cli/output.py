@@ -48,7 +48,7 @@ def _parts(widths: Sequence[int], labels: int, room: int) -> list[list[int]]:
     """The columns of each table, by number: as many as there is room for, after the labels."""
     first = list(range(labels))
     empty = 1 + sum(widths[at] + _BORDER for at in first)
-    parts, used = [first], empty
+    parts, used = [list(first)], empty
     for at in range(labels, len(widths)):
         if used + widths[at] + _BORDER > room and len(parts[-1]) > labels:
             parts.append(list(first))

@@ -1,10 +1,13 @@
 """What comes next, and what is learned."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
 from riglm.domain.schemas.base import Section, problem
+
+OWN_KINDS: Final = ("frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid")
+"""The predictors that come with riglm."""
 
 
 class Predictor(Section):
@@ -13,8 +16,7 @@ class Predictor(Section):
     kind: str = Field(
         default="hybrid",
         min_length=1,
-        description="frequency, cooccurrence, sequence, embedding, server, hybrid, or one of the entry-point group "
-        "`riglm.predictors`.",
+        description=f"{', '.join(OWN_KINDS)}, or one of the entry-point group `riglm.predictors`.",
     )
     options: dict[str, Any] = Field(default={}, description="Options of the strategy, by name.")
 
