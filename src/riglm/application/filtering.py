@@ -63,7 +63,7 @@ class FilteringService:
     @property
     def guards(self) -> bool:
         """Whether there are tools that are denied."""
-        return bool(self.rules.denylist or self.rules.allowlist)
+        return self.rules.denies
 
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
@@ -72,6 +72,19 @@ class FilteringService:
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
         return self.surface(session) is Surface.DYNAMIC and not self._is_shadow
+
+    def overridden(self, session: Session) -> bool:
+        """People decided anew about tools; whether the session's list is another one now than its client has."""
+        state, view = self._states.of(session), self.view(session)
+        before = state.view
+        if view is None or before is None or (view.candidates, view.kept) == (before.candidates, before.kept):
+            return False
+        if self._is_shadow:
+            return view.candidates != before.candidates
+        with self._guarded:
+            common = self._views.of(session, view.catalogue, whoever=True)
+            return self._surfaces.compose(session, state, view, common).selection.shown != state.shown
+        return False
 
     def state(self, session: Session) -> SessionState:
         """How far a session has come."""

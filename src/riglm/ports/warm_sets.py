@@ -9,6 +9,9 @@ from riglm.domain.warm_set import WarmSet
 RECENT_SECONDS: Final = 90 * 86_400.0
 """Use that is older does not count."""
 
+MOST_USES: Final = 10_000
+"""So many of the latest uses count."""
+
 HALF_SECONDS: Final = 14 * 86_400.0
 """A use of this age counts half as much as one of now."""
 
@@ -34,6 +37,6 @@ class WarmSetsPort(Protocol):
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, in the sessions of a principal or in all.
 
-        Each use counts 1 / (1 + its age / `HALF_SECONDS`), up to an age of `RECENT_SECONDS`. What is a use is told at
-        `AnalyticsPort.recent_calls`.
+        Each use counts 1 / (1 + its age / `HALF_SECONDS`), up to an age of `RECENT_SECONDS` and of the latest
+        `MOST_USES`. What is a use is told at `AnalyticsPort.recent_calls`.
         """

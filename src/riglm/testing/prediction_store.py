@@ -15,7 +15,7 @@ from riglm.domain.session import Client
 from riglm.domain.warm_set import KEPT_SECONDS
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
 from riglm.ports.overrides import OverridesPort
-from riglm.ports.warm_sets import HALF_SECONDS, RECENT_SECONDS, WarmSetsPort
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS, WarmSetsPort
 from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_invocation, an_override
 
 
@@ -256,6 +256,13 @@ class PredictionStoreContract:
         analytics.record_many([session, *calls, an_invocation(session, "now", timestamp=now)])
         oldest = 1 / (1 + RECENT_SECONDS / HALF_SECONDS)
         assert dict(choices.recent_use(now)) == pytest.approx({"now": 2.0, "ahead": 1.0, "half": 0.5, "last": oldest})
+
+    def test_of_very_much_use_the_latest_counts(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """So that what it costs to look at it stays the same."""
+        session = a_session()
+        calls = [an_invocation(session, "often", timestamp=2.0) for _ in range(MOST_USES)]
+        analytics.record_many([session, an_invocation(session, "before", timestamp=1.0), *calls])
+        assert set(choices.recent_use(2.0)) == {"often"}
 
     def test_use_is_told_of_a_principal_or_of_all(self, analytics: AnalyticsPort, choices: Choices) -> None:
         """Only what surely was the use of a server's tool counts."""

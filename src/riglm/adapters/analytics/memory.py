@@ -4,6 +4,8 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import nlargest
+from operator import attrgetter
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import UUID
@@ -26,7 +28,7 @@ from riglm.ports.analytics import (
     SessionSummary,
     ToolStatistics,
 )
-from riglm.ports.warm_sets import HALF_SECONDS, RECENT_SECONDS
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
 
 CAPACITY: Final = 100_000
 """So many sessions, invocations, exposures and learned pairs are kept; then the oldest make room."""
@@ -184,10 +186,11 @@ class InMemoryAnalytics(InMemoryChoices, AnalyticsPort):
         """How much each tool was used of late, by a principal or by all."""
         with self._lock:
             whose = {id_: session.principal for id_, session in self._sessions.items()}
+        mine = (call for call in _lessons(self._calls()) if principal in (None, whose.get(call.session_id)))
+        recent = [call for call in mine if call.timestamp >= now - RECENT_SECONDS]
         worth: defaultdict[str, float] = defaultdict(float)
-        for call in _lessons(self._calls()):
-            if call.timestamp >= now - RECENT_SECONDS and principal in (None, whose.get(call.session_id)):
-                worth[call.tool] += 1 / (1 + max(0.0, now - call.timestamp) / HALF_SECONDS)
+        for call in nlargest(MOST_USES, recent, key=attrgetter("timestamp")):
+            worth[call.tool] += 1 / (1 + max(0.0, now - call.timestamp) / HALF_SECONDS)
         return worth
 
     def _calls(self) -> list[ToolInvocation]:

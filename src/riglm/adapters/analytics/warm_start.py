@@ -12,7 +12,7 @@ from riglm.adapters.analytics.tables import invocation, learned_pair, session
 from riglm.domain.invocation import OWN_UPSTREAM, Found
 from riglm.domain.learning import LearnedPair
 from riglm.ports.analytics import RecordedCall, RecordedSession
-from riglm.ports.warm_sets import HALF_SECONDS, RECENT_SECONDS
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
 
 _teaches = and_(ran, invocation.c.upstream != OWN_UPSTREAM)
 
@@ -60,13 +60,15 @@ def learned_pairs(connection: Connection, model: str, limit: int) -> Sequence[Le
 
 def recent_use(connection: Connection, now: float, principal: str | None) -> Mapping[str, float]:
     """How much each tool was used of late, by a principal or by all."""
-    columns = invocation.c
-    age = case((columns.timestamp < now, now - columns.timestamp), else_=0.0)
-    worth = func.sum(1.0 / (1.0 + age / HALF_SECONDS))
-    query = select(columns.tool, worth).where(columns.timestamp >= now - RECENT_SECONDS, _teaches)
+    query = select(invocation.c.tool, invocation.c.timestamp).where(
+        invocation.c.timestamp >= now - RECENT_SECONDS, _teaches
+    )
     if principal is not None:
-        query = query.where(columns.session_id.in_(select(session.c.id).where(session.c.principal == principal)))
-    return dict(connection.execute(query.group_by(columns.tool)).all())
+        query = query.where(invocation.c.session_id.in_(select(session.c.id).where(session.c.principal == principal)))
+    latest = query.order_by(invocation.c.timestamp.desc()).limit(MOST_USES).subquery().c
+    age = case((latest.timestamp < now, now - latest.timestamp), else_=0.0)
+    worth = func.sum(1.0 / (1.0 + age / HALF_SECONDS))
+    return dict(connection.execute(select(latest.tool, worth).group_by(latest.tool)).all())
 
 
 def prune_learned_pairs(connection: Connection, most: int) -> int:

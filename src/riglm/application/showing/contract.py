@@ -31,6 +31,10 @@ class Filter(Protocol):
         """Whether the lists of a session may change while its client is connected."""
 
     @abstractmethod
+    def overridden(self, session: Session) -> bool:
+        """People decided anew about tools; whether the session's list is another one now than its client has."""
+
+    @abstractmethod
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:
         """Fetch what `compose` needs on a surface whose lists stay the same for an epoch."""
 

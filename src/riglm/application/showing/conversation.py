@@ -6,7 +6,7 @@ from typing import Protocol
 
 from riglm.application.exchange import NOWHERE, Exchange
 from riglm.application.services import Services, tool_name
-from riglm.application.showing.greeting import announcing
+from riglm.application.showing.greeting import announcing, has_announced
 from riglm.application.showing.list_news import ListNews, OverheardChannel
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
@@ -36,7 +36,18 @@ class WholeConversation(Conversation, Protocol):
 class ShowingConversation(Conversation):
     """Stands around a conversation, and concerns itself with tools alone."""
 
-    __slots__ = ("_caller", "_catalogue", "_latest", "_meta_calls", "_news", "_number", "_own", "_showing", "_whole")
+    __slots__ = (
+        "_caller",
+        "_catalogue",
+        "_hears",
+        "_latest",
+        "_meta_calls",
+        "_news",
+        "_number",
+        "_own",
+        "_showing",
+        "_whole",
+    )
 
     def __init__(
         self,
@@ -56,6 +67,8 @@ class ShowingConversation(Conversation):
         self._number = 0
         self._catalogue: Catalogue | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
+        self._hears = False
+        showing.follow(self._overridden)
 
     @property
     def resumable(self) -> bool:
@@ -98,6 +111,7 @@ class ShowingConversation(Conversation):
 
     async def close(self) -> None:
         """The connection ended."""
+        self._showing.unfollow(self._overridden)
         if self._meta_calls is not None:
             await self._meta_calls.close()
         for one in list(self._own.values()):
@@ -108,8 +122,7 @@ class ShowingConversation(Conversation):
         await self._whole.close()
 
     def _list(self, message: Message, sink: ReplySink) -> Underway | None:
-        latest = self._latest if self._latest is not None and self._latest.ended_at is None else self._whole.session
-        session = self._session(latest, parameters.read(message).meta)
+        session = self._session(self._shown_to, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
             return self._whole.received(
                 message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
@@ -118,6 +131,15 @@ class ShowingConversation(Conversation):
         self._own[jsonrpc.id_key(message.id or b"null")] = walk
         walk.start()
         return walk
+
+    @property
+    def _shown_to(self) -> Session:
+        return self._latest if self._latest is not None and self._latest.ended_at is None else self._whole.session
+
+    def _overridden(self) -> None:
+        """People decided anew about tools: the client is told if it has a list that is another one now."""
+        if self._hears and self._showing.filtering.overridden(self._shown_to):
+            self._news.changed()
 
     def _session(self, base: Session, meta: Raw) -> Session:
         """The session that a request names in its `_meta`, else `base`."""
@@ -197,7 +219,10 @@ class ShowingConversation(Conversation):
         self._catalogue = None
 
     def _greeting(self, answer: Message) -> Message:
-        return announcing(answer) if self._showing.announces(self._whole.session) else answer
+        if self._showing.announces(self._whole.session):
+            answer = announcing(answer)
+        self._hears = has_announced(answer)
+        return answer
 
     def _cancelled(self, notice: Message) -> bool:
         """Give up what riglm does for a request; whether it did anything for it."""

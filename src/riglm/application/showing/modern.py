@@ -40,6 +40,7 @@ class ShowingModern(ModernService):
         """`serve` makes the service that all is passed on to."""
         self._showing = showing
         self._listeners = Listeners()
+        showing.follow(lambda: self._listeners.overridden(showing.filtering))
         self._whole = serve(showing.observed(self._listeners.changed))
         self._meta_calls = MetaCalls(showing, self._whole.spellings)
         self._numbers = itertools.count(1)

@@ -49,6 +49,7 @@ class Showing:
         self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._followers: set[Callable[[], None]] = set()
 
     def observed(self, announce: Callable[[Session], None]) -> Services:
         """The services, with the filter told of every call; `announce` says that a session's list has changed."""
@@ -147,6 +148,20 @@ class Showing:
             tokens_hidden=selection.tokens_hidden,
             tokens_own=selection.tokens_own,
         )
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Have somebody called whenever people decide anew about tools, until `unfollow`."""
+        self._followers.add(follower)
+
+    def unfollow(self, follower: Callable[[], None]) -> None:
+        """Call somebody no more."""
+        self._followers.discard(follower)
+
+    def overridden(self) -> None:
+        """People decided anew about tools."""
+        for follower in list(self._followers):
+            with self._guarded:
+                follower()
 
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""

@@ -73,6 +73,9 @@ class FailingStore(InMemoryAnalytics):
     def __enter__(self):
         raise OSError("the disk is gone")
 
+    def get_warm_set(self, principal, profile, epoch_start):
+        raise OSError("the disk is gone")
+
 
 def catalogue(**tools):
     """A list of tools with these descriptions."""
@@ -114,13 +117,14 @@ class Stage:
         def put(record, size):
             self.put.append(record)
 
-        with Worker() as self.worker:
+        with Worker() as self.worker, Worker() as self.asking:
             self.service = PredictionService(
                 self.worker,
                 self.recollection(put),
                 ToolOwners("server"),
                 WarmSets(lambda: self.store, DAY),
                 self.embedder.status(),
+                asking=self.asking,
                 predictor="hybrid",
                 clock=lambda: self.now,
                 **self.options,

@@ -39,6 +39,9 @@ class ScriptedFilter(Filter):
     def announces(self, session):
         return self.kind is Surface.DYNAMIC
 
+    def overridden(self, session):
+        return self.changes
+
     async def prepare(self, session, catalogue):
         self.prepared.append(catalogue.names)
 

@@ -15,7 +15,7 @@ from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventMark, Stream
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
 from tests.unit.application.showing.scripted import OWN, ShowingWorld
 
@@ -238,6 +238,74 @@ async def test_a_notice_that_could_be_taken_for_a_call_reaches_no_server_where_a
     sink = stage.send(notice)
     assert stage.link.sent == [notice]
     assert sink.got == []
+
+
+UNREADABLE = [
+    b'{"tools":[{"name":"delete","name":"a"},{"name":"b"}]}',
+    b'{"tools":[{"name":"a","Name":"delete"},{"name":"b"}]}',
+    b'{"tools":[{"name":"a","n\\u0061me":"delete"},{"name":"b"}]}',
+    b'{"tools":[{"name":"delete","x\xff":1},{"name":"b"}]}',
+    b'{"tools":[{"name":"delete"}],"tools":[{"name":"b"}]}',
+    b'{"tools":[["delete"],{"name":"b"}]}',
+]
+"""Lists in which another reader may see a tool called `delete`."""
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
+@pytest.mark.parametrize("raw", UNREADABLE, ids=repr)
+async def test_what_cannot_be_read_for_sure_is_not_listed_where_anything_is_denied(stage, raw, params):
+    sink = stage.list(1, params)
+    stage.link.asked[0].reply.replied(jsonrpc.Message(b"", b"1", None, result=jsonrpc.Raw(raw)))
+    assert b"delete" in sink.got[0][1] or sink.got[0][1] == b""
+    stage.filter.denied = {"delete"}
+    sink = stage.list(2, params)
+    line = b'{"jsonrpc":"2.0","id":2,"result":%b}' % raw
+    stage.link.asked[1].reply.replied(jsonrpc.Message(line, b"2", None, result=jsonrpc.Raw(raw)))
+    assert b"delete" not in sink.got[0][1]
+    assert b'{"name":"b"}' in sink.got[0][1]
+
+
+async def test_a_page_that_cannot_be_looked_through_is_not_shown_where_anything_is_denied(stage, caplog):
+    stage.filter.denied = {"delete"}
+    stage.filter.denial = None
+    sink = stage.list(1, b'{"cursor":"c"}')
+    stage.link.asked[0].result(tools("delete"))
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INTERNAL_ERROR
+    assert "some tools are denied" in caplog.text
+
+
+async def test_the_rest_of_a_stream_carries_no_denied_tool(stage):
+    got = []
+
+    class Rest(Stream):
+        def continued(self, message, event=None):
+            got.append((message.line, event))
+
+        def primed(self, event):
+            got.append(event)
+
+        def ended(self):
+            got.append("ended")
+
+    def resume(last, stream):
+        stream.primed(mark)
+        stream.continued(note, mark)
+        stream.continued(jsonrpc.result(b"7", tools("delete", "b")), mark)
+        stream.continued(jsonrpc.result(b"8", b'{"content":[]}'), mark)
+        stream.ended()
+
+    note, mark = jsonrpc.notification("notifications/message"), EventMark(b"e1", 100)
+    stage.filter.denied = {"delete"}
+    stage.list()
+    stage.link.resume = resume
+    stage.conversation.resume(b"guessed", Rest())
+    assert got == [
+        mark,
+        (note.line, mark),
+        (jsonrpc.result(b"7", tools("b")).line, mark),
+        (jsonrpc.result(b"8", b'{"content":[]}').line, mark),
+        "ended",
+    ]
 
 
 async def test_how_a_tool_was_found_is_recorded(stage):
@@ -564,3 +632,29 @@ async def test_tools_of_several_servers_are_chosen_from_together():
     asked.result(b"{}")
     assert stage.records.calls == [("one__read", "one", None, Found.NAMED)]
     await stage.conversation.close()
+
+
+@pytest.mark.parametrize("kind", [Surface.DYNAMIC, Surface.STABLE])
+@pytest.mark.parametrize("announces", [True, False])
+async def test_a_client_hears_of_an_override_where_changes_are_promised(stage, kind, announces):
+    stage.filter.kind = kind
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools", announces=announces))
+    await sink.answer()
+    stage.showing.overridden()
+    assert stage.channel.told == []  # its list is as it was
+    stage.filter.changes = True
+    stage.showing.overridden()
+    stage.showing.overridden()
+    promised = announces or kind is Surface.DYNAMIC
+    assert stage.channel.told == [CHANGED] * promised
+
+
+async def test_a_client_that_left_is_told_of_no_override(stage):
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools"))
+    await sink.answer()
+    await stage.conversation.close()
+    stage.filter.changes = True
+    stage.showing.overridden()
+    assert stage.channel.told == []

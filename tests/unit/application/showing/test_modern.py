@@ -132,6 +132,16 @@ async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_i
     assert (stage.link.asked, stage.link.sent) == ([], [])
 
 
+async def test_the_schema_of_a_denied_tool_is_not_told(stage):
+    stage.send(1, "tools/list")
+    schema = {"type": "object", "properties": {"secret": {}}}
+    raw = jsonrpc.encode({"tools": [{"name": "delete", "inputSchema": schema}], "resultType": "complete"})
+    stage.link.asked[0].result(raw)
+    assert jsonrpc.plain(stage.modern.input_schema("delete")) == schema
+    stage.filter.denied = {"delete"}
+    assert stage.modern.input_schema("delete") is None
+
+
 async def test_a_cursor_leads_to_no_denied_tool(stage):
     stage.filter.denied = {"delete"}
     sink = stage.send(1, "tools/list", b'{"cursor":"x"}')
@@ -294,6 +304,9 @@ async def test_discovery_announces_changes_only_where_lists_change(stage, kind, 
     assert stage.records.opened == set()
 
 
+WANTED = ((5, b"tools"), (6, b"prompts"))
+
+
 async def listening(stage, number, wanted, **more):
     sink = stage.send(number, "subscriptions/listen", b'{"notifications":%b}' % wanted, **more)
     params = {"notifications": {}, "_meta": {protocol.META_SUBSCRIPTION: number}}
@@ -319,6 +332,16 @@ async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage
     stage.call(9, "a")
     stage.link.asked[-1].result(b"{}")
     assert len(one.notes) == 2
+
+
+async def test_listeners_hear_of_an_override_that_makes_their_list_another_one(stage):
+    stage.filter.kind = Surface.DYNAMIC
+    sinks = [await listening(stage, number, b'{"%bListChanged":true}' % what) for number, what in WANTED]
+    stage.showing.overridden()
+    assert [len(sink.notes) for sink in sinks] == [1, 1]
+    stage.filter.changes = True
+    stage.showing.overridden()
+    assert [len(sink.notes) for sink in sinks] == [2, 1]
 
 
 async def test_a_stable_surface_adds_nothing_to_a_subscription(stage):
