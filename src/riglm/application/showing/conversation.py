@@ -10,7 +10,7 @@ from riglm.application.showing.greeting import announcing, has_announced
 from riglm.application.showing.list_news import ListNews, OverheardChannel
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.relays import Relay, Unstreamed
+from riglm.application.showing.relays import Relay, Resumed, Unstreamed
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message, Raw
@@ -106,8 +106,10 @@ class ShowingConversation(Conversation):
         self._whole.listen(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """Ask the upstream for the rest of a stream."""
-        self._whole.resume(last_event_id, stream)
+        """Ask the upstream for the rest of a stream; whoever guesses a place in the stream of a list learns no more."""
+        session = self._whole.session
+        checked = Resumed(stream, lambda answer: self._showing.without_denied(session, answer))
+        self._whole.resume(last_event_id, checked)
 
     async def close(self) -> None:
         """The connection ended."""

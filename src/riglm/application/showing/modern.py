@@ -17,12 +17,15 @@ from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
-from riglm.domain.session import Era, Method, Session
+from riglm.domain.session import Era, Method, Session, Transport
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
 
 KNOWN_SECONDS: Final = 60.0
 """For so long riglm's own tools search a list without asking for it again."""
+
+
+_ANYBODY: Final = Session(started_at=0.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
 
 
 class WholeModern(ModernService, Protocol):
@@ -91,8 +94,10 @@ class ShowingModern(ModernService):
             underway.cancelled()
 
     def input_schema(self, tool: str) -> bytes | None:
-        """The raw `inputSchema` of a listed tool, by the name that clients use."""
-        return self._whole.input_schema(tool)
+        """The raw `inputSchema` of a listed tool, by the name that clients use; of a denied one nothing is told."""
+        if all(self._showing.filtering.denial(_ANYBODY, seen) is None for seen in self._whole.spellings(tool)):
+            return self._whole.input_schema(tool)
+        return None
 
     async def close(self) -> None:
         """Give up what riglm's own tools do."""

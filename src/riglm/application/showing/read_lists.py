@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from riglm.application.showing.disguise import has_one_name
 from riglm.domain.jsonrpc import Message
 from riglm.domain.tool import Catalogue, Tool, read_catalogue
 
@@ -18,19 +19,26 @@ class ReadLists:
         self._kept: deque[tuple[list[bytes], Catalogue]] = deque(maxlen=MOST_KEPT)
 
     def read(self, pages: Sequence[Message]) -> Catalogue:
-        """The tools of all pages; of tools with the same name the first one counts."""
+        """The tools of all pages; of tools with the same name the first one counts, and what has two names is none."""
         results = [bytes(page.result) for page in pages]
         for kept, catalogue in self._kept:
             if kept == results:
                 return catalogue
-        catalogue = read_catalogue(results[0]) if len(results) == 1 else _joined(results)
+        catalogue = read_plainly(results[0]) if len(results) == 1 else _joined(results)
         self._kept.appendleft((results, catalogue))
         return catalogue
+
+
+def read_plainly(result: bytes) -> Catalogue:
+    """The tools in the raw result of a `tools/list`, less those that have other names for other readers."""
+    catalogue = read_catalogue(result)
+    plain = tuple(tool for tool in catalogue.tools if has_one_name(tool))
+    return catalogue if len(plain) == len(catalogue.tools) else Catalogue(plain, result)
 
 
 def _joined(results: Sequence[bytes]) -> Catalogue:
     tools: dict[str, Tool] = {}
     for result in results:
-        for tool in read_catalogue(result).tools:
+        for tool in read_plainly(result).tools:
             tools.setdefault(tool.name, tool)
     return Catalogue(tuple(tools.values()), b"\n".join(results))

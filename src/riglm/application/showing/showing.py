@@ -13,7 +13,7 @@ from riglm.application.showing.call_watch import CallWatch
 from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.disguise import disguised_key
 from riglm.application.showing.list_walk import ListWalk
-from riglm.application.showing.read_lists import ReadLists
+from riglm.application.showing.read_lists import ReadLists, read_plainly
 from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
@@ -21,7 +21,7 @@ from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
 from riglm.domain.surface import Surface
-from riglm.domain.tool import Catalogue, read_catalogue
+from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import ReplySink, Underway
 
 _PREPARED: Final = frozenset({Surface.STABLE, Surface.HINTS})
@@ -48,6 +48,7 @@ class Showing:
         self._lists = ReadLists()
         self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
+        self._at_pages = FailingOpen(_log, "filtering failed; an error is the answer, since some tools are denied, and")
         self._tasks: set[asyncio.Task[None]] = set()
         self._followers: set[Callable[[], None]] = set()
 
@@ -126,13 +127,14 @@ class Showing:
 
     def without_denied(self, session: Session, page: Message) -> Message:
         """One page of an upstream's list, less the tools that are denied."""
-        with self._guarded:
-            tools = read_catalogue(bytes(page.result)).tools
+        if not self.filtering.guards or "tools" not in jsonrpc.members(page.result):
+            return page
+        with self._at_pages:
+            tools = read_plainly(bytes(page.result)).tools
             kept = [bytes(tool.raw) for tool in tools if self.filtering.denial(session, tool.name) is None]
-            if len(kept) < len(tools):
-                raw = jsonrpc.with_member(page.result, ("tools",), b"[%b]" % b",".join(kept))
-                return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is Era.MODERN else raw)
-        return page
+            raw = jsonrpc.with_member(page.result, ("tools",), b"[%b]" % b",".join(kept))
+            return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is Era.MODERN else raw)
+        return jsonrpc.error(page.id, jsonrpc.INTERNAL_ERROR, "the list cannot be looked through for denied tools")
 
     def expose(self, session: Session, selection: Selection) -> None:
         """Note what a session was shown."""
@@ -186,7 +188,7 @@ class Showing:
         with self._guarded:
             shown = self.filtering.compose(session, catalogue)
             answer = walk.pages[0]
-            if not shown.untouched:
+            if not shown.untouched or self.filtering.guards:  # what riglm could not read must not pass unseen
                 answer = answer.replace(result=self._result(session, walk, shown.raw))
             self.expose(session, shown.selection)
             return answer

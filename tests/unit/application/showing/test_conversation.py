@@ -254,13 +254,10 @@ UNREADABLE = [
 @pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
 @pytest.mark.parametrize("raw", UNREADABLE, ids=repr)
 async def test_what_cannot_be_read_for_sure_is_not_listed_where_anything_is_denied(stage, raw, params):
-    sink = stage.list(1, params)
-    stage.link.asked[0].reply.replied(jsonrpc.Message(b"", b"1", None, result=jsonrpc.Raw(raw)))
-    assert b"delete" in sink.got[0][1] or sink.got[0][1] == b""
     stage.filter.denied = {"delete"}
-    sink = stage.list(2, params)
-    line = b'{"jsonrpc":"2.0","id":2,"result":%b}' % raw
-    stage.link.asked[1].reply.replied(jsonrpc.Message(line, b"2", None, result=jsonrpc.Raw(raw)))
+    sink = stage.list(1, params)
+    line = b'{"jsonrpc":"2.0","id":1,"result":%b}' % raw
+    stage.link.asked[0].reply.replied(jsonrpc.Message(line, b"1", None, result=jsonrpc.Raw(raw)))
     assert b"delete" not in sink.got[0][1]
     assert b'{"name":"b"}' in sink.got[0][1]
 
