@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.learner import Learner
-from riglm.application.prediction.replay import replayed
+from riglm.application.prediction.replay import latest, replayed
 from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.prediction.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
@@ -111,7 +111,7 @@ class Recollection:
         try:
             with self._open_store() as store:
                 history = store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS)
-            used = replayed(history, predictor)
+            used = replayed(latest(history), predictor)
         except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
             _log.warning("past sessions could not be loaded: prediction starts cold", exc_info=True)
         learner = Learner(predictor, pairs, self._put, most_pairs=self._most_pairs)
