@@ -69,9 +69,12 @@ class Prediction:
     """What a predictor expects.
 
     `contributions` say by signal what made the scores, each in the order of the candidates, and add up to them; empty
-    unless asked for. `confidence` lies between 0 (nothing is known) and 1.
+    unless asked for. `confidence` lies between 0 (nothing is known) and 1. `log_probabilities` are of being called
+    next, where the predictor knows them: they go with the places that the scores give, and say how many tools a list
+    needs.
     """
 
     scores: Scores
     contributions: Mapping[str, Scores] = field(default_factory=dict)
     confidence: float = 0.0
+    log_probabilities: Scores | None = None

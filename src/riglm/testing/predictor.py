@@ -59,6 +59,9 @@ def assert_sound(prediction: Prediction, situation: Situation) -> None:
     assert prediction.scores.shape == (len(situation.candidates),)
     assert np.isfinite(prediction.scores).all()
     assert 0.0 <= prediction.confidence <= 1.0
+    if prediction.log_probabilities is not None:
+        assert prediction.log_probabilities.shape == prediction.scores.shape
+        assert np.exp(prediction.log_probabilities).sum() == pytest.approx(1.0, abs=0.01)
 
 
 def _frozen(situation: Situation) -> tuple[Any, ...]:

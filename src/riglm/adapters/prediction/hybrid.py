@@ -10,7 +10,7 @@ from riglm.adapters.prediction.cooccurrence import Company
 from riglm.adapters.prediction.frequency import Frequency
 from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty
 from riglm.adapters.prediction.reliability import Reliability
-from riglm.adapters.prediction.reordering import Opening, for_whole_context
+from riglm.adapters.prediction.reordering import Opening, Ranked, for_whole_context
 from riglm.adapters.prediction.sequence import Order
 from riglm.adapters.prediction.server import Home
 from riglm.adapters.prediction.view import View
@@ -104,21 +104,22 @@ class HybridPredictor(PredictorPort):
             statistic.learn(view, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """The logarithm of each candidate's probability, fresh ones lifted by `fresh_bonus`."""
+        """The logarithm of each candidate's probability, fresh ones lifted, in the order that counts."""
         view = View(situation)
         if not view.size:
-            return Prediction(scores=np.zeros(0))
+            return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
         explanations = self._novelty.explanations(view)
         mixed, made = self._novelty.mix(explanations)
         weighed = self._weighing.weigh(self._signals(view, mixed), view.used, self._hints(view))
         lifted = self._lifted(view, weighed)
         opened = self._opened(view, lifted)
-        scores = self._lasting(view, opened)
-        moves = {"repeat_or_new": lifted - weighed.parts.sum(0), "context": opened - lifted, "learned": scores - opened}
+        lasting = self._lasting(view, opened)
+        steps = (weighed.parts.sum(0), lifted.scores, opened.scores, lasting.scores)
         return Prediction(
-            scores=scores,
-            contributions=_contributions(weighed, made, moves) if explain else {},
-            confidence=self._reliability.of(_mass(weighed, scores)),
+            scores=lasting.scores,
+            contributions=_contributions(weighed, made, steps) if explain else {},
+            confidence=self._reliability.of(_mass(weighed, opened.scores)),
+            log_probabilities=lasting.log_probabilities,
         )
 
     def _learn_weights(self, view: View, target: int, weight: float) -> None:
@@ -126,7 +127,7 @@ class HybridPredictor(PredictorPort):
         mixed, _ = self._novelty.mix(explanations)
         signals, hints = self._signals(view, mixed), self._hints(view)
         weighed = self._weighing.weigh(signals, view.used, hints)
-        scores = self._opened(view, self._lifted(view, weighed))
+        scores = self._opened(view, self._lifted(view, weighed)).scores
         self._reliability.learn(_mass(weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
         if self._opening is not None:
             self._opening.learn(view, weighed.scores, target, weight)
@@ -149,21 +150,22 @@ class HybridPredictor(PredictorPort):
     def _hints(self, view: View) -> tuple[float, float, float]:
         return self._order.fresh_odds(view), float(np.log1p(len(view.ages))), float(np.log1p(len(view.calls)))
 
-    def _lifted(self, view: View, weighed: Weighed) -> Scores:
-        return standing.kept(weighed.scores + self._fresh_bonus * ~view.used, weighed.scores, view.used)
+    def _lifted(self, view: View, weighed: Weighed) -> Ranked:
+        likely = weighed.scores
+        return Ranked(standing.kept(likely + self._fresh_bonus * ~view.used, likely, view.used), likely)
 
-    def _opened(self, view: View, scores: Scores) -> Scores:
-        return self._opening.order(view, scores) if self._opening is not None else scores
+    def _opened(self, view: View, ranked: Ranked) -> Ranked:
+        return ranked.given_out(self._opening.order(view) if self._opening is not None else None)
 
-    def _lasting(self, view: View, scores: Scores) -> Scores:
+    def _lasting(self, view: View, ranked: Ranked) -> Ranked:
         relevance = view.situation.relevance
         if relevance is None or not (view.situation.lasting and self._lasts):
-            return scores
-        return for_whole_context(scores, relevance)
+            return ranked
+        return ranked.given_out(for_whole_context(ranked.scores, relevance))
 
 
-def _contributions(weighed: Weighed, made: Matrix, moves: Mapping[str, Scores]) -> dict[str, Scores]:
-    """By family: the parts of the signals, those of the mixture by who made it, and what moved the scores after."""
+def _contributions(weighed: Weighed, made: Matrix, steps: Sequence[Scores]) -> dict[str, Scores]:
+    """By family: the parts of the signals, those of the mixture by who made it, and what each step after moved."""
     found = {family: np.zeros(weighed.nest.size) for family in (*FAMILIES, "repeat_or_new")}
     for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
         if family:
@@ -172,8 +174,8 @@ def _contributions(weighed: Weighed, made: Matrix, moves: Mapping[str, Scores]) 
     found["repeat_or_new"] += mixed * (1 - made.sum(0))
     for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
         found[family] += mixed * share
-    for family, move in moves.items():
-        found[family] += move
+    for family, before, after in zip(("repeat_or_new", "context", "learned"), steps, steps[1:], strict=False):
+        found[family] += after - before
     return found
 
 

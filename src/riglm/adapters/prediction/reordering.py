@@ -1,5 +1,6 @@
 """Where the context decides the order, instead of what the model expects of the next call."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,23 @@ _MOST_CALLS: Final = 400.0
 _ALIKE: Final = 1e-9
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """Scores, and the logarithms of the probabilities that go with their places."""
+
+    scores: Scores
+    log_probabilities: Scores
+
+    def given_out(self, order: NDArray[np.intp] | None) -> "Ranked":
+        """The same numbers, given to the candidates in another order, best first; None leaves all as it is."""
+        if order is None:
+            return self
+        scores, log_probabilities = np.empty_like(self.scores), np.empty_like(self.log_probabilities)
+        before = np.argsort(-self.scores, kind="stable")
+        scores[order], log_probabilities[order] = self.scores[before], self.log_probabilities[before]
+        return Ranked(scores, log_probabilities)
+
+
 class Opening:
     """Ranks by the context's relevance until the model has proved better for first calls.
 
@@ -31,17 +49,12 @@ class Opening:
         self._calls = 0.0
         self._last: Context | None = None
 
-    def by_relevance(self, view: View) -> bool:
-        """Whether relevance decides the order in this situation."""
-        known = view.situation.relevance is not None and not view.calls
-        return known and self._ahead <= _SURE * float(np.sqrt(self._squares + _LEAST_SPREAD))
-
-    def order(self, view: View, scores: Scores) -> Scores:
-        """The model's scores, given to the candidates in the order of relevance where that decides."""
+    def order(self, view: View) -> NDArray[np.intp] | None:
+        """The candidates, best first, where relevance decides; None where the model does."""
         relevance = view.situation.relevance
-        if relevance is None or not self.by_relevance(view):
-            return scores
-        return _given_out(scores, _best_first(relevance.combined))
+        if relevance is None or view.calls or self._ahead > _SURE * float(np.sqrt(self._squares + _LEAST_SPREAD)):
+            return None
+        return _best_first(relevance.combined)
 
     def learn(self, view: View, scores: Scores, target: int, weight: float) -> None:
         """After these scores of the model, the candidate at `target` was called."""
@@ -59,21 +72,14 @@ class Opening:
             self._ahead, self._squares, self._calls = self._ahead / 2, self._squares / 2, self._calls / 2
 
 
-def for_whole_context(scores: Scores, relevance: Relevance) -> Scores:
-    """The scores given out anew: the surer the context, the more by what was of use in contexts like it.
+def for_whole_context(scores: Scores, relevance: Relevance) -> NDArray[np.intp]:
+    """The candidates, best first: the surer the context, the more by what was of use in contexts like it.
 
-    What is called next is how a session goes on, not what all of it needs. The scores as such stay, since the length of
-    a list is read from them.
+    What is called next is how a session goes on, not what all of it needs.
     """
     sure = min(max(relevance.confidence, 0.0), 1.0)
     fit = sure * _standard(relevance.learned) + (1 - sure) * _standard(scores)
-    return _given_out(scores, np.lexsort((-scores, -fit)))
-
-
-def _given_out(scores: Scores, order: NDArray[np.intp]) -> Scores:
-    found = np.empty_like(scores)
-    found[order] = np.sort(scores)[::-1]
-    return found
+    return np.lexsort((-scores, -fit))
 
 
 def _best_first(values: Scores) -> NDArray[np.intp]:

@@ -119,17 +119,17 @@ class _Walk:
         for done in range(1, len(session.calls)):
             situation = self._situation(session, done, context, relevance)
             started = time.perf_counter()
-            scores = self._predictor.predict(situation).scores
+            prediction = self._predictor.predict(situation)
             tally.taken_ms.append((time.perf_counter() - started) * 1e3)
             target = self._columns[session.calls[done]]
-            tally.ranks.append(rank(scores, target))
+            tally.ranks.append(rank(prediction.scores, target))
             tally.fresh.append(session.calls[done] not in session.calls[:done])
             if calibrator is None:
                 continue
             if calibrator.calibrated:
-                tally.sizes.append(calibrator.size(scores))
+                tally.sizes.append(calibrator.size(prediction))
                 tally.listed_ranks.append(tally.ranks[-1])
-            calibrator.observe(scores, target)
+            calibrator.observe(prediction, target)
 
     def learn(self, session: CalledSession) -> None:
         """Learn every call, and then what the session's context was good for."""

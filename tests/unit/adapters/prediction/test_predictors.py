@@ -273,11 +273,24 @@ def test_the_surer_a_context_the_higher_it_lifts_what_it_taught():
     assert places[0] > places[-1] == 0
 
 
-def test_a_lasting_prediction_has_the_scores_of_the_next_call_in_another_order():
-    """The length of a list is read from them."""
-    following, lasting = _for_context(0.7, _TAUGHT)
-    assert lasting.tolist() != following.tolist()
-    assert sorted(lasting) == sorted(following)
+def test_a_lasting_prediction_has_the_probabilities_of_the_next_call_by_place():
+    """The length of a list is read from them, and where a list is kept longer it is not another one."""
+    relevance = Relevance(described=_TAUGHT, learned=_TAUGHT, combined=_TAUGHT, confidence=0.7)
+    situation, predictor = a_situation("git__log", relevance=relevance), taught(HybridPredictor())
+    following, lasting = predictor.predict(situation), predictor.predict(replace(situation, lasting=True))
+    assert lasting.scores.tolist() != following.scores.tolist()
+    for each in (following, lasting):
+        assert each.log_probabilities is not None
+    by_place = [each.log_probabilities[np.argsort(-each.scores)].tolist() for each in (following, lasting)]
+    assert by_place[0] == by_place[1]
+
+
+def test_the_lift_of_fresh_tools_changes_the_order_and_no_probability():
+    plain, lifted = (
+        taught(HybridPredictor(fresh_bonus=bonus)).predict(a_situation("git__log", "git__diff")) for bonus in (0.0, 3.0)
+    )
+    assert lifted.scores.tolist() != plain.scores.tolist()
+    assert lifted.log_probabilities.tolist() == plain.log_probabilities.tolist()
 
 
 def test_no_lift_of_fresh_tools_takes_a_likely_used_tool_from_the_first_15():

@@ -51,6 +51,29 @@ async def test_after_a_long_lesson_comes_a_longer_pause(seconds, pause, monkeypa
     assert [delay for delay, _ in timers] == [pytest.approx(pause)]
 
 
+async def test_lessons_wait_longer_while_calls_follow_each_other(monkeypatch):
+    now, timers, learned = [0.0], [], []
+
+    def lesson():
+        now[0] += 0.002
+        learned.append(now[0])
+
+    def call_later(delay, function):
+        timers.append((delay, function))
+        return object()
+
+    lessons = Lessons(clock=lambda: now[0])
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    lessons.begin()
+    for _ in range(100):
+        lessons.add(lesson)
+        now[0] += 0.005
+        while timers and timers[0][0] <= 0.005 * len(timers) + 0.02:
+            timers.pop(0)[1]()
+    assert sum(learned[1:]) is not None
+    assert 0.002 * len(learned) <= 0.03 * now[0]
+
+
 async def test_what_comes_faster_than_it_can_be_learned_is_shed():
     lessons = Lessons()
     taken = [lessons.add(lambda: None) for _ in range(MOST_LESSONS + 5)]
