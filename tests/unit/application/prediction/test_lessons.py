@@ -51,27 +51,41 @@ async def test_after_a_long_lesson_comes_a_longer_pause(seconds, pause, monkeypa
     assert [delay for delay, _ in timers] == [pytest.approx(pause)]
 
 
-async def test_lessons_wait_longer_while_calls_follow_each_other(monkeypatch):
-    now, timers, learned = [0.0], [], []
+class Time:
+    """Time that passes when it is told to, with the one timer that lessons have."""
 
-    def lesson():
-        now[0] += 0.002
-        learned.append(now[0])
+    def __init__(self):
+        self.now = 0.0
+        self.timer = None
 
-    def call_later(delay, function):
-        timers.append((delay, function))
+    def call_later(self, delay, function):
+        self.timer = (self.now + delay, function)
         return object()
 
-    lessons = Lessons(clock=lambda: now[0])
-    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    def passes(self, seconds):
+        until = self.now + seconds
+        while self.timer is not None and self.timer[0] <= until:
+            (self.now, function), self.timer = self.timer, None
+            function()
+        self.now = max(self.now, until)
+
+
+async def test_lessons_wait_longer_while_calls_follow_each_other(monkeypatch):
+    time, learned = Time(), []
+
+    def lesson():
+        time.now += 0.002
+        learned.append(time.now)
+
+    lessons = Lessons(clock=lambda: time.now)
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", time.call_later)
     lessons.begin()
-    for _ in range(100):
+    for _ in range(200):
         lessons.add(lesson)
-        now[0] += 0.005
-        while timers and timers[0][0] <= 0.005 * len(timers) + 0.02:
-            timers.pop(0)[1]()
-    assert sum(learned[1:]) is not None
-    assert 0.002 * len(learned) <= 0.03 * now[0]
+        time.passes(0.005)
+    assert 0.01 < 0.002 * len(learned) / time.now < 0.03
+    time.passes(0.03 * 200)
+    assert len(learned) == 200
 
 
 async def test_what_comes_faster_than_it_can_be_learned_is_shed():
