@@ -23,7 +23,7 @@ from riglm.domain.session import Client, Era, Method, Session, Transport
 TOOLS = 60
 _STARTS = 10
 _SESSIONS = 1_000
-_CALLS_A_SESSION = 50
+_CALLS = 50
 _DIMENSIONS = 384
 _MODEL = "bench"
 _UPSTREAM = [sys.executable, "-m", "benchmarks.load.upstream", "stdio", str(TOOLS)]
@@ -38,9 +38,9 @@ def run() -> None:
     )
     with tempfile.TemporaryDirectory() as name:
         _print("direct", "", _UPSTREAM, Path(name) / "direct", "")
-        for label, calls, pairs in (("empty", 0, 0), ("50,000 calls", 50_000, 0), ("and 5,000 pairs", 50_000, 5_000)):
-            data = Path(name) / f"{calls}-{pairs}"
-            if calls:
+        for label, pairs in (("empty", None), ("50,000 calls", 0), ("and 5,000 pairs", 5_000)):
+            data = Path(name) / label
+            if pairs is not None:
                 _fill(data, pairs)
             for surface in ("dynamic", "stable"):
                 _print(f"riglm, {surface}", label, [*RIGLM, "run", "--", *_UPSTREAM], data, surface)
@@ -88,7 +88,7 @@ def _fill(data: Path, pairs: int) -> None:
                 method=Method.PROCESS,
                 client=Client(name="bench"),
             )
-            store.record_many([session, *_calls(session, [names[place] for place in chance.integers(0, 30, 50)])])
+            store.record_many([session, *_calls(session, [names[place] for place in chance.integers(0, 30, _CALLS)])])
         store.record_many([_pair(names[number % 30], chance, now) for number in range(pairs)])
     with contextlib.closing(sqlite3.connect(data / "riglm.db")) as raw:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
