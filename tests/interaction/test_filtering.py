@@ -143,6 +143,25 @@ async def test_no_trick_of_the_wire_leads_to_a_denied_tool(company: Stage, route
         assert [entry.raw for entry in log.received() if b"counter" in entry.raw] == []
 
 
+TRICKS = ["bom", "batch", "carriage returns", "name twice", "name in another case"]
+HTTP_TRICKS = [*TRICKS, "two data lines", "two messages", "plain text"]
+
+
+@behaviour("filter.denied")
+@routes(MAIN, through=RIGLM)
+async def test_no_form_of_a_list_shows_a_denied_tool(company: Stage, route: Route):
+    async with company.client(route, env=DENY) as client:
+        for kind in TRICKS if route.back == "stdio" else HTTP_TRICKS:
+            for params in ({"trick": kind}, {"trick": kind, "cursor": "at/0"}):
+                answer = await client.request("tools/list", params)
+                assert "error" in answer.parts or "echo" in names(answer.result), kind
+                assert (await client.call("nonce", {"nonce": "x"})).words == "x"
+                said = [answer.raw, *client.strays, *(message.raw for message in client.notifications)]
+                assert [raw for raw in said if b'"counter"' in raw] == [], kind
+        assert await refused(client, b'{"name":"counter"}')
+        client.strays.clear()
+
+
 @behaviour("filter.denied")
 @routes(MAIN, through=RIGLM)
 async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(company: Stage, route: Route):
