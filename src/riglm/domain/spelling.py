@@ -56,6 +56,8 @@ def _any_of(expressions: Iterable[str]) -> re.Pattern[str] | None:
 
 def _visible(text: str) -> str:
     """What is seen of a text, each sign in the one way to write it."""
+    if text.isascii() and text.isprintable():
+        return text
     plain = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
     return "".join(sign for sign in plain if unicodedata.category(sign)[0] != "C" and sign not in _FILLERS)
 
@@ -78,6 +80,8 @@ def _forms(name: str) -> set[str]:
 
 def _apart(text: str) -> str:
     """A text with a separator before each hump: `deleteRepo` and `HTTPGet` have one."""
+    if text.islower():
+        return text
     around = zip(" " + text, text, text[1:] + " ", strict=False)
     return "".join(
         f"_{sign}" if sign.isupper() and before.isalnum() and not (before.isupper() and not after.islower()) else sign

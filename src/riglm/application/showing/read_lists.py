@@ -16,16 +16,20 @@ class ReadLists:
     """Reads whole lists, and gives the same object again for the same bytes."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[list[bytes], Catalogue]] = deque(maxlen=MOST_KEPT)
+        self._kept: deque[tuple[bool, list[bytes], Catalogue]] = deque(maxlen=MOST_KEPT)
 
-    def read(self, pages: Sequence[Message]) -> Catalogue:
-        """The tools of all pages; of tools with the same name the first one counts, and what has two names is none."""
+    def read(self, pages: Sequence[Message], *, plainly: bool) -> Catalogue:
+        """The tools of all pages; of tools with the same name the first one counts.
+
+        With `plainly`, what has other names for other readers is left out.
+        """
         results = [bytes(page.result) for page in pages]
-        for kept, catalogue in self._kept:
-            if kept == results:
+        for *kept, catalogue in self._kept:
+            if kept == [plainly, results]:
                 return catalogue
-        catalogue = read_plainly(results[0]) if len(results) == 1 else _joined(results)
-        self._kept.appendleft((results, catalogue))
+        parts = [read_plainly(result) if plainly else read_catalogue(result) for result in results]
+        catalogue = parts[0] if len(parts) == 1 else _joined(parts, b"\n".join(results))
+        self._kept.appendleft((plainly, results, catalogue))
         return catalogue
 
 
@@ -36,9 +40,9 @@ def read_plainly(result: bytes) -> Catalogue:
     return catalogue if len(plain) == len(catalogue.tools) else Catalogue(plain, result)
 
 
-def _joined(results: Sequence[bytes]) -> Catalogue:
+def _joined(parts: Sequence[Catalogue], raw: bytes) -> Catalogue:
     tools: dict[str, Tool] = {}
-    for result in results:
-        for tool in read_plainly(result).tools:
+    for part in parts:
+        for tool in part.tools:
             tools.setdefault(tool.name, tool)
-    return Catalogue(tuple(tools.values()), b"\n".join(results))
+    return Catalogue(tuple(tools.values()), raw)

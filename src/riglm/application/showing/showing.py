@@ -91,7 +91,7 @@ class Showing:
         """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""
         catalogue = Catalogue()
         with self._guarded:
-            catalogue = self._lists.read(walk.pages)
+            catalogue = self.read(walk)
             if self.filtering.surface(session) in _PREPARED:
                 self._start(self._listed_later(session, walk, catalogue, done))
                 return
@@ -99,7 +99,7 @@ class Showing:
 
     def read(self, walk: ListWalk) -> Catalogue:
         """The whole catalogue of a list whose pages are all there."""
-        return self._lists.read(walk.pages)
+        return self._lists.read(walk.pages, plainly=self.filtering.guards)
 
     async def fetch(
         self,
