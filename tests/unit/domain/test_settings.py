@@ -219,6 +219,6 @@ def test_the_schema_for_editors_names_every_section() -> None:
     assert set(json_schema()["properties"]) == {field.alias or name for name, field in Settings.model_fields.items()}
 
 
-def test_learning_by_tenant_is_refused_since_tenants_cannot_be_told_apart() -> None:
-    assert "riglm cannot tell tenants apart" in complaint(learning={"scope": "tenant"})
+def test_only_known_scopes_of_learning_are_taken() -> None:
+    assert Settings.model_validate({"learning": {"scope": "tenant"}}).learning.scope == "tenant"
     assert "principal" in complaint(learning={"scope": "team"})

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
 
-LearningScope = Literal["principal", "instance"]
+LearningScope = Literal["principal", "tenant", "instance"]
 """Who learns from whom: each principal for itself, or all who use this riglm together."""
 
 MARKED_SIGNAL: Final = 1.5

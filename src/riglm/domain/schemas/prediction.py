@@ -2,9 +2,9 @@
 
 from typing import Any, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from riglm.domain.schemas.base import Section, problem
+from riglm.domain.schemas.base import Section
 
 OWN_KINDS: Final = ("frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid")
 """The predictors that come with riglm."""
@@ -24,20 +24,11 @@ class Predictor(Section):
 class Learning(Section):
     """What use teaches."""
 
-    scope: Literal["principal", "instance"] = Field(
+    scope: Literal["principal", "tenant", "instance"] = Field(
         default="principal",
-        description="Who learns from whom: each principal for itself, or all who use this riglm together.",
+        description="Who learns from whom: each principal for itself, or all who use one store together. A tenant is "
+        "whoever has a store of its own, so `tenant` and `instance` come to the same.",
     )
     max_pairs: int = Field(
         default=5000, ge=1, description="Learned pairs beyond so many are forgotten by age and confidence."
     )
-
-    @field_validator("scope", mode="before")
-    @classmethod
-    def _known(cls, scope: object) -> object:
-        if scope == "tenant":
-            raise problem(
-                "riglm cannot tell tenants apart: a token says who is calling, and nothing says for whom",
-                "use principal, or instance where all users belong together",
-            )
-        return scope
