@@ -4,11 +4,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.stores.postgres import Databases
 
 pytest.register_assert_rewrite("riglm.testing")
+
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", parent=settings.get_profile("same"), derandomize=False, max_examples=2000)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

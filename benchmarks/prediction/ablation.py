@@ -7,8 +7,9 @@ from pathlib import Path
 from riglm.adapters.prediction.blend import BlendPredictor
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
 from riglm.application.evaluation.prepared import prepare
-from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions, session_set_names
-from riglm.cli.evaluate_retrieval import open_embedder, read_settings
+from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions
+from riglm.application.evaluation.sets import find_sets
+from riglm.cli.measuring import open_embedder, read_settings
 from riglm.ports.predictor import PredictorPort
 
 _FIGURES = ("new@5", "new@15", "h@5", "h@15")
@@ -22,10 +23,10 @@ def run(data: Path, names: list[str]) -> None:
     }
     print(f"{'':16}{'':22}{''.join(f'{figure:>8}' for figure in _FIGURES)}")
     with open_embedder(read_settings(None), None) as embedder:
-        for name in names or session_set_names(data, "dev"):
-            found = read_sessions(data / name)
+        for directory in find_sets(data, names, side="dev", file="sessions.jsonl"):
+            found = read_sessions(directory)
             prepared = prepare(found.dataset, embedder)
             for label, make in makers.items():
                 figures = evaluate_sequences(found, prepared, make)
                 numbers = "".join(f"{figures[figure]:8.1f}" for figure in _FIGURES)
-                print(f"{name:16}{label:22}{numbers}", flush=True)
+                print(f"{directory.name:16}{label:22}{numbers}", flush=True)

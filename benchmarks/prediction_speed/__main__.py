@@ -1,17 +1,17 @@
 """What prediction costs a client: one prediction, a list, the event loop while tools are embedded, a start, memory.
 
-usage: python -m benchmarks.prediction_speed [--only deciding|serving]
+usage: python -m benchmarks.prediction_speed [--only deciding|serving|first_list]
 """
 
 import argparse
 
-from benchmarks.prediction_speed import deciding, serving
+from benchmarks.prediction_speed import deciding, first_list, serving
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--only", choices=("deciding", "serving"), help="one half of it")
-arguments = parser.parse_args()
+PARTS = {"deciding": deciding.run, "serving": serving.run, "first_list": first_list.run}
+parser.add_argument("--only", choices=PARTS, help="one part of it")
+only = parser.parse_args().only
 
-if arguments.only != "serving":
-    deciding.run()
-if arguments.only != "deciding":
-    serving.run()
+for name, run in PARTS.items():
+    if only in (None, name):
+        run()

@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,9 @@ from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the first, on the worker
+    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
     from riglm.application.filtering import FilteringService
+    from riglm.application.overrides import Overrides
     from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.knowledge import Recollection
     from riglm.application.prediction.service import PredictionService
@@ -50,6 +52,7 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
 _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
 _STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
+_OVERRIDES_SECONDS = 0.25  # reading them takes milliseconds; a store that is held is read later
 
 _SWITCH_SECONDS = 0.0005  # while another thread learns, the event loop waits no longer for it; by default 5 ms
 
@@ -158,19 +161,39 @@ def build_embedder(settings: Settings) -> "EmbedderPort":
     return building.build_embedder(settings.embedder, vectors)
 
 
-def _worker() -> "Worker":
+def _sqlite_choices(settings: Settings) -> "SqliteChoices":
+    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+
+    return SqliteChoices(store_path(settings))
+
+
+def _kept_open(settings: Settings) -> Iterator[AnalyticsPort]:
+    """A server's store, open from the first question on: what was decided is asked for again and again."""
+    with _sql(settings) as store:
+        yield store
+
+
+def _worker(name: str) -> "Worker":
     from riglm.application.prediction.worker import Worker
 
-    return Worker()
+    return Worker(name)
+
+
+def _overrides(asking: "Worker", open_choices: "Callable[[], AnalyticsPort | SqliteChoices]") -> "Overrides":
+    from riglm.application.overrides import Overrides
+
+    return Overrides(asking, open_choices)
 
 
 def _prediction(
     settings: Settings,
     worker: "Worker",
+    asking: "Worker",
     services: Services,
     recorder: Recorder,
     hasher: KeyedHasher,
     open_store: Callable[[], AnalyticsPort],
+    open_choices: "Callable[[], AnalyticsPort | SqliteChoices]",
 ) -> "PredictionService":
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
@@ -203,13 +226,14 @@ def _prediction(
         is_fallback_active=False,
         semantic_quality="none",
     )
-    warm_sets = WarmSets(open_store, settings.filtering.epoch)
+    warm_sets = WarmSets(open_choices, settings.filtering.epoch, settings.filtering.coverage)
     return PredictionService(
         worker,
         recollection,
         services.owners,
         warm_sets,
         configured,
+        asking=asking,
         predictor=settings.predictor.kind,
         scope=settings.learning.scope,
     )
@@ -220,11 +244,13 @@ def _owners(settings: Settings) -> ToolOwners:
     return ToolOwners(specs[0].name if len(specs) == 1 else "")
 
 
-def _filtering(settings: Settings, services: Services, prediction: "PredictionService") -> "FilteringService":
+def _filtering(
+    settings: Settings, services: Services, prediction: "PredictionService", overrides: "Overrides"
+) -> "FilteringService":
     from riglm.application.filtering import FilteringService
 
     kind, owner = settings.predictor.kind, services.owners.of
-    return FilteringService(settings.filtering, prediction, predictor=kind, owner=owner)
+    return FilteringService(settings.filtering, prediction, predictor=kind, overrides=overrides.in_force, owner=owner)
 
 
 def _showing(services: Services, filtering: "FilteringService") -> "Showing":
@@ -307,11 +333,21 @@ class Container(containers.DeclarativeContainer):
         owners=providers.Singleton(_owners, settings),
         grace=settings.provided.timeouts.grace,
     )
-    worker: "providers.Provider[Worker]" = providers.Singleton(_worker)
-    prediction: "providers.Provider[PredictionService]" = providers.Singleton(
-        _prediction, settings, worker, services, recorder, hasher, analytics.provider
+    choices: "providers.Provider[AnalyticsPort | SqliteChoices]" = providers.Selector(
+        settings.provided.storage.kind,
+        memory=analytics,
+        sqlite=providers.Factory(_sqlite_choices, settings),
+        postgresql=providers.Resource(_kept_open, settings),
     )
-    filtering: "providers.Provider[FilteringService]" = providers.Singleton(_filtering, settings, services, prediction)
+    worker: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-prediction")
+    asking: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-asking")
+    overrides: "providers.Provider[Overrides]" = providers.Singleton(_overrides, asking, choices.provider)
+    prediction: "providers.Provider[PredictionService]" = providers.Singleton(
+        _prediction, settings, worker, asking, services, recorder, hasher, analytics.provider, choices.provider
+    )
+    filtering: "providers.Provider[FilteringService]" = providers.Singleton(
+        _filtering, settings, services, prediction, overrides
+    )
     showing: "providers.Provider[Showing]" = providers.Singleton(_showing, services, filtering)
     state: "providers.Provider[SessionStatePort]" = providers.Singleton(_state, settings)
     sharing: "providers.Provider[Sharing]" = providers.Singleton(
@@ -349,24 +385,35 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
         stack.enter_context(recorder)
         filtered = settings.filtering.is_on
         stack.enter_context(_maintenance(container, settings, recorder, learns=filtered))
+        if settings.filtering.denies and not filtered:
+            _log.warning("filtering.enabled is false: what filtering.allowlist and filtering.denylist deny can be used")
         if filtered:
+            stack.callback(container.shutdown_resources)
             stack.enter_context(container.worker())
+            stack.enter_context(container.asking())
         async with contextlib.AsyncExitStack() as opened:
             if _is_shared(settings):
                 await opened.enter_async_context(container.state())
             ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
-            proxy = ProxyService(services, ports, settings.naming, container.showing() if filtered else None)
+            showing = container.showing() if filtered else None
+            proxy = ProxyService(services, ports, settings.naming, showing)
             sharing = container.sharing() if _is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()
                 if filtered:
                     container.converging()
-            sweeping = asyncio.get_running_loop().create_task(_sweep(proxy, sharing))
+            tasks = [asyncio.create_task(_sweep(proxy, sharing))]
             try:
+                if showing is not None:
+                    overrides = container.overrides()
+                    overrides.when_changed(showing.overridden)
+                    tasks.append(asyncio.create_task(overrides.follow()))
+                    await overrides.ready(_OVERRIDES_SECONDS)
                 await proxy.check_names()
                 yield proxy
             finally:
-                sweeping.cancel()
+                for task in tasks:
+                    task.cancel()
                 await proxy.close()
                 if filtered:
                     await container.prediction().close()

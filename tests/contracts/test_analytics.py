@@ -3,6 +3,7 @@
 import sqlite3
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,15 @@ import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.application.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
 from riglm.domain.identifier import uuid7
+from riglm.domain.override import OverrideKind
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordRefused
 from riglm.testing.analytics import AnalyticsContract
-from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation
+from riglm.testing.prediction_store import PredictionStoreContract
+from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
 
 
 def url(file: Path) -> str:
@@ -61,6 +65,48 @@ class TestPostgresqlAnalytics(AnalyticsContract):
     def analytics(self, postgres_url: str) -> Iterator[AnalyticsPort]:
         with SqlAnalytics(postgres_url) as store:
             yield store
+
+
+class TestSqliteChoices(PredictionStoreContract):
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        return tmp_path / "one #2.db"
+
+    @pytest.fixture
+    def analytics(self, file: Path) -> Iterator[AnalyticsPort]:
+        with SqlAnalytics(url(file)) as store:
+            yield store
+
+    @pytest.fixture
+    def choices(self, analytics: AnalyticsPort, file: Path) -> SqliteChoices:
+        return SqliteChoices(file)
+
+    def test_what_one_way_stores_the_other_finds(self, analytics: AnalyticsPort, choices: SqliteChoices):
+        made = an_override(tool="lösche", kind=OverrideKind.PIN, expires_at=5000.0, reason="so")
+        choices.put_override(made)
+        analytics.put_override(replace(made, id=uuid7()))
+        assert [replace(each, id=made.id) for each in choices.list_overrides()] == [made, made]
+        assert list(choices.list_overrides()) == list(analytics.list_overrides())
+        first = choices.put_warm_set(a_warm_set("b", "ä"))
+        assert analytics.put_warm_set(a_warm_set("c")) == first
+
+
+def test_before_there_is_a_store_nothing_was_decided_and_nothing_is_made(tmp_path):
+    file = tmp_path / "none.db"
+    choices = SqliteChoices(file)
+    assert (choices.list_overrides(), choices.get_warm_set("", "", 0.0), choices.recent_use(0.0)) == ([], None, {})
+    with pytest.raises(AnalyticsUnavailable, match=r"none\.db"):
+        choices.put_warm_set(a_warm_set("a"))
+    assert not file.exists()
+    file.touch()
+    assert choices.list_overrides() == []
+
+
+def test_a_damaged_store_is_unavailable_to_choices(tmp_path):
+    file = tmp_path / "damaged.db"
+    file.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(AnalyticsUnavailable, match=r"damaged\.db"):
+        SqliteChoices(file).list_overrides()
 
 
 def test_records_are_there_when_the_database_is_opened_again(tmp_path):

@@ -133,6 +133,7 @@ main()
         "structlog",
         "httpx",
         "numpy",
+        "riglm.adapters.prediction.selection",
     }
 
 

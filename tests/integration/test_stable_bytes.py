@@ -73,6 +73,13 @@ class Wire:
                 self.changes += message.get("method") == "notifications/tools/list_changed"
         raise AssertionError("riglm ended without an answer")
 
+    async def heard(self) -> None:
+        """Wait until it was announced that the list is another one."""
+        async with asyncio.timeout(WITHIN):
+            while not self.changes:
+                message = json.loads(await self._output.readline())
+                self.changes += message.get("method") == "notifications/tools/list_changed"
+
     async def listed(self) -> bytes:
         """The tools of a list, byte by byte; how long it may be kept goes down as time goes by."""
         line = await self.ask("tools/list")

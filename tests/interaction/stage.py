@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import os
+import random
 import select
 import signal
 import socket
@@ -50,11 +51,12 @@ def marked(mark: str) -> list[int]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of loopback that nobody uses, and that no outgoing connection takes while its server restarts."""
+    while True:
+        port = random.randrange(10_000, 32_768)  # below the ports that the kernel gives to those who connect
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 _PR_SET_PDEATHSIG = 1
@@ -178,7 +180,8 @@ class Stage:
     def listening(self, *command: str, port: int = 0) -> str:
         """The origin of a server that prints its port, shared by all who give the same command."""
         if command not in self._listening:
-            process = Process([*command, "--port", str(port)], self.env, self.folder / "server.stderr")
+            wanted = str(port or free_port())
+            process = Process([*command, "--port", wanted], self.env, self.folder / "server.stderr")
             self._listening[command] = ("", process)
             port = json.loads(process.read_line())["port"]
             process.wait_for_port(port)

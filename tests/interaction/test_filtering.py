@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from riglm.domain.naming import prefixed
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
+from tests.interaction.clients.stdio import StdioLink
+from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import EVERY, MAIN, OLD, RIGLM, Route, routes
 from tests.interaction.servers import catalogue
-from tests.interaction.stage import Stage
+from tests.interaction.stage import Stage, raw_post
 from tests.interaction.test_lists import pages
 
 DENY = {
@@ -36,6 +39,19 @@ SPELLINGS = [
     b'{"name":"call_tool","arguments":{"name":"counter","arguments":{}}}',
     b'{"name":"call_tool","arguments":{"name":"COUNTER"}}',
     b'{"name":"call_tool","arguments":{"name":"call_tool","arguments":{"name":"counter"}}}',
+    b'{"name":"c\xd0\xbeunter"}',
+    b'{"name":"\\uff43ounter"}',
+    b'{"name":"coun\\u200bter"}',
+    b'{"name":"counter\\ud800"}',
+    b'{"name":" _Counter-"}',
+    b'{"name":["counter"]}',
+    b'{"name":"echo","name":"counter"}',
+    b'{"name":"counter","name":"echo"}',
+    b'{"name":"call_tool","Name":"counter","arguments":{"name":"echo"}}',
+    b'{"name":"call_tool","arguments":{"name":"echo","name":"counter"}}',
+    b'{"name":"call_tool","arguments":{"name":"c\xd0\xbeunter"}}',
+    b'{"name":"call_tool","arguments":{"name":"coun\\u200bter"}}',
+    b'{"name":"mark_tool","arguments":{"name":"counter","relevant":true}}',
 ]
 
 
@@ -43,11 +59,19 @@ def names(result: bytes) -> list[str]:
     return [tool["name"] for tool in text.value(result)["tools"]]
 
 
+OWN = {
+    "search_available_tools": {"query": "counter"},
+    "set_context": {"context": "call the counter"},
+    "index_status": {},
+}
+"""riglm's own tools that say something of tools."""
+
+
 async def refused(client: RawClient, params: bytes) -> bool:
     """Whether a call is refused, by the wire or in its result."""
     answer = await client.request("tools/call", params)
     if "error" in answer.parts:
-        return answer.code in (-32602, -32020)
+        return answer.code in (-32600, -32602, -32020)
     return answer.decoded().get("isError") is True
 
 
@@ -63,12 +87,89 @@ async def test_a_denied_tool_is_neither_listed_nor_run_however_it_is_named(compa
                 assert "echo" in listed
             log.mark()
             assert await refused(client, spelling), spelling
-            assert [entry for entry in log.received("tools/call") if b"ounter" in entry.raw] == []
-        found = await client.request(
-            "tools/call", {"name": "search_available_tools", "arguments": {"query": "counter"}}
-        )
-        assert b'"counter"' not in found.raw.replace(b"\\", b"")
+            assert log.received("tools/call") == [], spelling
+        for own, given in OWN.items():
+            told = await client.request("tools/call", {"name": own, "arguments": given})
+            assert "result" in told.parts
+            assert b'"counter"' not in told.raw.replace(b"\\", b""), own
         assert (await client.call("nonce", {"nonce": "still here"})).words == "still here"
+
+
+def disguises(client: RawClient) -> list[bytes]:
+    """Lines that a server might take for a call of `counter`, all with the id `wire`."""
+    params = text.dump(client.enveloped(b'{"name":"counter","arguments":{}}'))
+    harmless = text.dump(client.enveloped(b'{"name":"echo","arguments":{}}'))
+    call, ping = text.request("wire", "tools/call", params), text.request("p", "ping", harmless)
+    head = b'{"jsonrpc":"2.0","id":"wire",'
+    return [
+        call,
+        b"\xef\xbb\xbf" + call,
+        b"[" + call + b"]",
+        b"[" + ping + b"," + call + b"]",
+        call.replace(b',"method"', b'\r,"method"'),
+        call.replace(b',"method"', b'\r\n,\n"method"'),
+        ping + call,
+        head + b'"method":"ping","method":"tools/call","params":' + params + b"}",
+        head + b'"method":"tools/call","params":' + harmless + b',"params":' + params + b"}",
+        head + b'"method":"tools/call","params":' + params + b',"params":' + harmless + b"}",
+        head + b'"method":"ping","Method":"tools/call","params":' + params + b"}",
+        head + b'"method":"tools/call","params":' + harmless + b',"Params":' + params + b"}",
+        b'{"jsonrpc":"2.0","method":"notifications/x","Method":"tools/call","ID":"wire","params":' + params + b"}",
+    ]
+
+
+@behaviour("filter.denied")
+@routes(MAIN, through=RIGLM)
+async def test_no_trick_of_the_wire_leads_to_a_denied_tool(company: Stage, route: Route):
+    log = company.log()
+    async with company.client(route, env=DENY) as client:
+        link = client.link
+        log.mark()
+        for line in disguises(client):
+            if isinstance(link, StdioLink):
+                await link.write(line + b"\n")
+                await link.write(b"\xef\xbb\xbf" + line + b"\r\n")
+            else:
+                assert isinstance(link, StreamableLink)
+                for name in ("counter", "echo"):
+                    parts = {"method": b'"tools/call"', "params": text.dump(client.enveloped({"name": name}))}
+                    headers = link._headers_for(parts)
+                    for kind in ("application/json", "text/plain"):
+                        status, _, body = await raw_post(link.url, line, {**headers, "content-type": kind})
+                        assert status == 202 or b'"error"' in body, (line, status, body)
+            assert (await client.call("nonce", {"nonce": "still here"})).words == "still here", line
+            client.strays.clear()
+        assert log.received("tools/call")
+        assert [entry.raw for entry in log.received() if b"counter" in entry.raw] == []
+
+
+TRICKS = ["bom", "batch", "carriage returns", "name twice", "name in another case"]
+HTTP_TRICKS = [*TRICKS, "two data lines", "two messages", "plain text"]
+
+
+@behaviour("filter.denied")
+@routes(MAIN, through=RIGLM)
+async def test_no_form_of_a_list_shows_a_denied_tool(company: Stage, route: Route):
+    async with company.client(route, env=DENY) as client:
+        for kind in TRICKS if route.back == "stdio" else HTTP_TRICKS:
+            for params in ({"trick": kind}, {"trick": kind, "cursor": "at/0"}):
+                answer = await client.request("tools/list", params)
+                assert "error" in answer.parts or "echo" in names(answer.result), kind
+                assert (await client.call("nonce", {"nonce": "x"})).words == "x"
+                said = [answer.raw, *client.strays, *(message.raw for message in client.notifications)]
+                assert [raw for raw in said if b'"counter"' in raw] == [], kind
+        assert await refused(client, b'{"name":"counter"}')
+        client.strays.clear()
+
+
+@behaviour("filter.denied")
+@routes(MAIN, through=RIGLM)
+async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(company: Stage, route: Route):
+    for more in ({"RIGLM_FILTERING__MODE": "shadow"}, {"RIGLM_FILTERING__STRATEGY": "none"}):
+        async with company.client(route, env={**DENY, **more}) as client:
+            assert names((await client.request("tools/list")).result) == [n for n in catalogue.NAMES if n != "counter"]
+            assert await refused(client, b'{"name":"counter"}')
+            assert (await client.call("nonce", {"nonce": "x"})).words == "x"
 
 
 @behaviour("filter.denied")
@@ -105,13 +206,19 @@ async def test_no_page_of_a_list_shows_a_denied_tool(company: Stage, route: Rout
 
 
 @behaviour("filter.denied")
-@pytest.mark.parametrize("naming", ["prefix", "on_collision"])
+@pytest.mark.parametrize(
+    ("naming", "denied"),
+    [
+        ("prefix", "alpha__counter"),
+        ("on_collision", "counter"),
+        ("on_collision", "alpha__counter"),
+    ],
+)
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 @pytest.mark.parametrize("front", ["stdio", "http"])
-async def test_no_server_s_prefix_leads_to_a_denied_tool(stage: Stage, front: str, era: str, naming: str):
+async def test_no_server_s_prefix_leads_to_a_denied_tool(stage: Stage, front: str, era: str, naming: str, denied: str):
     alpha, beta = ("--name", "alpha", "--tools", "counter,nonce"), ("--name", "beta", "--tools", "echo")
     servers = {"alpha": stage.entry("stdio", *alpha), "beta": stage.entry("http", *beta)}
-    denied = "alpha__counter" if naming == "prefix" else "counter"
     env = {**DENY, "RIGLM_FILTERING__DENYLIST": denied, "RIGLM_NAMING": naming}
     route = Route(front, "many", RIGLM, era)
     log = stage.log(*alpha)
@@ -125,6 +232,45 @@ async def test_no_server_s_prefix_leads_to_a_denied_tool(stage: Stage, front: st
             assert [name for name in shown if "counter" in name.lower()] == []
     assert log.received()
     assert log.received("tools/call") == []
+
+
+@behaviour("filter.denied")
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize("front", ["stdio", "http"])
+async def test_a_name_that_was_cut_leads_to_no_denied_tool_even_before_it_was_listed(
+    stage: Stage, front: str, era: str
+):
+    long, other = ("count_everything_there_is_" * 3 + end for end in ("denied", "open"))
+    alpha, beta = ("--name", "alpha", "--tools", f"{long},{other}"), ("--name", "beta", "--tools", "echo")
+    servers = {"alpha": stage.entry("stdio", *alpha), "beta": stage.entry("http", *beta)}
+    env = {**DENY, "RIGLM_FILTERING__DENYLIST": long}
+    log = stage.log(*alpha)
+    async with stage.client(Route(front, "many", RIGLM, era), upstream=stage.config("two", servers), env=env) as client:
+        denied = prefixed("alpha", long)
+        for call in (
+            {"name": denied},
+            {"name": f"alpha__{long}"},
+            {"name": "call_tool", "arguments": {"name": denied}},
+        ):
+            assert (await client.request("tools/call", call)).code == -32602, call
+        await client.request("tools/call", {"name": prefixed("alpha", other)})
+        (reached,) = log.received("tools/call")
+        assert text.value(text.at_path(reached.parts["params"], "name")) == other
+
+
+@behaviour("filter.denied")
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize("front", ["stdio", "http"])
+async def test_an_error_names_no_denied_tool(stage: Stage, front: str, era: str):
+    flags = {name: ("--name", name, "--tools", "counter,echo") for name in ("alpha", "beta")}
+    servers = {name: stage.entry("stdio", *more) for name, more in flags.items()}
+    env = {**DENY, "RIGLM_FILTERING__DENYLIST": "alpha__counter"}
+    async with stage.client(Route(front, "many", RIGLM, era), upstream=stage.config("two", servers), env=env) as client:
+        said = [(await client.request("tools/call", {"name": name})).decoded("error") for name in ("counter", "echo")]
+    assert [error["message"] for error in said] == [
+        "Unknown tool: counter; use beta__counter",
+        "Unknown tool: echo; use alpha__echo or beta__echo",
+    ]
 
 
 @behaviour("filter.transparent")

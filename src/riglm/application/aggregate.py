@@ -223,39 +223,42 @@ class AggregateConversation(Conversation):
     def _route(self, exchange: Exchange) -> None:
         """Send a request to the server that it belongs to, at once if that is known."""
         route = self._router.find(exchange.message)
-        if route is not None:
-            self._note_call(exchange, route.server)
+        if route is None:
+            self._workers.start(exchange, self._search, exchange)
+        elif (refused := self._refusal(exchange, route)) is None:
             self._forward(exchange, route)
         else:
-            self._workers.start(exchange, self._search, exchange)
+            exchange.replied(refused)
 
     async def _search(self, exchange: Exchange) -> None:
         """Look for the server in fresh lists; what stays unknown is refused, or offered to all."""
         message = exchange.message
         await self._ensemble.refresh(self._router.lists_for(message))
         route = self._router.find(message)
-        self._note_call(exchange, route.server if route is not None else "")
-        if route is not None:
+        answer = self._refusal(exchange, route)
+        if route is not None and answer is None:
             await self._forward_once_open(exchange, self._ensemble.members[route.server], route)
             return
-        refusal = self._router.unknown(message)
-        if refusal is None:
+        if answer is None:
             links = [member.link for member in self._ensemble.members.values() if member.is_open]
-            refusal = await self._router.offer(message, links, lambda link, inner: self._related(exchange, link, inner))
-        exchange.replied(refusal)
+            answer = await self._router.offer(message, links, lambda link, inner: self._related(exchange, link, inner))
+        exchange.replied(answer)
 
     def _related(self, exchange: Exchange, link: UpstreamLink, inner: Message) -> None:
         outward = self._errands.outward(link, inner)
         if outward is not None:
             exchange.related(outward)
 
-    def _note_call(self, exchange: Exchange, server: str) -> None:
-        if exchange.message.method == "tools/call":
-            given = parameters.read(exchange.message)
-            session = self.session
-            if given.meta:
-                session = self._services.sessions.of_call(session, self._caller, given.meta)
-            exchange.call = self._shown.call(session, server, given)
+    def _refusal(self, exchange: Exchange, route: Route | None) -> Message | None:
+        """Why a request goes nowhere, None when it may go on; a call is noted."""
+        message = exchange.message
+        if message.method != "tools/call":
+            return self._router.unknown(message) if route is None else None
+        given, session = parameters.read(message), self.session
+        if given.meta:
+            session = self._services.sessions.of_call(session, self._caller, given.meta)
+        exchange.call, refused = self._shown.call(session, self._router, message, route)
+        return refused
 
     def _forward(self, exchange: Exchange, route: Route) -> None:
         member = self._ensemble.members[route.server]

@@ -19,7 +19,7 @@ from riglm.application.services import Services
 from riglm.application.shown_tools import ShownTools
 from riglm.application.stateless import refusal
 from riglm.application.workers import Workers
-from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
@@ -156,14 +156,16 @@ class AggregateModern(ModernService):
             route = self._router.find(message) or route
         if message.method == "tools/call":
             session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
-            server = route.server if route is not None else ""
-            exchange.call = self._shown.call(session, server, parameters.read(message))
-        if route is not None:
+            exchange.call, refused = self._shown.call(session, self._router, message, route)
+        else:
+            refused = self._router.unknown(message) if route is None else None
+        if refused is not None:
+            exchange.replied(refused)
+        elif route is not None:
             self._forward(exchange, route)
         else:
             links = self._consensus.links().values()
-            refused = self._router.unknown(message)
-            exchange.replied(refused or await self._router.offer(message, links, lambda _, __: None))
+            exchange.replied(await self._router.offer(message, links, lambda _, __: None))
 
     def _forward(self, exchange: Exchange, route: Route) -> None:
         link = self._consensus.links().get(route.server)

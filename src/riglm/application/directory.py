@@ -6,7 +6,7 @@ from typing import Final
 from riglm.application.listings import NAMED, JoinedList, Listings, ServerList
 from riglm.domain import protocol
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.naming import SEPARATOR, prefixed
+from riglm.domain.naming import SEPARATOR, may_be_cut, prefixed
 
 _WITH_PREFIX: Final = frozenset({"prefix", "on_collision"})
 
@@ -49,14 +49,15 @@ class Directory:
     def owner(self, method: str, name: str) -> tuple[str, str] | None:
         """The server that owns what clients call `name`, and its own name for it.
 
-        A server's prefix says whose a name is even while its list is not known, or where it needs none.
+        A server's prefix says whose a name is even while its list is not known, or where it needs none; but what a
+        name was cut from is only known by the list.
         """
         found = self.joined(method).owners.get(name)
         if found is not None:
             return found
         if method in NAMED and self._listings.naming in _WITH_PREFIX:
             for server in self._servers:
-                if name.startswith(server + SEPARATOR):
+                if name.startswith(server + SEPARATOR) and (self.knows(method, server) or not may_be_cut(name)):
                     return server, name[len(server) + len(SEPARATOR) :]
         return None
 
@@ -72,9 +73,9 @@ class Directory:
             dict.fromkeys((name, *(seen or [prefixed(server, own) if self._listings.naming == "prefix" else own])))
         )
 
-    def claimed(self, method: str, name: str) -> list[str]:
-        """What clients call that which several servers name alike."""
-        return [seen for seen, (_, own) in self.joined(method).owners.items() if own == name]
+    def claimed(self, method: str, name: str) -> dict[str, tuple[str, str]]:
+        """What servers themselves call `name`: each one's server and own name, by the name that clients use."""
+        return {seen: owner for seen, owner in self.joined(method).owners.items() if owner[1] == name}
 
     def owner_of_uri(self, uri: str) -> str | None:
         """The server that listed a resource, or a template that fits it."""

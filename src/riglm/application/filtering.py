@@ -17,10 +17,11 @@ from riglm.domain import turns
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.override import Override
-from riglm.domain.policy import Policy, Spellings, Standing
+from riglm.domain.policy import Policy, Standing
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
+from riglm.domain.spelling import Spellings
 from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
 from riglm.domain.view import View
@@ -59,6 +60,11 @@ class FilteringService:
         self._last_catalogue: Catalogue | None = None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
 
+    @property
+    def guards(self) -> bool:
+        """Whether there are tools that are denied."""
+        return self.rules.denies
+
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
         return self._surfaces.of(session)
@@ -66,6 +72,19 @@ class FilteringService:
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
         return self.surface(session) is Surface.DYNAMIC and not self._is_shadow
+
+    def overridden(self, session: Session) -> bool:
+        """People decided anew about tools; whether the session's list is another one now than its client has."""
+        state, view = self._states.of(session), self.view(session)
+        before = state.view
+        if view is None or before is None or (view.candidates, view.kept) == (before.candidates, before.kept):
+            return False
+        if self._is_shadow:
+            return view.candidates != before.candidates
+        with self._guarded:
+            common = self._views.of(session, view.catalogue, whoever=True)
+            return self._surfaces.compose(session, state, view, common).selection.shown != state.shown
+        return False
 
     def state(self, session: Session) -> SessionState:
         """How far a session has come."""
@@ -81,9 +100,12 @@ class FilteringService:
         catalogue = known.catalogue if known is not None else self._last_catalogue
         return None if catalogue is None else self._views.of(session, catalogue)
 
-    def denial(self, session: Session, name: str) -> str | None:
-        """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may."""
-        if self._views.standing(session, name) is Standing.DENIED:
+    def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
+        """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may.
+
+        `owner` is its server and the server's own name for it, where they are known for sure.
+        """
+        if self._views.standing(session, name, owner) is Standing.DENIED:
             return f"Unknown tool: {name}"
         return None
 

@@ -1,8 +1,9 @@
 """What riglm's own tools are given and what they answer, as raw JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from riglm.application.meta_tool_definitions import CALL_TOOL
 from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
@@ -13,14 +14,14 @@ class MetaAnswer:
     """What became of a call of one of riglm's own tools.
 
     `result` is a raw CallToolResult, without what an era adds to every result. Where `forward` is set there is none:
-    the call is to go on to that tool with those raw arguments, like a call of the client's own that may be denied, and
-    to an upstream even if the name is one of riglm's.
+    the call is to go on to the tool of that raw name with those raw arguments, like a call of the client's own that may
+    be denied, and to an upstream even if the name is one of riglm's.
     `list_changed` says that the session's list is another one now, and `selection` which tools the result shows.
     """
 
     result: bytes = b""
     list_changed: bool = False
-    forward: tuple[str, bytes] | None = None
+    forward: tuple[bytes, bytes] | None = None
     selection: Selection | None = None
 
 
@@ -102,18 +103,29 @@ def array(values: Iterable[bytes]) -> bytes:
     return b"[%b]" % b",".join(values)
 
 
-def context_message(found: int, listed: int, *, changed: bool) -> str:
-    """What a new context came to, in words."""
+def way_to_call(offered: Collection[str], names: Iterable[str]) -> str:
+    """How the tools of these names are called, in words, while these tools of riglm's own are `offered`."""
+    if CALL_TOOL not in offered:
+        return "Call them by name, listed or not."
+    namesakes = [name for name in names if name in offered]
+    words = "Call them by name, listed or not, or by call_tool."
+    if namesakes:
+        words += f" By call_tool alone: {', '.join(namesakes)}; the name itself stands for a tool of riglm's."
+    return words
+
+
+def context_message(found: int, listed: int, way: str, *, changed: bool) -> str:
+    """What a new context came to, in words; `way` says how tools are called."""
     lists = f"Your list has changed: it has {listed} tools now." if changed else f"Your list has {listed} tools."
     if not found:
         return f"{lists} Nothing is known yet of what this needs: choose among them."
-    return f"{lists} These {found} are likeliest for this; call one that is not listed by its name, or by call_tool."
+    return f"{lists} These {found} are likeliest for this. {way}"
 
 
-def search_message(found: int, near: Sequence[str]) -> str:
-    """What a search came to, in words."""
+def search_message(found: int, near: Sequence[str], way: str) -> str:
+    """What a search came to, in words; `way` says how tools are called."""
     if found:
-        return f"{found} tools fit, the best first. Call them by name, or by call_tool."
+        return f"{found} tools fit, the best first. {way}"
     closest = f" Closest by name: {', '.join(near)}." if near else ""
     return f"No tool fits this.{closest} Ask in other words if you think that there is one."
 

@@ -17,6 +17,7 @@ from riglm.application.meta_answers import (
     search_message,
     structured,
     text_given,
+    way_to_call,
 )
 from riglm.application.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
 from riglm.application.predicting import Hit
@@ -79,8 +80,9 @@ class MetaTools:
         listed = self._listed(session, view, dynamic=dynamic)
         best = await self._likeliest(session, view, text, confidence)
         state.searched.update(best)
+        way = way_to_call(self._filtering.offered(session), best)
         fields: dict[str, bytes] = {
-            "message": jsonrpc.encode(context_message(len(best), len(listed), changed=changed)),
+            "message": jsonrpc.encode(context_message(len(best), len(listed), way, changed=changed)),
             "confidence": jsonrpc.encode(round(confidence, 3)),
             "listed_count": jsonrpc.encode(len(listed)),
         }
@@ -98,7 +100,8 @@ class MetaTools:
             hits, _ = await self._found(session, view, text)
             if hits:
                 return [hit.name for hit in hits]
-        return self._filtering.best(session, self._rules.answer_tools)
+        best = self._filtering.best(session, self._rules.answer_tools)
+        return [name for name in best if self._can_be_called(session, name)]
 
     def _listed(self, session: Session, view: View, *, dynamic: bool) -> list[str]:
         """The names in the list that the client has, or that it gets when it asks again."""
@@ -107,7 +110,13 @@ class MetaTools:
             names = (state.choice.chosen | view.kept) & view.candidate_set
         else:
             names = self._filtering.listed(session) or view.candidate_set
-        return [name for name in view.candidates if name in names]
+        own = self._filtering.offered(session)
+        return [name for name in view.candidates if name in names and name not in own]
+
+    def _can_be_called(self, session: Session, name: str) -> bool:
+        """Whether there is a way to an upstream's tool: where riglm's own has the name, that is call_tool alone."""
+        own = self._filtering.offered(session)
+        return name not in own or CALL_TOOL in own
 
     async def _search(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         query = text_given(SEARCH, given, "query")
@@ -122,9 +131,10 @@ class MetaTools:
             raw = jsonrpc.with_member(raw, ("why",), jsonrpc.encode(hit.why))
             tools.append(jsonrpc.with_member(raw, ("listed",), jsonrpc.encode(hit.name in listed)))
         names = [hit.name for hit in hits]
+        way = way_to_call(self._filtering.offered(session), names)
         self._filtering.state(session).found(query[:LONGEST_QUERY], names)
         fields = {
-            "message": jsonrpc.encode(search_message(len(hits), near)),
+            "message": jsonrpc.encode(search_message(len(hits), near, way)),
             "tools": array(tools),
             "near": jsonrpc.encode(near),
         }
@@ -132,7 +142,10 @@ class MetaTools:
 
     async def _found(self, session: Session, view: View, text: str) -> tuple[list[Hit], list[str]]:
         """The tools that a text finds among those that may be known of, and the names of near misses."""
-        may_be_found = view.candidate_set.__contains__
+
+        def may_be_found(name: str) -> bool:
+            return name in view.candidate_set and self._can_be_called(session, name)
+
         found = await self._filtering.predicting.search(session, text, self._rules.answer_tools, may_be_found)
         hits = [] if found.abstained else [hit for hit in found.hits if may_be_found(hit.name)]
         return hits, [name for name in found.near if may_be_found(name)]
@@ -148,7 +161,7 @@ class MetaTools:
         view = self._filtering.view(session)
         if name in self._filtering.offered(session) and (view is None or not view.allows(name)):
             return refused(f"{name} is one of riglm's own tools: call it directly.")
-        return MetaAnswer(forward=(name, arguments))
+        return MetaAnswer(forward=(bytes(given["name"]), arguments))
 
     async def _mark_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         name = text_given(MARK_TOOL, given, "name")

@@ -57,6 +57,11 @@ class ProxyService(DownstreamPort):
         """A connection that carries both eras."""
         return Connection(self, caller, channel, sink)
 
+    def hold(self, *, on: bool) -> None:
+        """Hold the servers back, or no longer."""
+        for upstream in self._upstreams:
+            upstream.hold(on=on)
+
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
         """A conversation for a client that opens a connection with the handshake."""
         if self._showing is None:

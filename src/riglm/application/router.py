@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from riglm.application.asking import Asking
 from riglm.application.directory import Directory
-from riglm.domain import jsonrpc, parameters
+from riglm.domain import jsonrpc, parameters, rawjson
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import UpstreamLink
 
 _BY_NAME: Final = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
@@ -20,11 +20,16 @@ MOST_TASKS: Final = 10_000
 """Tasks beyond this many are forgotten, the oldest first."""
 
 
+Permits = Callable[[str, tuple[str, str]], bool]
+"""Whether a client may use a tool: by the name that it uses, and by its server with the server's own name."""
+
+
 class Route(NamedTuple):
-    """The server that a request goes to, and the request as that server knows it."""
+    """The server that a request goes to, the request as that server knows it, and its own name for what is meant."""
 
     server: str
     message: Message
+    own: str | None = None
 
 
 class Router:
@@ -40,7 +45,7 @@ class Router:
         """The route of a request, as far as is known by now."""
         method = message.method or ""
         if method in _BY_NAME:
-            return self._by_name(message, _BY_NAME[method], ("name",), jsonrpc.text(parameters.read(message).name))
+            return self._by_name(message, _BY_NAME[method], ("name",), parameters.read(message).name)
         if method in _BY_URI:
             return self._by_uri(message, jsonrpc.text(parameters.read(message).uri))
         if method in _BY_TASK:
@@ -48,9 +53,8 @@ class Router:
             return Route(server, message) if server is not None else None
         if method == "completion/complete":
             reference = jsonrpc.members(jsonrpc.members(message.params).get("ref", b"{}"))
-            name = jsonrpc.text(reference.get("name"))
-            if name is not None:
-                return self._by_name(message, "prompts/list", ("ref", "name"), name)
+            if jsonrpc.text(reference.get("name")) is not None:
+                return self._by_name(message, "prompts/list", ("ref", "name"), reference["name"])
             return self._by_uri(message, jsonrpc.text(reference.get("uri")))
         return None
 
@@ -63,16 +67,35 @@ class Router:
             return ("prompts/list", *_RESOURCES)
         return _RESOURCES if method in _BY_URI else ()
 
-    def unknown(self, message: Message) -> Message | None:
-        """The error for a request that must be known by now; None when it may still be offered around."""
+    def refusal(self, message: Message, route: Route | None, permits: Permits) -> Message | None:
+        """The error for a request that goes nowhere, None when it may go on.
+
+        That is one that must be known by now and has no route, or a call of a tool that may not be used, which is told
+        by all the names that lead to it; it is answered like one that does not exist.
+        """
+        if route is None:
+            return self.unknown(message, permits)
+        if message.method != "tools/call" or route.own is None:
+            return None
+        name, owner = jsonrpc.text(parameters.read(message).name) or "", (route.server, route.own)
+        if all(permits(seen, owner) for seen in self._directory.spellings(name)):
+            return None
+        return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {name}")
+
+    def unknown(self, message: Message, permits: Permits = lambda *_: True) -> Message | None:
+        """The error for a request that must be known by now; None when it may still be offered around.
+
+        It names no tool that may not be used.
+        """
         method = message.method or ""
         if method in _BY_NAME:
-            what = "tool" if method == "tools/call" else "prompt"
+            is_call = method == "tools/call"
             name = jsonrpc.text(parameters.read(message).name)
-            words = f"Unknown {what}: {name}"
-            claimed = self._directory.claimed(_BY_NAME[method], name) if name is not None else []
-            if claimed:
-                words += f"; several servers have it: use {' or '.join(claimed)}"
+            words = f"Unknown {'tool' if is_call else 'prompt'}: {name}"
+            claimed = self._directory.claimed(_BY_NAME[method], name) if name is not None else {}
+            would_do = [seen for seen, owner in claimed.items() if not is_call or permits(seen, owner)]
+            if would_do:
+                words += f"; use {' or '.join(would_do)}"
             return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, words)
         if method in _BY_TASK:
             return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Invalid params: no server has this task")
@@ -120,15 +143,18 @@ class Router:
             del self._tasks[next(iter(self._tasks))]
         self._tasks[task] = server
 
-    def _by_name(self, message: Message, method: str, path: tuple[str, ...], name: str | None) -> Route | None:
+    def _by_name(self, message: Message, method: str, path: tuple[str, ...], raw: Raw | None) -> Route | None:
+        name = jsonrpc.text(raw)
         found = self._directory.owner(method, name) if name is not None else None
         if found is None:
             return None
         server, own = found
         if own == name:
-            return Route(server, message)
+            return Route(server, message, own)
+        if rawjson.mended(bytes(raw or b"")) != bytes(raw or b""):  # another name than this would go up
+            return None
         params = jsonrpc.with_member(message.params, path, jsonrpc.encode(own))
-        return Route(server, message.replace(params=params))
+        return Route(server, message.replace(params=params), own)
 
     def _by_uri(self, message: Message, uri: str | None) -> Route | None:
         server = self._directory.owner_of_uri(uri) if uri is not None else None

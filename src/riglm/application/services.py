@@ -38,6 +38,10 @@ class Observer(Protocol):
         """
 
 
+Permission = Callable[[Session, str, tuple[str, str]], bool]
+"""Whether a session may use a tool: by the name that clients use, and by its server with the server's own name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The services of one riglm process."""
@@ -53,6 +57,7 @@ class Services:
     )
     """Around whatever riglm notes of a list."""
     observer: Observer | None = None
+    permits: Permission = lambda *_: True
 
     def call(self, session: Session, upstream: str, tool: str, given: Parameters, known: bool) -> Call:
         """Note that an invocation starts; `known` says whether the client was shown the tool."""

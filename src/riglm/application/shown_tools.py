@@ -1,9 +1,13 @@
-"""The joined list of tools as one client is shown it."""
+"""The joined list of tools as one client is shown it, and the calls of its tools."""
+
+from functools import partial
 
 from riglm.application.exchange import Call
 from riglm.application.listings import JoinedList
+from riglm.application.router import Route, Router
 from riglm.application.services import Services, tool_name
-from riglm.domain.parameters import Parameters
+from riglm.domain import parameters
+from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Session
 from riglm.domain.tool import Catalogue
 
@@ -22,12 +26,21 @@ class ShownTools:
         self._services.expose(session, joined.catalogue)
         return joined.raw
 
-    def call(self, session: Session, server: str, given: Parameters) -> Call | None:
-        """Note that an invocation starts, under the name that the client used; None when it names no tool."""
+    def call(
+        self, session: Session, router: Router, message: Message, route: Route | None
+    ) -> tuple[Call | None, Message | None]:
+        """Note that an invocation starts, and say whether it may go its way, now that it is known which tool is meant.
+
+        The invocation has the name that the client used; it is None when the call names no tool. The error is None when
+        there is a way and the tool may be used.
+        """
+        given = parameters.read(message)
         tool = tool_name(given)
+        refused = router.refusal(message, route, partial(self._services.permits, session))
         if not tool:
-            return None
-        return self._services.call(session, server, tool, given, tool in self._catalogue.name_set)
+            return None, refused
+        server = route.server if route is not None and refused is None else ""
+        return self._services.call(session, server, tool, given, tool in self._catalogue.name_set), refused
 
     def input_schema(self, tool: str) -> bytes | None:
         """The raw `inputSchema` of a shown tool."""

@@ -1,6 +1,7 @@
 """What a view of a catalogue becomes on each surface."""
 
 import logging
+from functools import lru_cache
 from typing import Final
 
 from riglm.application.dynamic_list import DynamicList
@@ -17,6 +18,7 @@ from riglm.domain.surface import Surface, surface_for
 from riglm.domain.tokens import estimated_tokens
 from riglm.domain.view import View
 
+_MOST_CLIENTS: Final = 1_000
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -32,16 +34,18 @@ class Surfaces:
         self._writer = ListWriter()
         self._own = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._own_tokens = estimated_tokens(sum(map(len, own_entries(self._own, search_first=False)[1])))
-        self._by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
+        by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
+        self._by_client = lru_cache(_MOST_CLIENTS)(lambda name, era: surface_for(name, era, by_client))
+        self._predicts = not isinstance(predicting, Unpredicted)
         self._told: set[str] = set()
 
     def of(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
-        if isinstance(self._predicting, Unpredicted):
+        if not self._predicts:
             return Surface.FULL
         if self._rules.surface != "auto":
             return Surface(self._rules.surface)
-        return surface_for(session.client.name, session.era, self._by_client)
+        return self._by_client(session.client.name, session.era)
 
     def passes(self, view: View) -> bool:
         """Whether there is nothing to save: the catalogue is small, or all of it is always shown."""

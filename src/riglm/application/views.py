@@ -50,10 +50,10 @@ class Views:
                 self._kept.popitem(last=False)
         return view
 
-    def standing(self, session: Session, name: str) -> Standing:
-        """What may become of one tool in a session, whether it is in a catalogue or not."""
+    def standing(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> Standing:
+        """What may become of one tool in a session, whether it is in a catalogue or not; `owner` if that is known."""
         overrides = self._concerning(session)
-        return self._decided(name, by_tool(overrides) if overrides else None)
+        return self._decided(name, by_tool(overrides) if overrides else None, owner)
 
     def _concerning(self, session: Session) -> tuple[Override, ...]:
         everything = self._overrides()
@@ -62,15 +62,12 @@ class Views:
         now, key = self._clock(), str(session.id)
         return tuple(each for each in everything if each.holds(now) and each.concerns(key, session.principal))
 
-    def _decided(self, name: str, overrides: Mapping[str, Sequence[Override]] | None) -> Standing:
+    def _decided(
+        self, name: str, overrides: Mapping[str, Sequence[Override]] | None, owner: tuple[str, str] | None = None
+    ) -> Standing:
         """What may become of a tool, by all its names: a long one is cut for clients, and denied by the whole of it."""
-        standing = self._policy.decide(name, overrides)
-        if standing is Standing.DENIED or (overrides and name in overrides):
-            return standing
-        server, own = self._owner(name)
-        if server and any(map(self._policy.denies, (own, f"{server}{SEPARATOR}{own}"))):
-            return Standing.DENIED
-        return standing
+        server, own = owner or self._owner(name)
+        return self._policy.decide(name, overrides, (own, f"{server}{SEPARATOR}{own}") if server else ())
 
     def _made(self, catalogue: Catalogue, overrides: tuple[Override, ...]) -> View:
         mine = by_tool(overrides)

@@ -1,5 +1,7 @@
 """`riglm config`: look at the configuration before anything runs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +9,7 @@ import typer
 
 from riglm.cli.options import ConfigOption, JsonOption, McpJsonOption
 from riglm.cli.output import print_json
+from riglm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
@@ -15,14 +18,28 @@ app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=Non
 
 
 @app.command()
-def check(config: ConfigOption = None, mcp_json: McpJsonOption = None) -> None:
-    """Say whether riglm could start with this configuration, and if not, all that is wrong."""
-    from riglm.adapters.configuration.presence import require_upstreams
+def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: JsonOption = False) -> None:
+    """Say whether riglm can start so, and if not, all that is wrong.
+
+    The predictor is made with its options. A model of the embedder that cannot be loaded is told and is no error, since
+    another stands in. Servers are not started.
+    """
+    from riglm.adapters.configuration.presence import require_all, require_upstreams
 
     configuration = _load(config, mcp_json)
-    require_upstreams(configuration)
-    names = ", ".join(spec.name for spec in configuration.settings.upstream_specs())
-    typer.echo(f"the configuration is good; servers: {names}")
+    require_all(
+        lambda: require_upstreams(configuration),
+        lambda: _require_predictor(configuration),
+        lambda: _require_model(configuration),
+    )
+    names = [spec.name for spec in configuration.settings.upstream_specs()]
+    notes = _notes(configuration)
+    if as_json:
+        print_json({"servers": names, "notes": notes})
+        return
+    for note in notes:
+        typer.echo(f"riglm: {note}", err=True)
+    typer.echo(f"the configuration is good; servers: {', '.join(names)}")
 
 
 @app.command()
@@ -51,6 +68,43 @@ def _load(config: Path | None, mcp_json: Path | None) -> "Configuration":
     from riglm.adapters.configuration.loading import Options, load
 
     return load(Options(config=config, mcp_json=mcp_json))
+
+
+def _require_predictor(configuration: "Configuration") -> None:
+    from riglm.adapters.configuration.presence import require_predictor
+    from riglm.adapters.prediction.selection import available
+    from riglm.container import build_predictor
+
+    require_predictor(configuration, available)
+    with _placed(configuration):
+        build_predictor(configuration.settings)
+
+
+def _require_model(configuration: "Configuration") -> None:
+    from riglm.adapters.embedding.building import require_known_model
+
+    with _placed(configuration):
+        require_known_model(configuration.settings.embedder)
+
+
+@contextmanager
+def _placed(configuration: "Configuration") -> Iterator[None]:
+    """Put the file, variable or option before errors that begin with a path in the configuration."""
+    from riglm.adapters.configuration.problem import origin_of
+
+    try:
+        yield
+    except ConfigurationError as error:
+        path = tuple(str(error).partition(":")[0].split("."))
+        origin = origin_of(path, configuration.origins, "default")
+        raise ConfigurationError(f"{origin}: {error}") from error
+
+
+def _notes(configuration: "Configuration") -> list[str]:
+    from riglm.cli.embedder import examine
+
+    facts = examine(configuration.settings.embedder)
+    return [f"embedder.model: {facts['identity']} stands in: {facts['reason']}"] if facts["reason"] else []
 
 
 def _written(value: Any) -> str:

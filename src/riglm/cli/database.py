@@ -25,7 +25,10 @@ app.command()(forgetting.forget)
 
 @app.command()
 def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Bring the store to the newest schema, making it if it is not there. `run` and `serve` do so by themselves."""
+    """Bring the store to the newest schema, or make it.
+
+    `run` and `serve` do so by themselves.
+    """
     from riglm.adapters.analytics import schema
     from riglm.container import store_url
 

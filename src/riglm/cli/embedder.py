@@ -23,8 +23,11 @@ _SAMPLE = "Search the web and return the most relevant pages for a question."
 
 @app.command()
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Load the model as `run` and `serve` would, and show what is at work. No network is used."""
-    facts = _examined(_settings(config))
+    """Load the model and show what is at work.
+
+    That is what `run` and `serve` do. No network is used.
+    """
+    facts = examine(_settings(config))
     if as_json:
         print_json(facts)
         return
@@ -43,24 +46,49 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def pull(
-    model: Annotated[str, typer.Argument(help="One of fastembed's models, for example BAAI/bge-small-en-v1.5.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="One of fastembed's models, for example BAAI/bge-small-en-v1.5.")
+    ],
     config: ConfigOption = None,
     deadline: Annotated[
-        float, typer.Option("--deadline", metavar="SECONDS", min=0.1, help="Give up after so many seconds.")
+        float,
+        typer.Option(
+            "--deadline",
+            metavar="SECONDS",
+            min=0.1,
+            max=86_400,
+            help="Give up after so many seconds.",
+        ),
     ] = 900,
+    as_json: JsonOption = False,
 ) -> None:
-    """Download a model, so that `embedder.model` can name it. The only command that uses a network for models."""
+    """Download a model, so that `embedder.model` can name it.
+
+    No other command uses a network for models.
+    """
     from riglm.adapters.embedding.building import models_directory
-    from riglm.adapters.embedding.bundled import BUNDLED_MODEL
+    from riglm.adapters.embedding.bundled import BUNDLED_MODEL, DIMENSIONS, REVISION
     from riglm.adapters.embedding.pulling import pull as download
 
     if model == BUNDLED_MODEL:
-        typer.echo(f"{model} is installed with riglm; nothing is to be downloaded.")
+        _show_pulled(
+            {"model": model, "identity": f"{model}@{REVISION}", "dimensions": DIMENSIONS},
+            f"{model} is installed with riglm; nothing is to be downloaded.",
+            as_json,
+        )
         return
     directory = models_directory(_settings(config))
     typer.echo(f"Downloading {model} into {directory}, for at most {deadline:g} s.", err=True)
     pulled = download(model, directory, deadline=deadline)
-    typer.echo(f"{pulled.identity} can be used ({pulled.dimensions} dimensions). Set embedder.model to {pulled.model}.")
+    words = f"{pulled.identity} can be used ({pulled.dimensions} dimensions). Set embedder.model to {pulled.model}."
+    _show_pulled(asdict(pulled), words, as_json)
+
+
+def _show_pulled(fields: dict[str, Any], words: str, as_json: bool) -> None:
+    if as_json:
+        print_json(fields)
+    else:
+        typer.echo(words)
 
 
 def _settings(config: Path | None) -> "Embedder":
@@ -69,7 +97,8 @@ def _settings(config: Path | None) -> "Embedder":
     return load(Options(config=config, with_servers=False)).settings.embedder
 
 
-def _examined(settings: "Embedder") -> dict[str, Any]:
+def examine(settings: "Embedder") -> dict[str, Any]:
+    """Load the model that these settings ask for, and tell what is at work and why; it may be another."""
     from riglm.adapters.embedding.building import build_embedder, models_directory
 
     reasons = _Reasons()

@@ -10,7 +10,7 @@ _PATIENT = (50_000, 10, 10)
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong use or configuration."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data."""
     gc.set_threshold(*_PATIENT)
     fill_standard_descriptors()
     words = sys.argv[1:]
@@ -25,7 +25,7 @@ def main() -> None:
 
 def _run(command: list[str], *, no_filter: bool) -> None:
     from riglm.cli.starting import ready
-    from riglm.domain.errors import ConfigurationError, RiglmError
+    from riglm.domain.errors import RiglmError, UnusableInput
 
     try:
         values = [(_NO_FILTER, ("filtering", "enabled"), False)] if no_filter else []
@@ -35,7 +35,7 @@ def _run(command: list[str], *, no_filter: bool) -> None:
         code = run_stdio(settings)
     except RiglmError as error:
         print(f"riglm: {error}", file=sys.stderr)  # noqa: T201  # for the user who started it
-        code = 2 if isinstance(error, ConfigurationError) else 1
+        code = 2 if isinstance(error, UnusableInput) else 1
     sys.exit(code)
 
 

@@ -8,11 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.cli import evaluate_retrieval
-from riglm.cli.evaluate_retrieval import CacheOption, SideOption
-from riglm.cli.options import ConfigOption, JsonOption
-from riglm.cli.output import print_json, print_table
+from riglm.cli.measuring import (
+    CacheOption,
+    CutsOption,
+    NamesArgument,
+    SideOption,
+    data_option,
+    make_predictor,
+    open_embedder,
+    parse_cuts,
+    parse_kinds,
+    read_settings,
+    show_progress,
+    show_rows,
+    tell_left_out,
+)
+from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
+from riglm.domain.errors import UnusableInput
 
 if TYPE_CHECKING:
+    from riglm.application.evaluation.sequences import SessionSet
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import RecordedSession
     from riglm.ports.predictor import PredictorPort
@@ -37,13 +52,8 @@ class WalkOption(StrEnum):
 
 @app.command()
 def sequences(
-    data: Annotated[
-        Path,
-        typer.Option("--data", metavar="DIR", help="A directory of sets: NAME/tools.jsonl, NAME/SIDE/sessions.jsonl."),
-    ],
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAMES...]", help="Sets; all with sessions when none is named.")
-    ] = None,
+    data: Annotated[Path, data_option("sessions.jsonl")],
+    names: NamesArgument = None,
     side: SideOption = "dev",
     predictor: Annotated[
         list[str] | None,
@@ -53,19 +63,28 @@ def sequences(
             help="A kind, any number of times; blend is an untuned sum of signals. Default: hybrid, blend.",
         ),
     ] = None,
-    k: Annotated[str, typer.Option("--k", metavar="K,K...", help="Lengths of lists to look at.")] = _DEFAULT_CUTS,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many sessions of a set, by hash.")] = 3_000,
+    k: CutsOption = _DEFAULT_CUTS,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="At most so many sessions of a set, by hash of id.")
+    ] = 3_000,
     protocol: Annotated[
         WalkOption,
         typer.Option(
             "--protocol",
+            metavar="kfold|online",
             help="kfold: learn from four fifths of the sessions, predict the rest; online: from an empty start, learn "
             "from each session after predicting it.",
         ),
     ] = WalkOption.KFOLD,
     coverage: Annotated[
         float | None,
-        typer.Option("--coverage", min=0.5, max=0.999, help="Size lists so that they hold this share of the calls."),
+        typer.Option(
+            "--coverage",
+            metavar="SHARE",
+            min=0.5,
+            max=0.999,
+            help="Size lists so that they hold this share of the calls.",
+        ),
     ] = None,
     config: ConfigOption = None,
     cache: CacheOption = None,
@@ -76,45 +95,31 @@ def sequences(
     h@k: share of calls whose tool is among the first k; new@k: the same for calls of tools that the session had not
     used before; both in percent. calls and new_calls: how many there were. p50_ms, p99_ms: time of one prediction.
     With --coverage: the share of calls in lists sized for it, their mean length, the length of an unchanging list that
-    holds as many calls, and the share of all tools that is not shown. Sets with fewer than 20 sessions are left out.
+    holds as many calls, and the share of all tools that is not shown. Sets with fewer than 20 sessions of two calls or
+    more are left out.
     """
     from riglm.application.evaluation.prepared import prepare, text_count
-    from riglm.application.evaluation.sequences import (
-        FEWEST,
-        FOLDS,
-        evaluate_sequences,
-        read_sessions,
-        session_set_names,
-    )
+    from riglm.application.evaluation.sequences import FOLDS, evaluate_sequences
 
-    cuts, settings = evaluate_retrieval.parse_cuts(k), evaluate_retrieval.read_settings(config)
-    found = [read_sessions(data / name, side=side, limit=limit) for name in names or session_set_names(data, side)]
-    kinds = predictor or ["hybrid", BASELINE]
+    cuts, settings = parse_cuts(k), read_settings(config)
+    kinds = parse_kinds(predictor or ["hybrid", BASELINE], settings, others=(BASELINE,))
     makers = {kind: _maker(kind, settings) for kind in kinds}
+    found = _session_sets(data, names, side, limit)
     rows: list[dict[str, Any]] = []
-    with evaluate_retrieval.open_embedder(settings, cache) as embedder:
+    with open_embedder(settings, cache) as embedder:
         for one in found:
             name = one.dataset.name
-            if len(one.sessions) < FEWEST:
-                typer.echo(f"{name}: left out, {len(one.sessions)} sessions are too few", err=True)
-                continue
-            with evaluate_retrieval.show_progress(f"{name}: vectors", text_count(one.dataset)) as advance:
+            with show_progress(f"{name}: vectors", text_count(one.dataset)) as advance:
                 prepared = prepare(one.dataset, embedder, advance)
             walked = len(one.sessions) * (FOLDS if protocol is WalkOption.KFOLD else 1)
-            for kind in kinds:
-                with evaluate_retrieval.show_progress(f"{name}: {kind}", walked) as advance:
+            for kind, make in makers.items():
+                with show_progress(f"{name}: {kind}", walked) as advance:
                     figures = evaluate_sequences(
-                        one,
-                        prepared,
-                        makers[kind],
-                        protocol=protocol.value,
-                        cuts=cuts,
-                        goal=coverage,
-                        on_session=advance,
+                        one, prepared, make, protocol=protocol.value, cuts=cuts, goal=coverage, on_session=advance
                     )
                 told = {"dataset": name, "side": side, "predictor": kind, "protocol": protocol.value}
                 rows.append({**told, **figures})
-    _show(f"Next tool, {protocol.value}", rows, ("side", "protocol", "goal"), as_json=as_json)
+    show_rows(f"Next tool, {protocol.value}", rows, ("side", "protocol", "goal"), as_json=as_json)
 
 
 @app.command()
@@ -124,7 +129,8 @@ def history(
         typer.Option("--predictor", metavar="K", help="A kind of predictor, any number of times; all by default."),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, help="At most so many sessions, the latest.")
+        int,
+        typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="At most so many sessions, the latest."),
     ] = _MOST_SESSIONS,
     db: Annotated[
         Path | None, typer.Option("--db", metavar="F", help="The database; by default the one of the configuration.")
@@ -132,45 +138,65 @@ def history(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What each strategy would have shown in the recorded sessions, had it learned from those before.
+    """Say what each strategy would have shown in recorded sessions.
 
-    in_list: share of calls whose tool was in the list of that moment; new_in_list: the same for tools that the session
-    had not used before; mean_list: tools in the list; reduction: share of all tools that it did not show. Lists are
-    sized as the configuration asks (filtering.coverage, min_tools, max_tools). Contexts are not recorded as text, so
-    what they add is not measured here.
+    Each learns from the sessions before. in_list: share of calls whose tool was in the list of that moment;
+    new_in_list: the same for tools that the session had not used before; mean_list: tools in the list; reduction: share
+    of all tools that it did not show. Lists are sized as the configuration asks (filtering.coverage, min_tools,
+    max_tools). Contexts are not recorded as text, so what they add is not measured here.
     """
     from riglm.adapters.prediction.selection import available
     from riglm.application.evaluation.history import evaluate_history
 
-    settings = evaluate_retrieval.read_settings(config)
+    settings = read_settings(config)
+    kinds = parse_kinds(predictor or [*available(), BASELINE], settings, others=(BASELINE,))
     recorded = _recorded(settings, db, limit)
-    makers = {kind: _maker(kind, settings) for kind in predictor or [*available(), BASELINE]}
+    if not recorded and not as_json:
+        typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
+        return
     filtering = settings.filtering
     rows = []
-    for kind, make in makers.items() if recorded else ():
-        with evaluate_retrieval.show_progress(kind, len(recorded)) as advance:
+    for kind in kinds if recorded else ():
+        with show_progress(kind, len(recorded)) as advance:
             figures = evaluate_history(
                 recorded,
-                make(),
+                _maker(kind, settings)(),
                 goal=filtering.coverage,
                 least=filtering.min_tools,
                 most=filtering.max_tools,
                 on_session=advance,
             )
         rows.append({"predictor": kind, **figures})
-    if not recorded and not as_json:
-        typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
-        return
-    _show("What would have been shown", rows, (), as_json=as_json)
+    show_rows("What would have been shown", rows, (), as_json=as_json)
+
+
+def _session_sets(data: Path, names: Sequence[str] | None, side: str, limit: int) -> "list[SessionSet]":
+    """The sets that are asked for, but those with few sessions; it is an error if there is none."""
+    from riglm.application.evaluation.lines import DatasetError
+    from riglm.application.evaluation.sequences import FEWEST, read_sessions
+    from riglm.application.evaluation.sets import find_sets
+
+    kept = []
+    for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
+        one = read_sessions(directory, side=side, limit=limit)
+        if len(one.sessions) < FEWEST:
+            tell_left_out(one.dataset.name, f"{len(one.sessions)} sessions of two calls or more are too few")
+        else:
+            kept.append(one)
+    if not kept:
+        raise DatasetError(
+            f"{data}: no set has {FEWEST} sessions of two calls or more to be measured — fix: more sessions or a "
+            "larger --limit, or other sets"
+        )
+    return kept
 
 
 def _recorded(settings: "Settings", db: Path | None, limit: int) -> "Sequence[RecordedSession]":
     from riglm.cli.usage import recorded
-    from riglm.domain.errors import ConfigurationError
 
     if db is not None:
         if not db.is_file():
-            raise ConfigurationError(f"{db}: there is no such database — fix: a file that riglm recorded to")
+            raise UnusableInput(f"--db {db}: there is no such database — fix: name a file that riglm recorded to")
         storage = settings.storage.model_copy(update={"kind": "sqlite", "path": str(db)})
         settings = settings.model_copy(update={"storage": storage})
     store = recorded(settings)
@@ -181,18 +207,8 @@ def _recorded(settings: "Settings", db: Path | None, limit: int) -> "Sequence[Re
 
 
 def _maker(kind: str, settings: "Settings") -> "Callable[[], PredictorPort]":
-    """What makes a fresh predictor of a kind; an unknown kind is an error at once."""
     if kind == BASELINE:
         from riglm.adapters.prediction.blend import BlendPredictor
 
         return BlendPredictor
-    evaluate_retrieval.make_predictor(kind, settings)
-    return lambda: evaluate_retrieval.make_predictor(kind, settings)
-
-
-def _show(title: str, rows: Sequence[dict[str, Any]], left_out: Sequence[str], *, as_json: bool) -> None:
-    if as_json:
-        print_json(list(rows))
-        return
-    columns = [column for column in (rows[0] if rows else {"dataset": ""}) if column not in left_out]
-    print_table(title, columns, [["-" if row[column] is None else row[column] for column in columns] for row in rows])
+    return lambda: make_predictor(kind, settings)

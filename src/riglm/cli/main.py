@@ -6,15 +6,17 @@ from typing import Annotated
 import typer
 
 from riglm.cli import config, database, demo, embedder, evaluate, serving, usage
-from riglm.domain.errors import ConfigurationError, RiglmError
+from riglm.domain.errors import RiglmError, UnusableInput
 
 app = typer.Typer(
     name="riglm",
     help="A drop-in MCP proxy that records which tools are used.",
+    epilog="`riglm demo` shows it at work. `riglm run -- COMMAND` stands in for COMMAND in a client's configuration.",
     rich_markup_mode=None,  # rich costs 60 ms of start
     pretty_exceptions_enable=False,
     add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 # What follows the first word of the server's command belongs to that command.
 _WITH_COMMAND = {"allow_interspersed_args": False}
@@ -48,10 +50,10 @@ def _riglm(
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong use or configuration."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data."""
     try:
         app()
-    except ConfigurationError as error:
+    except UnusableInput as error:
         _fail(error, 2)
     except RiglmError as error:
         _fail(error, 1)

@@ -1,9 +1,13 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+MOST_ROWS: Final = 1_000_000
+"""The most that a limit of what is shown may be."""
+
 
 ConfigOption = Annotated[
     Path | None,
@@ -14,9 +18,12 @@ McpJsonOption = Annotated[
 ]
 UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="One server to stand in front of, by URL.")]
 CommandArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="One server to stand in front of, by command.")
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND", help="One server to stand in front of, by command; options of riglm come before."
+    ),
 ]
-NoFilterOption = Annotated[bool, typer.Option("--no-filter", help="Show all tools.")]
+NoFilterOption = Annotated[bool, typer.Option("--no-filter", help="Show all tools, as the servers list them.")]
 LogLevelOption = Annotated[
     str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 ]

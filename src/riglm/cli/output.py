@@ -4,11 +4,17 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 _WIDTH_OF_A_PIPE = 200
+_BORDER = 3
+_LEAST_TEXT = 24
+"""So many characters of a text stay on one line; what is longer may go on in the next."""
 
 
 def print_json(value: Any) -> None:
@@ -16,21 +22,54 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on stdout. Numbers are set right; control characters in names, which strangers choose, are shown as ?."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, labels: int = 1) -> None:
+    """A table on stdout, as several where the terminal is too narrow: each begins with the first columns, its labels.
+
+    Numbers are set right; control characters in names, which strangers choose, are shown as ?.
+    """
     from rich.console import Console
+
+    given = [list(row) for row in rows]
+    numeric = [bool(given) and all(isinstance(row[at], int | float) for row in given) for at in range(len(columns))]
+    cells = [[printable(_written(cell)) for cell in row] for row in given]
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    needed = [
+        width if at < labels or numeric[at] else min(width, max(len(columns[at]), _LEAST_TEXT))
+        for at, width in enumerate(widths)
+    ]
+    for number, part in enumerate(_parts(needed, labels, console.width)):
+        whole = [numeric[at] or (at < labels and needed[at] <= console.width // 2) for at in part]
+        heads = [(columns[at], "right" if numeric[at] else "left") for at in part]
+        console.print(_table("" if number else title, heads, whole, [[row[at] for at in part] for row in cells]))
+
+
+def _parts(widths: Sequence[int], labels: int, room: int) -> list[list[int]]:
+    """The columns of each table, by number: as many as there is room for, after the labels."""
+    first = list(range(labels))
+    empty = 1 + sum(widths[at] + _BORDER for at in first)
+    parts, used = [list(first)], empty
+    for at in range(labels, len(widths)):
+        if used + widths[at] + _BORDER > room and len(parts[-1]) > labels:
+            parts.append(list(first))
+            used = empty
+        parts[-1].append(at)
+        used += widths[at] + _BORDER
+    return parts
+
+
+def _table(
+    title: str, heads: Sequence[tuple[str, Any]], whole: Sequence[bool], rows: Sequence[Sequence[str]]
+) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    values = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left")
-    for index, column in enumerate(columns):
-        numeric = bool(values) and all(isinstance(row[index], int | float) for row in values)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in values:
-        table.add_row(*(Text(printable(_written(cell))) for cell in row))
-    width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
-    Console(width=width).print(table)
+    table = Table(title=title or None, title_justify="left")
+    for (head, side), unbroken in zip(heads, whole, strict=True):
+        table.add_column(head, justify=side, overflow="fold", no_wrap=unbroken)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def printable(text: str) -> str:

@@ -23,7 +23,10 @@ def run(
     no_filter: NoFilterOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Stand in front of servers, for one client on stdio."""
+    """Stand in front of servers, for one client on stdio.
+
+    For example: riglm run -- npx -y @modelcontextprotocol/server-everything
+    """
     values = _common(no_filter, log_level)
     settings = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.container import run_stdio
@@ -33,18 +36,25 @@ def run(
 
 def serve(
     command: CommandArgument = None,
-    host: Annotated[str | None, typer.Option("--host", help="The address to listen on (127.0.0.1).")] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", help="The port to listen on (8700); 0 takes a free one.")
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="The address to listen on (127.0.0.1).")
     ] = None,
-    transport: Annotated[str | None, typer.Option("--transport", help="http, sse or both.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="N", help="The port to listen on (8700); 0 takes a free one.")
+    ] = None,
+    transport: Annotated[
+        str | None, typer.Option("--transport", metavar="KIND", help="http (the default), sse or both.")
+    ] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
     mcp_json: McpJsonOption = None,
     no_filter: NoFilterOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Stand in front of servers, for clients over HTTP."""
+    """Stand in front of servers, for clients over HTTP.
+
+    Clients find them at http://HOST:PORT/mcp, and with --transport sse or both at /sse.
+    """
     values = [
         *_common(no_filter, log_level),
         ("--host", ("downstream", "host"), host),

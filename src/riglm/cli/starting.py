@@ -15,15 +15,22 @@ def ready(**options: Any) -> "Settings":
     """The settings for these `Options`, with at least one server that is there.
 
     Raises:
-        ConfigurationError: the configuration cannot be used, or names no server, or a program that is not there.
+        ConfigurationError: the configuration cannot be used, or names no server, or a program or a predictor that is
+            not there.
     """
     with _without_plugins():
         from riglm.adapters.configuration.loading import Options, load
-        from riglm.adapters.configuration.presence import require_upstreams
+        from riglm.adapters.configuration.presence import require_all, require_predictor, require_upstreams
 
         configuration = load(Options(**options))
-    require_upstreams(configuration)
+    require_all(lambda: require_upstreams(configuration), lambda: require_predictor(configuration, _installed))
     return configuration.settings
+
+
+def _installed() -> tuple[str, ...]:
+    from riglm.adapters.prediction.selection import available
+
+    return available()
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
 from riglm.cli.output import json_time, print_json, print_table, written_time
 from riglm.cli.totals import EXPOSURE_COLUMNS, exposure_fields, exposure_row, totals
 from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
     from riglm.domain.cooccurrence import ToolCooccurrence
+    from riglm.domain.exposure import ExposureTotals
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort, SessionSummary, ToolStatistics
@@ -23,15 +24,19 @@ _MOST_PAIRS = 20
 
 def sessions(
     session_id: Annotated[
-        str | None, typer.Argument(metavar="[SESSION_ID]", help="Show this session's calls; its last characters do.")
+        str | None, typer.Argument(metavar="SESSION_ID", help="Show this session's calls; its last characters do.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="At most so many, newest first.")
+    ] = 50,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List recorded sessions, or one session's calls."""
     store = _store(config)
     if store is None:
+        if session_id is not None:
+            raise _no_session("no session ends", session_id)
         _nothing(as_json, [])
         return
     with store:
@@ -80,19 +85,18 @@ def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Sum up what was recorded."""
     store = _store(config)
     if store is None:
-        _nothing(as_json, {})
+        _nothing(as_json, _summary((), (), (), ()))
         return
     with store:
         store.refresh_cooccurrences(time.time())
         known = store.tool_statistics()
         pairs = store.get_cooccurrences([tool.tool for tool in known])
-        counted = store.list_sessions(limit=1_000_000)
+        counted = store.list_sessions(limit=MOST_ROWS)
         shown = store.exposure_totals()
-    summed = totals(known, counted)
     if as_json:
-        lists = [exposure_fields(total) for total in shown]
-        print_json({**summed, "exposures": lists, "cooccurrences": [pair_fields(pair) for pair in pairs]})
+        print_json(_summary(known, counted, shown, pairs))
         return
+    summed = totals(known, counted)
     rows = [(name.replace("_", " "), "-" if number is None else number) for name, number in summed.items()]
     print_table("Recorded so far", ("what", "number"), rows)
     if shown:
@@ -177,11 +181,11 @@ def the_session(store: "AnalyticsPort", wanted: str) -> "SessionSummary":
         RiglmError: there is none, or there are several.
     """
     matching = [
-        found for found in store.list_sessions(limit=1_000_000) if str(found.session.id).endswith(wanted.lower())
+        found for found in store.list_sessions(limit=MOST_ROWS) if str(found.session.id).endswith(wanted.lower())
     ]
     if len(matching) != 1:
         what = f"{len(matching)} sessions end" if matching else "no session ends"
-        raise RiglmError(f"{what} in {wanted!r} — fix: copy the session from `riglm sessions`")
+        raise _no_session(what, wanted)
     return matching[0]
 
 
@@ -211,6 +215,20 @@ def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
         print_json(empty)
     else:
         typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
+
+
+def _summary(
+    known: "Sequence[ToolStatistics]",
+    counted: "Sequence[SessionSummary]",
+    shown: "Sequence[ExposureTotals]",
+    pairs: "Sequence[ToolCooccurrence]",
+) -> dict[str, Any]:
+    lists = [exposure_fields(total) for total in shown]
+    return {**totals(known, counted), "exposures": lists, "cooccurrences": [pair_fields(pair) for pair in pairs]}
+
+
+def _no_session(what: str, wanted: str) -> RiglmError:
+    return RiglmError(f"{what} in {wanted!r} — fix: copy the session from `riglm sessions`")
 
 
 def _show_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:

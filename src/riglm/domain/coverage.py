@@ -1,98 +1,102 @@
 """How many tools a list must hold so that the next one is in it as often as was asked for."""
 
-from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Mapping, Sequence
-from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from riglm.domain.prediction import Scores
+import numpy as np
+from numpy.typing import NDArray
 
-MOST_REMEMBERED: Final = 2000
-"""So many of the latest calls say how much a list must hold."""
+from riglm.domain.prediction import Prediction, Scores
 
-_STEP: Final = 0.003
-_RANK_SHARE: Final = 0.5
 _ENOUGH: Final = 20
 """With fewer calls to go by, a list is as long as it may be."""
+_TRUST: Final = 100.0
+"""What predictions expect counts like so many observed calls, and half as much after so many."""
+_GAIN: Final = 0.5
+"""How much of what was missed too often, or too seldom, is made up for."""
+_HALF_LIFE: Final = 1000.0
+"""After so many calls a call counts half."""
+_RANK_SHARE: Final = 0.5
+_STEP: Final = 0.02
+_STEPS: Final = 700
 
 
 class CoverageCalibrator:
-    """Sizes lists by the share of calls that they should hold, by adaptive conformal inference.
+    """Sizes lists by the share of calls that they should hold: conformal prediction sets, calibrated online.
 
-    A softmax makes probabilities of the scores. Of each call it is remembered how surprising its tool was: minus the
-    logarithm of its probability, and half the logarithm of its rank, which keeps the lists of vague predictions from
-    growing without end. A list then holds all tools that are no more surprising than `goal` of these calls: few where
-    the prediction is sure, more where many tools are likely. What was realised corrects what is aimed at, so that the
-    share holds in the long run whatever the scores are worth. `least` and `most` bound the size; while fewer than 20
-    calls were observed it is `most`.
+    A list holds every tool that is at least so likely; no other rule holds as many calls in lists as short: few tools
+    where the prediction is sure, more where many are likely. How likely, is read from the record of how surprising
+    calls were (minus the logarithm of the tool's probability), so that the share holds whatever the probabilities are
+    worth. While the record is short, what the predictions themselves expect counts beside it. Half of the difference
+    between the share that was asked for and the one that was realised is added to the aim.
+
+    Without probabilities, a softmax makes them of the scores, and half the logarithm of the rank is added, which keeps
+    the lists of vague scores from growing without end. `least` and `most` bound the size; while fewer than 20 calls
+    were observed it is `most`.
     """
 
     def __init__(self, goal: float, least: int, most: int) -> None:
         self._goal = goal
         self._least = least
         self._most = most
-        self._aim = goal
-        self._latest: deque[float] = deque()
-        self._sorted: list[float] = []
+        self._calls = 0
+        self._observed = np.zeros(_STEPS)
+        self._expected = np.zeros(_STEPS)
+        self._excess = 0.0
+        self._judged = 0.0
 
     @property
     def calibrated(self) -> bool:
         """Whether enough calls were observed to go by."""
-        return len(self._latest) >= _ENOUGH
+        return self._calls >= _ENOUGH
 
-    def size(self, scores: "Scores") -> int:
+    def size(self, prediction: Prediction) -> int:
         """How many of the best candidates to list; no more than there are."""
-        upper = min(self._most, scores.size)
-        if not self.calibrated or not scores.size:
+        upper = min(self._most, prediction.scores.size)
+        if not self.calibrated or not upper:
             return upper
-        wanted = int((_surprises(scores) <= self._threshold()).sum())
+        wanted = int((_steps(_surprises(prediction)) <= self._threshold()).sum())
         return max(min(wanted, upper), min(self._least, upper))
 
-    def observe(self, scores: "Scores", target: int) -> None:
-        """After these scores, the candidate at `target` was called."""
-        surprise = float(_surprises(scores)[target])
+    def observe(self, prediction: Prediction, target: int) -> None:
+        """After this prediction, the candidate at `target` was called."""
+        surprises = _surprises(prediction)
+        steps = _steps(surprises)
+        fading = 0.5 ** (1 / _HALF_LIFE)
         if self.calibrated:
-            missed = surprise > self._threshold()
-            self._aim = min(max(self._aim + _STEP * (missed - (1 - self._goal)), 0.0), 1.0)
-        self._remember(surprise)
+            missed = bool(steps[target] > self._threshold())
+            self._excess = self._excess * fading + missed - (1 - self._goal)
+            self._judged = self._judged * fading + 1
+        self._calls += 1
+        self._observed *= fading
+        self._observed[steps[target]] += 1
+        if prediction.log_probabilities is not None:
+            self._expected *= fading
+            self._expected += np.bincount(steps, np.exp(prediction.log_probabilities), _STEPS)
 
-    def state(self) -> dict[str, Any]:
-        """What was learned, as JSON can hold it."""
-        return {"aim": self._aim, "latest": list(self._latest)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave; what does not look like it is left alone."""
-        aim, latest = state.get("aim"), state.get("latest")
-        if not isinstance(aim, float) or not isinstance(latest, Sequence):
-            return
-        if not all(isinstance(surprise, float) for surprise in latest):
-            return
-        self._aim = min(max(aim, 0.0), 1.0)
-        self._latest.clear()
-        self._sorted.clear()
-        for surprise in latest[-MOST_REMEMBERED:]:
-            self._remember(surprise)
-
-    def _threshold(self) -> float:
-        """The most surprising tools that are still listed."""
-        place = ceil(self._aim * (len(self._sorted) + 1))
-        return self._sorted[min(max(place, 1), len(self._sorted)) - 1]
-
-    def _remember(self, surprise: float) -> None:
-        self._latest.append(surprise)
-        insort(self._sorted, surprise)
-        if len(self._latest) > MOST_REMEMBERED:
-            del self._sorted[bisect_left(self._sorted, self._latest.popleft())]
+    def _threshold(self) -> int:
+        """The step of the most surprising tools that are still listed."""
+        record = self._observed
+        expected = float(self._expected.sum())
+        if expected > 0:
+            record = record + self._expected / expected * _TRUST**2 / (_TRUST + self._calls)
+        aim = self._goal + _GAIN * self._excess / (self._judged + _ENOUGH)
+        held = record.cumsum()
+        return int(np.searchsorted(held, min(max(aim, 0.0), 1.0) * held[-1]))
 
 
-def _surprises(scores: "Scores") -> "Scores":
+def _surprises(prediction: Prediction) -> Scores:
     """How surprising a call of each candidate would be; never less than for one with a higher score."""
-    import numpy as np  # noqa: PLC0415 - a start waits for nothing that it does not need
+    order = np.argsort(-prediction.scores, kind="stable")
+    found = np.empty(order.size)
+    if prediction.log_probabilities is not None:
+        likeliest_after = np.maximum.accumulate(prediction.log_probabilities[order][::-1])[::-1]
+        found[order] = -likeliest_after
+        return found
+    below = prediction.scores[order] - prediction.scores.max()
+    found[order] = np.log(np.exp(below).sum()) - below + _RANK_SHARE * np.log(np.arange(1, order.size + 1))
+    return found
 
-    below = scores - scores.max()
-    places = np.empty(scores.size)
-    places[np.argsort(-scores, kind="stable")] = np.arange(1, scores.size + 1)
-    surprises: Scores = np.log(np.exp(below).sum()) - below + _RANK_SHARE * np.log(places)
-    return surprises
+
+def _steps(surprises: Scores) -> NDArray[np.intp]:
+    """Surprises in steps of 0.02; what is beyond the last one is as surprising as that."""
+    return np.clip(surprises / _STEP, 0, _STEPS - 1).astype(np.intp)

@@ -5,7 +5,11 @@ class RiglmError(Exception):
     """riglm cannot go on; the message names the place and the fix."""
 
 
-class ConfigurationError(RiglmError):
+class UnusableInput(RiglmError):
+    """What the user gave cannot be used, be it a setting, an option or data; nothing was done."""
+
+
+class ConfigurationError(UnusableInput):
     """The configuration is not usable. Its message names the file, the path inside it, and the fix."""
 
 

@@ -25,6 +25,9 @@ class ErrorKind(StrEnum):
     UNKNOWN = "unknown"  # riglm or the client went away before the answer came
 
 
+OWN_UPSTREAM: Final = "riglm"
+"""The upstream that calls of riglm's own tools are recorded under; no server can be called so."""
+
 USES: Final = frozenset({None, ErrorKind.TOOL})
 """How the invocations end in which a tool surely ran: any other end may be that of a tool that there is not."""
 

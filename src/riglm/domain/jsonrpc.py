@@ -29,6 +29,7 @@ __all__ = [  # whoever reads messages also reads what is in them
     "members",
     "notification",
     "plain",
+    "repeated",
     "request",
     "result",
     "text",
@@ -161,9 +162,9 @@ def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
     if params and bytes(memoryview(params)[:1]) not in _STRUCTURED:
         raise Malformed(INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id)
     if _may_repeat(line.count) or b"\\u00" in line:
-        repeated = _repeated(line, _TOP_LEVEL) or _repeated(bytes(params), _IN_PARAMS)
-        if repeated:
-            raise Malformed(INVALID_REQUEST, f"Invalid request: {repeated!r} is there twice", message_id)
+        twice = repeated(line, _TOP_LEVEL) or repeated(bytes(params), _IN_PARAMS)
+        if twice:
+            raise Malformed(INVALID_REQUEST, f"Invalid request: {twice!r} is there twice", message_id)
 
 
 def _may_repeat(count: Callable[[bytes], int]) -> bool:
@@ -179,8 +180,12 @@ def _may_repeat(count: Callable[[bytes], int]) -> bool:
     )
 
 
-def _repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
-    """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped."""
+def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
+    """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped.
+
+    Raises:
+        Malformed: it nests too deeply to say.
+    """
     if b"\\u00" not in raw:
         suspects = [name for name in names if raw.count(name) > 1]
         if not suspects:

@@ -1,6 +1,7 @@
 """What clients call the tools and prompts of several servers."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
@@ -14,6 +15,7 @@ Naming = Literal["prefix", "on_collision", "none"]
 """Whether names start with the server's always, when two servers share a name, or never."""
 
 _HASH: Final = 8
+_CUT: Final = re.compile(rf".{{{LONGEST - _HASH - 1}}}_[0-9a-f]{{{_HASH}}}", re.DOTALL)
 
 
 def prefixed(server: str, name: str) -> str:
@@ -23,6 +25,11 @@ def prefixed(server: str, name: str) -> str:
         return whole
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
     return f"{whole[: LONGEST - _HASH - 1]}_{digest}"
+
+
+def may_be_cut(name: str) -> bool:
+    """Whether a name may be the short form of a longer one, which then only a list can tell."""
+    return _CUT.fullmatch(name) is not None
 
 
 def public_names(

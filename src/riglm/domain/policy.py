@@ -1,23 +1,21 @@
 """The one decision about a tool: whether it may run, whether it is shown in any case, or whether prediction decides."""
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from fnmatch import translate
 from functools import lru_cache
 from typing import Final
 
 from riglm.domain.naming import SEPARATOR
 from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.spelling import Spellings
 
 LONGEST_NAME: Final = 512
 """Where anything is denied, a longer name is denied as well: the protocol ends names at 128."""
 
+MOST_SEPARATORS: Final = 16
+"""Where anything is denied, a name in which more servers could be named is denied as well."""
+
 _MOST_REMEMBERED: Final = 50_000
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_SEPARATORS: Final = re.compile(r"[\W_]+")
-_GLOB: Final = re.compile(r"(\[!?\]?[^\]]*\]|[*?])")
 
 
 class Standing(Enum):
@@ -31,30 +29,6 @@ class Standing(Enum):
     AWAY = "away"
     OPEN = "open"
     KEPT = "kept"
-
-
-class Spellings:
-    """Names of tools, and glob patterns for them."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        """`patterns` as `fnmatch` knows them."""
-        self.patterns: Final = tuple(patterns)
-        self._exact = _any_of(self.patterns)
-        self._loose = _any_of({form for pattern in self.patterns for form in _pattern_forms(pattern)})
-        self._bare = {_bare(pattern) for pattern in self.patterns if not _GLOB.search(pattern)} - {""}
-
-    def __bool__(self) -> bool:
-        return bool(self.patterns)
-
-    def has(self, name: str) -> bool:
-        """Whether a name is among them exactly as spelt."""
-        return self._exact is not None and self._exact.match(name) is not None
-
-    def resembles(self, name: str) -> bool:
-        """Whether a name is among them in any spelling: other case, other separators, camel case, invisible signs."""
-        if self._loose is None:
-            return False
-        return self.has(name) or _bare(name) in self._bare or any(map(self._loose.match, _forms(name)))
 
 
 class Policy:
@@ -71,31 +45,35 @@ class Policy:
         self._denied = denied or Spellings(())
         self._pinned = pinned or Spellings(())
         self._listed = lru_cache(_MOST_REMEMBERED)(self._decided_by_lists)
-        self.denies: Final = lru_cache(_MOST_REMEMBERED)(self._denies)
-        """Whether the deny list has a name, which may be another one than clients see."""
+        self._denies = lru_cache(_MOST_REMEMBERED)(self._denied_by_list)
 
-    def decide(self, name: str, overrides: Mapping[str, Sequence[Override]] | None = None) -> Standing:
+    def decide(
+        self, name: str, overrides: Mapping[str, Sequence[Override]] | None = None, others: Iterable[str] = ()
+    ) -> Standing:
         """What may become of a tool, given the overrides that hold for a session, by tool.
 
+        `others` are names by which the deny list may mean the tool as well, though clients see another one.
         Of `include` and `exclude` the later one counts. Including lifts a denial, unless it is for one session only: a
         session is no source of rights.
         """
         mine = overrides.get(name) if overrides else None
-        standing = self._by_lists(name)
+        standing = Standing.DENIED if any(map(self._denies, others)) else self._by_lists(name)
         return _overridden(standing, mine) if mine else standing
 
-    def _denies(self, name: str) -> bool:
-        return bool(self._denied) and any(map(self._denied.resembles, _with_own_names(name)))
+    def _denied_by_list(self, name: str) -> bool:
+        if not self._denied:
+            return False
+        return _is_outlandish(name) or any(map(self._denied.resembles, _with_own_names(name)))
 
     def _by_lists(self, name: str) -> Standing:
-        if not name or len(name) > LONGEST_NAME:
+        if not name or _is_outlandish(name):
             return Standing.DENIED if self._denied or self._allowed is not None else Standing.OPEN
         return self._listed(name)
 
     def _decided_by_lists(self, name: str) -> Standing:
         if self._allowed is not None and not self._allowed.has(name):
             return Standing.DENIED
-        if self.denies(name):
+        if self._denies(name):
             return Standing.DENIED
         return Standing.KEPT if self._pinned.has(name) else Standing.OPEN
 
@@ -120,31 +98,8 @@ def _overridden(standing: Standing, overrides: Sequence[Override]) -> Standing:
     return Standing.KEPT
 
 
-def _any_of(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    joined = "|".join(translate(pattern) for pattern in sorted(patterns))
-    return re.compile(joined) if joined else None
-
-
-def _forms(name: str) -> set[str]:
-    """A name as it is compared: without case and invisible signs, one kind of separator, humps apart or not."""
-    seen = _visible(name)
-    return {_SEPARATORS.sub("_", form.casefold()) for form in (seen, _HUMP.sub("_", seen))}
-
-
-def _pattern_forms(pattern: str) -> set[str]:
-    """A pattern for names in these forms: what is a glob in it stays one."""
-    pieces = _GLOB.split(pattern)
-    return {
-        "".join(
-            piece.casefold() if index % 2 else _SEPARATORS.sub("_", _humps(piece, apart).casefold())
-            for index, piece in enumerate(pieces)
-        )
-        for apart in (False, True)
-    }
-
-
-def _humps(text: str, apart: bool) -> str:
-    return _HUMP.sub("_", text) if apart else text
+def _is_outlandish(name: str) -> bool:
+    return len(name) > LONGEST_NAME or name.count(SEPARATOR) > MOST_SEPARATORS
 
 
 def _with_own_names(name: str) -> Iterator[str]:
@@ -154,12 +109,3 @@ def _with_own_names(name: str) -> Iterator[str]:
     while start != -1:
         yield name[start + len(SEPARATOR) :]
         start = name.find(SEPARATOR, start + 1)
-
-
-def _bare(name: str) -> str:
-    return _SEPARATORS.sub("", _visible(name).casefold())
-
-
-def _visible(name: str) -> str:
-    plain = unicodedata.normalize("NFKC", name)
-    return "".join(sign for sign in plain if unicodedata.category(sign)[0] != "C").strip()

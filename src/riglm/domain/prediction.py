@@ -49,7 +49,8 @@ class Situation:
 
     `candidates` are the tools that could be called, in the catalogue's order, and `servers` the upstream of each, by
     name. `calls` are the session's calls so far, oldest first. `relevance` follows the candidates and is None without a
-    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch.
+    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch. `lasting` says that
+    what is made of the prediction outlasts the next call: then what the whole session needs counts.
     """
 
     candidates: tuple[str, ...]
@@ -60,6 +61,7 @@ class Situation:
     principal: str = ""
     client: str = ""
     time: float = 0.0
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,9 +69,12 @@ class Prediction:
     """What a predictor expects.
 
     `contributions` say by signal what made the scores, each in the order of the candidates, and add up to them; empty
-    unless asked for. `confidence` lies between 0 (nothing is known) and 1.
+    unless asked for. `confidence` lies between 0 (nothing is known) and 1. `log_probabilities` are of being called
+    next, where the predictor knows them: they go with the places that the scores give, and say how many tools a list
+    needs.
     """
 
     scores: Scores
     contributions: Mapping[str, Scores] = field(default_factory=dict)
     confidence: float = 0.0
+    log_probabilities: Scores | None = None

@@ -1,5 +1,6 @@
 """A warm set: the tools that one principal is shown for one epoch."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,3 +22,17 @@ class WarmSet:
     tools: tuple[str, ...]
     predictor: str
     created_at: float
+
+
+def mostly_used(use: Mapping[str, float], names: Collection[str], share: float, most: int) -> tuple[str, ...]:
+    """The fewest tools among `names` that make up `share` of their use, the most used first; at most `most`."""
+    there = {name: use[name] for name in names if use.get(name, 0.0) > 0}
+    enough = share * sum(there.values())
+    chosen: list[str] = []
+    held = 0.0
+    for name in sorted(there, key=lambda name: (-there[name], name)):
+        if len(chosen) >= most or held >= enough:
+            break
+        chosen.append(name)
+        held += there[name]
+    return tuple(chosen)

@@ -203,7 +203,8 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
     def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
         """The latest sessions that used a tool and started since the given time, oldest first, with all their uses.
 
-        An invocation is a use when its end is one of `USES`; all others may be calls of tools that there are not.
+        An invocation is a use when its end is one of `USES`; all others may be calls of tools that there are not. Those
+        of riglm's own tools (`OWN_UPSTREAM`) are none: they say how a tool was found, not which was needed.
         """
 
     @abstractmethod

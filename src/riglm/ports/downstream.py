@@ -183,6 +183,10 @@ class DownstreamPort(Protocol):
         """A connection whose every answer goes to `sink`."""
 
     @abstractmethod
+    def hold(self, *, on: bool) -> None:
+        """Take nothing from the servers for the time being, or go on: the only client of this process does not read."""
+
+    @abstractmethod
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
         """A conversation for a client that opens a connection with the handshake."""
 

@@ -151,6 +151,13 @@ class UpstreamPort(Protocol):
     def learned(self, era: Era, *, supported: bool) -> None:
         """Remember what a conversation found out; forgotten when the upstream restarts."""
 
+    def hold(self, *, on: bool) -> None:
+        """Take nothing from the server for the time being, or go on: the only client there is does not read.
+
+        Upstreams that cannot be held back go on as they were.
+        """
+        return
+
     @abstractmethod
     async def close(self) -> None:
         """End all links."""

@@ -1,9 +1,19 @@
 """Where warm sets are kept."""
 
 from abc import abstractmethod
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from riglm.domain.warm_set import WarmSet
+
+RECENT_SECONDS: Final = 90 * 86_400.0
+"""Use that is older does not count."""
+
+MOST_USES: Final = 10_000
+"""So many of the latest uses count."""
+
+HALF_SECONDS: Final = 14 * 86_400.0
+"""A use of this age counts half as much as one of now."""
 
 
 class WarmSetsPort(Protocol):
@@ -21,4 +31,12 @@ class WarmSetsPort(Protocol):
         """Store a warm set unless its epoch has one, and give the one that is stored.
 
         Those made more than `warm_set.KEPT_SECONDS` before it are removed.
+        """
+
+    @abstractmethod
+    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
+        """How much each tool was used of late, in the sessions of a principal or in all.
+
+        Each use counts 1 / (1 + its age / `HALF_SECONDS`), up to an age of `RECENT_SECONDS` and of the latest
+        `MOST_USES`. What is a use is told at `AnalyticsPort.recent_calls`.
         """

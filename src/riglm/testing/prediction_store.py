@@ -2,17 +2,20 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import pytest
 
 from riglm.domain.identifier import uuid7
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.domain.session import Client
 from riglm.domain.warm_set import KEPT_SECONDS
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
+from riglm.ports.overrides import OverridesPort
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS, WarmSetsPort
 from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_invocation, an_override
 
 
@@ -24,6 +27,10 @@ def known_of(pair: LearnedPair) -> dict[str, object]:
     }
 
 
+class Choices(OverridesPort, WarmSetsPort, Protocol):
+    """Overrides and warm sets."""
+
+
 class PredictionStoreContract:
     """Learned pairs, recent sessions, overrides and warm sets."""
 
@@ -31,6 +38,11 @@ class PredictionStoreContract:
     def analytics(self) -> AnalyticsPort:
         """The store under test, open and empty."""
         raise NotImplementedError
+
+    @pytest.fixture
+    def choices(self, analytics: AnalyticsPort) -> Choices:
+        """Another way to what people and epochs decided in the store, if there is one."""
+        return analytics
 
     def test_a_new_store_has_nothing_for_prediction(self, analytics: AnalyticsPort) -> None:
         """No question needs records."""
@@ -150,6 +162,15 @@ class PredictionStoreContract:
         [recent] = analytics.recent_calls(1)
         assert (recent.id, [call.tool for call in recent.calls]) == (session.id, ["read"])
 
+    def test_calls_of_riglm_s_own_tools_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
+        """Nor does a session of nothing else take a place; a server's tool of such a name does."""
+        session, own = a_session(started_at=1.0), a_session(started_at=2.0)
+        for each in (session, own):
+            analytics.record_many([each, an_invocation(each, "call_tool", upstream=OWN_UPSTREAM)])
+        analytics.record_many([an_invocation(session, "call_tool"), an_invocation(session, "read")])
+        [recent] = analytics.recent_calls(1)
+        assert (recent.id, [call.upstream for call in recent.calls]) == (session.id, ["github", "github"])
+
     def test_the_latest_sessions_with_calls_are_the_recent_ones(self, analytics: AnalyticsPort) -> None:
         """The limit cuts off the oldest, `since` is included, and sessions without calls take no place."""
         sessions = [a_session(started_at=float(start)) for start in range(5)]
@@ -158,7 +179,7 @@ class PredictionStoreContract:
         assert [each.started_at for each in analytics.recent_calls(since=1.0)] == [1.0, 2.0, 3.0]
         assert list(analytics.recent_calls(0)) == []
 
-    def test_an_override_comes_back_as_it_was_stored_until_it_is_deleted(self, analytics: AnalyticsPort) -> None:
+    def test_an_override_comes_back_as_it_was_stored_until_it_is_deleted(self, choices: Choices) -> None:
         """In the order in which they were made."""
         whole = an_override(
             kind=OverrideKind.EXCLUDE,
@@ -170,38 +191,38 @@ class PredictionStoreContract:
             reason="not \U0001f9c0",
         )
         plain = an_override()
-        analytics.put_override(plain)
-        analytics.put_override(whole)
-        assert list(analytics.list_overrides()) == [whole, plain]
-        assert analytics.delete_override(plain.id) is True
-        assert analytics.delete_override(plain.id) is False
-        assert list(analytics.list_overrides()) == [whole]
+        choices.put_override(plain)
+        choices.put_override(whole)
+        assert list(choices.list_overrides()) == [whole, plain]
+        assert choices.delete_override(plain.id) is True
+        assert choices.delete_override(plain.id) is False
+        assert list(choices.list_overrides()) == [whole]
 
-    def test_an_override_replaces_the_one_with_its_id(self, analytics: AnalyticsPort) -> None:
+    def test_an_override_replaces_the_one_with_its_id(self, choices: Choices) -> None:
         """Putting twice is putting once."""
         first = an_override()
         second = replace(first, kind=OverrideKind.PIN)
         for each in (first, second, second):
-            analytics.put_override(each)
-        assert list(analytics.list_overrides()) == [second]
+            choices.put_override(each)
+        assert list(choices.list_overrides()) == [second]
 
-    def test_expired_overrides_go_when_another_one_is_made(self, analytics: AnalyticsPort) -> None:
+    def test_expired_overrides_go_when_another_one_is_made(self, choices: Choices) -> None:
         """So that their number does not grow for ever."""
         expired, valid = an_override(expires_at=1500.0), an_override(expires_at=1500.5)
         for each in (expired, valid):
-            analytics.put_override(each)
+            choices.put_override(each)
         new = an_override(created_at=1500.0)
-        analytics.put_override(new)
-        assert list(analytics.list_overrides()) == [valid, new]
+        choices.put_override(new)
+        assert list(choices.list_overrides()) == [valid, new]
 
-    def test_the_first_warm_set_of_an_epoch_stays(self, analytics: AnalyticsPort) -> None:
+    def test_the_first_warm_set_of_an_epoch_stays(self, choices: Choices) -> None:
         """Whoever puts a second one gets the first."""
         first, second = a_warm_set("b", "a"), a_warm_set("c", created_at=1002.0)
-        assert analytics.put_warm_set(first) == first
-        assert analytics.put_warm_set(second) == first
-        assert analytics.get_warm_set(first.principal, first.profile, first.epoch_start) == first
+        assert choices.put_warm_set(first) == first
+        assert choices.put_warm_set(second) == first
+        assert choices.get_warm_set(first.principal, first.profile, first.epoch_start) == first
 
-    def test_principals_profiles_and_epochs_have_warm_sets_of_their_own(self, analytics: AnalyticsPort) -> None:
+    def test_principals_profiles_and_epochs_have_warm_sets_of_their_own(self, choices: Choices) -> None:
         """An empty one is one as well."""
         sets = [
             a_warm_set("a"),
@@ -209,20 +230,48 @@ class PredictionStoreContract:
             a_warm_set("c", profile="work"),
             a_warm_set(epoch_start=2000.0),
         ]
-        assert [analytics.put_warm_set(each) for each in sets] == sets
-        assert [analytics.get_warm_set(each.principal, each.profile, each.epoch_start) for each in sets] == sets
+        assert [choices.put_warm_set(each) for each in sets] == sets
+        assert [choices.get_warm_set(each.principal, each.profile, each.epoch_start) for each in sets] == sets
 
-    def test_old_warm_sets_go_when_a_new_one_is_made(self, analytics: AnalyticsPort) -> None:
+    def test_old_warm_sets_go_when_a_new_one_is_made(self, choices: Choices) -> None:
         """So that their number does not grow for ever."""
         old, young = a_warm_set("a", created_at=0.0), a_warm_set("b", epoch_start=2000.0, created_at=1.0)
         new = a_warm_set("c", epoch_start=3000.0, created_at=KEPT_SECONDS + 1.0)
         for each in (old, young, new):
-            analytics.put_warm_set(each)
-        kept = [analytics.get_warm_set(each.principal, each.profile, each.epoch_start) for each in (old, young, new)]
+            choices.put_warm_set(each)
+        kept = [choices.get_warm_set(each.principal, each.profile, each.epoch_start) for each in (old, young, new)]
         assert kept == [None, young, new]
 
-    def test_all_who_decide_an_epoch_at_once_agree(self, analytics: AnalyticsPort) -> None:
+    def test_all_who_decide_an_epoch_at_once_agree(self, choices: Choices) -> None:
         """One of them was first."""
         with ThreadPoolExecutor(4) as pool:
-            agreed = list(pool.map(lambda number: analytics.put_warm_set(a_warm_set(f"{number}")), range(12)))
+            agreed = list(pool.map(lambda number: choices.put_warm_set(a_warm_set(f"{number}")), range(12)))
         assert len({each.tools for each in agreed}) == 1
+
+    def test_use_counts_the_less_the_older_it_is(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """Half after some time, and at last nothing; what lies ahead counts like what is now."""
+        session, now = a_session(), 100 * 86_400.0
+        ages = {"now": 0.0, "ahead": -9.0, "half": HALF_SECONDS, "last": RECENT_SECONDS, "gone": RECENT_SECONDS + 1.0}
+        calls = [an_invocation(session, tool, timestamp=now - age) for tool, age in ages.items()]
+        analytics.record_many([session, *calls, an_invocation(session, "now", timestamp=now)])
+        oldest = 1 / (1 + RECENT_SECONDS / HALF_SECONDS)
+        assert dict(choices.recent_use(now)) == pytest.approx({"now": 2.0, "ahead": 1.0, "half": 0.5, "last": oldest})
+
+    def test_of_very_much_use_the_latest_counts(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """So that what it costs to look at it stays the same."""
+        session = a_session()
+        calls = [an_invocation(session, "often", timestamp=2.0) for _ in range(MOST_USES)]
+        analytics.record_many([session, an_invocation(session, "before", timestamp=1.0), *calls])
+        assert set(choices.recent_use(2.0)) == {"often"}
+
+    def test_use_is_told_of_a_principal_or_of_all(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """Only what surely was the use of a server's tool counts."""
+        mine, theirs = a_session(principal="m" * 32), a_session(principal="")
+        vain = an_invocation(mine, "none", success=False, error_kind=ErrorKind.PROTOCOL)
+        own = an_invocation(mine, "call_tool", upstream=OWN_UPSTREAM)
+        failed = an_invocation(theirs, "write", success=False, error_kind=ErrorKind.TOOL)
+        analytics.record_many([mine, theirs, an_invocation(mine, "read"), failed, vain, own])
+        assert set(choices.recent_use(1000.0)) == {"read", "write"}
+        assert set(choices.recent_use(1000.0, "m" * 32)) == {"read"}
+        assert set(choices.recent_use(1000.0, "")) == {"write"}
+        assert set(choices.recent_use(1000.0, "nobody")) == set()

@@ -22,7 +22,7 @@ def a_situation(*calls: str, candidates: Sequence[str] = TOOLS, **known: Any) ->
     return Situation(**(fields | known))
 
 
-def in_context(*calls: str, candidates: Sequence[str] = TOOLS) -> Situation:
+def in_context(*calls: str, candidates: Sequence[str] = TOOLS, lasting: bool = False) -> Situation:
     """A situation of which everything is known."""
     size = len(candidates)
     described = np.linspace(0.0, 1.0, size)
@@ -30,9 +30,8 @@ def in_context(*calls: str, candidates: Sequence[str] = TOOLS) -> Situation:
     learned[: size // 2] = 0.5
     relevance = Relevance(described=described, learned=learned, combined=(described + learned) / 2, confidence=0.4)
     context = Context(text="commit the change", vector=np.array([1.0, 0.0], np.float32), model="contract")
-    return a_situation(
-        *calls, candidates=candidates, context=context, relevance=relevance, principal="someone", client="editor"
-    )
+    known = {"context": context, "relevance": relevance, "principal": "someone", "client": "editor"}
+    return a_situation(*calls, candidates=candidates, lasting=lasting, **known)
 
 
 def a_stream(sessions: int = 12) -> Iterator[tuple[Situation, str]]:
@@ -60,6 +59,9 @@ def assert_sound(prediction: Prediction, situation: Situation) -> None:
     assert prediction.scores.shape == (len(situation.candidates),)
     assert np.isfinite(prediction.scores).all()
     assert 0.0 <= prediction.confidence <= 1.0
+    if prediction.log_probabilities is not None:
+        assert prediction.log_probabilities.shape == prediction.scores.shape
+        assert np.exp(prediction.log_probabilities).sum() == pytest.approx(1.0, abs=0.01)
 
 
 def _frozen(situation: Situation) -> tuple[Any, ...]:
@@ -194,12 +196,17 @@ class PredictorContract:
             assert restored.predict(situation).scores.tolist() == predictor.predict(situation).scores.tolist()
 
     def test_contributions_add_up_to_the_scores(self, predictor: PredictorPort) -> None:
-        """Whatever the signals are."""
-        taught(predictor)
-        for situation in (a_situation(), in_context("git__log"), in_context(*TOOLS), a_situation("web__search")):
-            explained = predictor.predict(situation, explain=True)
-            total = sum(explained.contributions.values(), np.zeros(len(situation.candidates)))
-            assert total == pytest.approx(explained.scores)
+        """Whatever the signals are, before and after any learning, for the next call and for all that come."""
+        known = [
+            in_context(*calls, lasting=lasting) for calls in ((), ("git__log",), TOOLS) for lasting in (False, True)
+        ]
+        for sessions in (0, 12):
+            taught(predictor, sessions)
+            for situation in (*known, a_situation(), a_situation("web__search")):
+                explained = predictor.predict(situation, explain=True)
+                if explained.contributions:
+                    total = sum(explained.contributions.values(), np.zeros(len(situation.candidates)))
+                    assert total == pytest.approx(explained.scores)
 
     def test_explaining_changes_no_score(self, predictor: PredictorPort) -> None:
         """And without being asked, nothing is explained."""

@@ -91,7 +91,8 @@ class StreamableLink:
         if _VERSION in meta:
             method = text.value(parts["method"])
             headers |= {"mcp-protocol-version": meta[_VERSION], "mcp-method": method}
-            if name := text.value(params.get(_NAMED.get(method, ""), b"null")):
+            name = text.value(params.get(_NAMED.get(method, ""), b"null"))
+            if name and isinstance(name, str):
                 headers["mcp-name"] = _encoded(name)
         elif self._version and parts.get("method") != b'"initialize"':
             headers["mcp-protocol-version"] = self._version
@@ -159,4 +160,4 @@ class StreamableLink:
 def _encoded(name: str) -> str:
     if name.isascii() and name.isprintable() and name == name.strip():
         return name
-    return f"=?base64?{base64.b64encode(name.encode()).decode()}?="
+    return f"=?base64?{base64.b64encode(name.encode('utf-8', 'surrogatepass')).decode()}?="

@@ -37,6 +37,9 @@ class Channel(Protocol):
     def write(self, raw: bytes) -> None:
         """Send bytes as they are; only a pipe can."""
 
+    def trick(self, kind: str, reply: bytes) -> None:
+        """Send an answer in the named form; it is sent plainly afterwards, in case that nobody could read it."""
+
     def fault(self, kind: str) -> None:
         """Break the transport in the named way; only HTTP can."""
 
@@ -197,7 +200,10 @@ class Conversation:
             return
         if exchange.modern and "resultType" not in text.members(result):
             result = text.merged(b'{"resultType":"complete"}', result)
-        exchange.channel.send(b'{"jsonrpc":"2.0","id":' + exchange.id + b',"result":' + result + b"}")
+        reply = b'{"jsonrpc":"2.0","id":' + exchange.id + b',"result":' + result + b"}"
+        if exchange.method == "tools/list" and "trick" in exchange.params:
+            exchange.channel.trick(text.value(exchange.params["trick"]), reply)
+        exchange.channel.send(reply)
 
     def _handler(self, exchange: Exchange) -> Handler:
         methods = self._methods[exchange.modern]

@@ -18,6 +18,7 @@ from tests.interaction.servers.conversation import (
 )
 from tests.interaction.servers.http_server import Connection, Request
 from tests.interaction.servers.options import Options
+from tests.interaction.servers.tricks import tricky_event
 
 _JSON = {"content_type": "application/json"}
 _EVENTS = {"content_type": "text/event-stream", "cache_control": "no-cache"}
@@ -97,6 +98,15 @@ class Answer:
     def write(self, raw: bytes) -> None:
         """Only a pipe has bytes between its messages."""
         raise Refusal(-32602, "no such noise over HTTP")
+
+    def trick(self, kind: str, reply: bytes) -> None:
+        """Send an event, or a whole response, in the named form."""
+        if kind == "plain text":
+            self._started = self._broken = True
+            self._connection.respond(200, reply, content_type="text/plain")
+        else:
+            self._start()
+            self._connection.chunk(tricky_event(kind, reply))
 
     def end(self) -> None:
         """The request is done with."""
@@ -291,6 +301,10 @@ class _Silent:
     def write(self, raw: bytes) -> None:
         """Only a pipe has bytes between its messages."""
         raise Refusal(-32602, "no such noise over HTTP")
+
+    def trick(self, kind: str, reply: bytes) -> None:
+        """There is no answer to disguise."""
+        raise Refusal(-32602, f"no {kind} here")
 
     def fault(self, kind: str) -> None:
         """There is no answer to break."""

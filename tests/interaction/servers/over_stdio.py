@@ -5,6 +5,7 @@ import sys
 
 from tests.interaction.servers.conversation import Conversation, Peer, Refusal
 from tests.interaction.servers.options import Options
+from tests.interaction.servers.tricks import tricky
 
 
 class Pipe:
@@ -21,6 +22,10 @@ class Pipe:
     def write(self, raw: bytes) -> None:
         """Send bytes as they are."""
         self._writer.write(raw)
+
+    def trick(self, kind: str, reply: bytes) -> None:
+        """Send a line in the named form."""
+        self._writer.write(tricky(kind, reply) + b"\n")
 
     def fault(self, kind: str) -> None:
         """A pipe has no HTTP faults."""

@@ -7,6 +7,7 @@ import pytest
 from riglm.application.directory import Directory
 from riglm.application.listings import Listings
 from riglm.domain import jsonrpc
+from riglm.domain.naming import prefixed
 
 TOOLS, RESOURCES, TEMPLATES = "tools/list", "resources/list", "resources/templates/list"
 
@@ -110,12 +111,23 @@ def test_a_long_name_is_found_by_its_short_form():
     assert known.owner(TOOLS, short) == ("a", "t" * 70)
 
 
+@pytest.mark.parametrize("method", [TOOLS, "prompts/list"])
+def test_what_a_short_form_stands_for_is_not_guessed(method):
+    known, short = directory(), prefixed("a", "t" * 70)
+    assert known.owner(method, short) is None
+    assert known.owner(method, "a__t") == ("a", "t")
+    known.learn(method, "a", named("u"))
+    assert known.owner(method, short) == ("a", short.removeprefix("a__"))
+    known.learn(method, "a", named("t" * 70))
+    assert known.owner(method, short) == ("a", "t" * 70)
+
+
 def test_a_name_that_became_ambiguous_is_claimed_by_all_who_have_it():
     known = directory("on_collision")
     known.learn(TOOLS, "a", named("t"))
     known.learn(TOOLS, "b", named("t", "u"))
     assert known.owner(TOOLS, "t") is None
-    assert known.claimed(TOOLS, "t") == ["a__t", "b__t"]
+    assert known.claimed(TOOLS, "t") == {"a__t": ("a", "t"), "b__t": ("b", "t")}
     assert known.owner(TOOLS, "u") == ("b", "u")
 
 

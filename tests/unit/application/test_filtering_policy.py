@@ -102,3 +102,39 @@ def test_a_hidden_tool_may_run():
     session = a_session()
     assert stage.shown(session, a_catalogue("a", "b")) == ["a"]
     assert stage.filtering.denial(session, "b") is None
+
+
+async def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_shown(catalogue):
+    stage, session = Stage(), a_session()
+    assert await filtered(stage, session, catalogue) == ["tool01", "tool02", "tool03"]
+    assert stage.filtering.overridden(session) is False
+    stage.overrides = (override(OverrideKind.PIN, "tool29"), override(OverrideKind.EXCLUDE, "tool02"))
+    assert stage.filtering.overridden(session) is True
+    assert stage.shown(session, catalogue) == ["tool01", "tool03", "tool29"]
+    assert stage.filtering.overridden(session) is False
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        override(OverrideKind.EXCLUDE, "tool29"),
+        override(OverrideKind.PIN, "tool01"),
+        override(OverrideKind.EXCLUDE, "tool01", scope=OverrideScope.SESSION, key="another session"),
+    ],
+)
+async def test_an_override_that_leaves_a_session_s_list_as_it_is_is_no_news(catalogue, harmless):
+    stage, session = Stage(), a_session()
+    await filtered(stage, session, catalogue)
+    stage.overrides = (harmless,)
+    assert stage.filtering.overridden(session) is False
+
+
+@pytest.mark.parametrize("rules", [{"mode": "shadow"}, {"surface": "full"}, {"passthrough_below": {"tools": 99}}])
+def test_a_list_that_nobody_chooses_from_is_another_one_when_a_tool_is_excluded(catalogue, rules):
+    stage, session = Stage(**rules), a_session()
+    assert stage.filtering.overridden(session) is False
+    assert stage.shown(session, catalogue) == ALL
+    stage.overrides = (override(OverrideKind.PIN, "tool29"),)
+    assert stage.filtering.overridden(session) is False
+    stage.overrides = (override(OverrideKind.EXCLUDE, "tool29"),)
+    assert stage.filtering.overridden(session) is True

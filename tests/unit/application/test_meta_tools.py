@@ -193,7 +193,7 @@ async def test_call_tool_passes_name_and_arguments_on(catalogue):
     stage.shown(session, catalogue)
     raw = b'{"name":"tool09","arguments":{"n":1.0}}'
     answer, _ = await run(stage, session, "call_tool", raw)
-    assert answer.forward == ("tool09", b'{"n":1.0}')
+    assert answer.forward == (b'"tool09"', b'{"n":1.0}')
 
 
 @pytest.mark.parametrize("raw", [b"{}", b"null", b'""'])
@@ -202,29 +202,29 @@ async def test_call_tool_may_do_without_arguments(catalogue, raw):
     stage.shown(session, catalogue)
     given = b'{"name":"tool09"}' if raw == b'""' else b'{"name":"tool09","arguments":%b}' % raw
     answer, _ = await run(stage, session, "call_tool", given)
-    assert answer.forward == ("tool09", b"{}")
+    assert answer.forward == (b'"tool09"', b"{}")
 
 
 async def test_call_tool_takes_arguments_that_were_written_as_text(catalogue):
     stage, session = Stage(), a_session()
     stage.shown(session, catalogue)
     answer, _ = await run(stage, session, "call_tool", name="tool09", arguments='{"n": 1}')
-    assert answer.forward == ("tool09", b'{"n": 1}')
+    assert answer.forward == (b'"tool09"', b'{"n": 1}')
 
 
 async def test_call_tool_passes_on_names_that_no_list_has(catalogue):
     stage, session = Stage(), a_session()
     stage.shown(session, catalogue)
     answer, _ = await run(stage, session, "call_tool", name="new_tool")
-    assert answer.forward == ("new_tool", b"{}")
+    assert answer.forward == (b'"new_tool"', b"{}")
 
 
 async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalogue):
     stage, session = Stage(denylist=["tool09"]), a_session()
     stage.shown(session, catalogue)
     answer, _ = await run(stage, session, "call_tool", name="Tool-09")
-    assert answer.forward == ("Tool-09", b"{}")
-    assert stage.filtering.denial(session, answer.forward[0]) is not None
+    assert answer.forward == (b'"Tool-09"', b"{}")
+    assert stage.filtering.denial(session, "Tool-09") is not None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -238,7 +238,45 @@ async def test_call_tool_reaches_an_upstreams_tool_with_the_name_of_one_of_riglm
     stage, session = Stage(), a_session()
     stage.shown(session, a_catalogue("a", "set_context"))
     answer, _ = await run(stage, session, "call_tool", name="set_context", arguments={"x": 1})
-    assert answer.forward == ("set_context", b'{"x": 1}')
+    assert answer.forward == (b'"set_context"', b'{"x": 1}')
+
+
+async def test_the_name_that_call_tool_is_given_goes_on_sign_by_sign(catalogue):
+    stage, session = Stage(), a_session()
+    stage.shown(session, catalogue)
+    for raw in (rb'"t\ud800x"', rb'"t\u006fol"', b'" t"'):
+        answer, _ = await run(stage, session, "call_tool", b'{"name":%b}' % raw)
+        assert answer.forward == (raw, b"{}")
+
+
+async def test_an_upstreams_tool_with_a_name_of_riglms_is_named_as_what_call_tool_reaches():
+    stage, session = Stage(), a_session()
+    stage.prediction.likes = ("mark_tool", "a")
+    stage.shown(session, a_catalogue("a", "mark_tool", "b"))
+    found = await said(stage, session, "set_context", context="send mail")
+    assert (found["listed"], found["listed_count"]) == (["a", "b"], 2)
+    assert [tool["name"] for tool in found["tools"]] == ["mark_tool", "a", "b"]
+    assert "By call_tool alone: mark_tool;" in found["message"]
+    stage.prediction.finds("mark_tool", "b")
+    found = await said(stage, session, "search_available_tools", query="mail")
+    assert [(tool["name"], tool["listed"]) for tool in found["tools"]] == [("mark_tool", False), ("b", True)]
+    assert "By call_tool alone: mark_tool;" in found["message"]
+    stage.prediction.finds("b")
+    found = await said(stage, session, "search_available_tools", query="mail")
+    assert "alone" not in found["message"]
+
+
+async def test_what_only_call_tool_reaches_is_not_offered_without_it():
+    stage, session = Stage(meta_tools={"call_tool": False}), a_session()
+    stage.prediction.likes = ("mark_tool", "call_tool", "a")
+    stage.shown(session, a_catalogue("a", "mark_tool", "call_tool", "b"))
+    found = await said(stage, session, "set_context", context="send mail")
+    assert [tool["name"] for tool in found["tools"]] == ["call_tool", "a", "b"]
+    assert found["listed"] == ["a", "call_tool"]
+    assert "by call_tool" not in found["message"]
+    stage.prediction.finds("mark_tool", "b", near=("mark_tool",))
+    found = await said(stage, session, "search_available_tools", query="mail")
+    assert ([tool["name"] for tool in found["tools"]], found["near"]) == (["b"], [])
 
 
 async def test_a_tool_is_marked_for_the_context(catalogue):

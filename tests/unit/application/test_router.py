@@ -9,13 +9,26 @@ from riglm.application.errands import Errands
 from riglm.application.listings import Listings
 from riglm.application.router import Router
 from riglm.domain import jsonrpc
+from riglm.domain.naming import prefixed
 from tests.unit.application.fakes import Server, asks
 
 METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/get", "vendor/x")
 
 
-def a_router():
-    return Router(Directory(("a", "b"), Listings("prefix")), Asking())
+def a_router(naming="prefix", **tools):
+    directory = Directory(("a", "b"), Listings(naming))
+    for server, names in tools.items():
+        directory.learn("tools/list", server, [jsonrpc.Raw(jsonrpc.encode({"name": name})) for name in names])
+        directory.learn("prompts/list", server, [jsonrpc.Raw(jsonrpc.encode({"name": name})) for name in names])
+    return Router(directory, Asking())
+
+
+def asked_for(name, method="tools/call"):
+    return asks(1, method, jsonrpc.encode({"name": name}))
+
+
+def words(error):
+    return jsonrpc.plain(error.error)["message"]
 
 
 def task(raw):
@@ -60,11 +73,8 @@ def test_only_so_many_tasks_are_remembered_and_the_oldest_goes_first(monkeypatch
 
 def test_an_unknown_task_or_name_is_refused_and_all_else_may_be_offered():
     routes = a_router()
-    words = {
-        method: jsonrpc.plain(routes.unknown(asks(1, method, b'{"name":"x"}')).error)["message"]
-        for method in ("tools/call", "prompts/get", "tasks/cancel")
-    }
-    assert words == {
+    methods = ("tools/call", "prompts/get", "tasks/cancel")
+    assert {method: words(routes.unknown(asked_for("x", method))) for method in methods} == {
         "tools/call": "Unknown tool: x",
         "prompts/get": "Unknown prompt: x",
         "tasks/cancel": "Invalid params: no server has this task",
@@ -72,6 +82,50 @@ def test_an_unknown_task_or_name_is_refused_and_all_else_may_be_offered():
     assert routes.unknown(asks(1, "prompts/get", b"{}")) is not None
     assert routes.unknown(asks(1, "resources/read", b'{"uri":"x"}')) is None
     assert routes.unknown(asks(1, "vendor/x")) is None
+
+
+def test_an_error_names_what_would_do_and_no_tool_that_may_not_be_used():
+    routes = a_router(a=["t", "u"], b=["t"])
+    assert words(routes.unknown(asked_for("t"))) == "Unknown tool: t; use a__t or b__t"
+    assert words(routes.unknown(asked_for("t"), lambda _, owner: owner != ("a", "t"))) == "Unknown tool: t; use b__t"
+    assert words(routes.unknown(asked_for("t"), lambda name, _: name == "a__t")) == "Unknown tool: t; use a__t"
+    assert words(routes.unknown(asked_for("u"), lambda *_: False)) == "Unknown tool: u"
+    assert words(routes.unknown(asked_for("u", "prompts/get"), lambda *_: False)) == "Unknown prompt: u; use a__u"
+
+
+@pytest.mark.parametrize(
+    ("naming", "called", "denied"),
+    [
+        ("prefix", "a__t", ("a__t", ("a", "t"))),
+        ("on_collision", "t", ("t", ("a", "t"))),
+        ("on_collision", "a__t", ("t", ("a", "t"))),
+        ("on_collision", "a__t", ("a__t", ("a", "t"))),
+        ("none", "t", ("t", ("a", "t"))),
+        ("prefix", prefixed("a", "t" * 80), (prefixed("a", "t" * 80), ("a", "t" * 80))),
+        ("prefix", "a__" + "t" * 80, (prefixed("a", "t" * 80), ("a", "t" * 80))),
+    ],
+)
+def test_a_call_is_refused_by_every_name_of_its_tool_and_by_its_owner(naming, called, denied):
+    routes = a_router(naming, a=["t", "t" * 80])
+    message = asked_for(called)
+    route = routes.find(message)
+    assert routes.refusal(message, route, lambda *_: True) is None
+    assert words(routes.refusal(message, route, lambda *tool: tool != denied)) == f"Unknown tool: {called}"
+
+
+def test_a_name_that_could_not_go_up_as_it_is_has_no_route():
+    message = asks(1, "tools/call", rb'{"name":"a__t\ud800"}')
+    routes = a_router(a=["t\ufffd"])
+    assert routes.find(message) is None
+    assert words(routes.refusal(message, None, lambda *_: True)) == "Unknown tool: a__t\ufffd"
+    assert a_router("none", a=["t\ufffd"]).find(asks(1, "tools/call", rb'{"name":"t\ud800"}')).own == "t\ufffd"
+
+
+def test_only_calls_of_tools_are_refused():
+    routes = a_router(a=["t"])
+    for message in (asked_for("a__t", "prompts/get"), asks(1, "completion/complete", b'{"ref":{"name":"a__t"}}')):
+        assert routes.refusal(message, routes.find(message), lambda *_: False) is None
+    assert words(routes.refusal(asked_for("x"), None, lambda *_: True)) == "Unknown tool: x"
 
 
 def test_lists_are_looked_through_for_what_they_can_tell():

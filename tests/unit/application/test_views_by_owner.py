@@ -32,3 +32,10 @@ def test_a_tool_that_is_listed_bare_is_denied_by_its_name_with_the_server():
 def test_a_call_without_a_name_is_refused_wherever_names_are_denied(rules):
     assert FilteringService(Filtering(**rules)).denial(SESSION, "")
     assert FilteringService(Filtering()).denial(SESSION, "") is None
+
+
+def test_an_owner_that_is_known_for_sure_counts_more_than_what_was_remembered():
+    filtering = FilteringService(Filtering(denylist=("one__delete",)), owner=lambda name: ("", name))
+    assert filtering.denial(SESSION, "delete") is None
+    assert filtering.denial(SESSION, "delete", ("one", "delete"))
+    assert filtering.denial(SESSION, "delete", ("two", "delete")) is None

@@ -1,9 +1,13 @@
+import importlib.metadata
 import json
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from riglm.adapters.prediction import selection
+from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.cli.main import app
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.published import json_schema
@@ -14,7 +18,7 @@ runner = CliRunner()
 @pytest.fixture(autouse=True)
 def _directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    yaml = "mcpServers: {one: {command: sh, env: {KEY: canary}}, two: {url: 'http://h'}}"
+    yaml = "mcpServers: {one: {command: sh, env: {KEY: canary}}, two: {url: 'http://h'}}\nembedder: {provider: static}"
     (tmp_path / "riglm.yaml").write_text(yaml, "utf-8")
 
 
@@ -27,6 +31,70 @@ def test_check_refuses_what_run_would_refuse(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("upstream: {command: no-such-program}", "utf-8")
     result = runner.invoke(app, ["config", "check", "--config", "other.yaml"])
     assert isinstance(result.exception, ConfigurationError)
+
+
+def test_check_tells_programs_what_it_tells_people() -> None:
+    result = runner.invoke(app, ["config", "check", "--json"])
+    assert json.loads(result.stdout) == {"servers": ["one", "two"], "notes": []}
+
+
+class Loud(FrequencyPredictor):
+    """A stranger's predictor, which takes one option."""
+
+    def __init__(self, volume: int = 1) -> None:
+        super().__init__()
+        if volume > 10:
+            raise ValueError("too loud")
+
+
+@pytest.fixture
+def stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = importlib.metadata.entry_points(group=selection.GROUP)
+    theirs = [
+        EntryPoint("loud", f"{__name__}:Loud", selection.GROUP),
+        EntryPoint("lost", "no.such.module:Lost", selection.GROUP),
+    ]
+    monkeypatch.setattr(selection, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
+
+
+@pytest.mark.usefixtures("stranger")
+@pytest.mark.parametrize("predictor", ["{kind: loud}", "{kind: loud, options: {volume: 3}}", "{kind: server}"])
+def test_check_takes_every_predictor_that_is_installed(tmp_path: Path, predictor: str) -> None:
+    (tmp_path / "other.yaml").write_text(f"upstream: {{command: sh}}\npredictor: {predictor}\n", "utf-8")
+    (tmp_path / "riglm.yaml").rename(tmp_path / "unused.yaml")
+    result = runner.invoke(
+        app, ["config", "check", "--config", "other.yaml"], env={"RIGLM_EMBEDDER__PROVIDER": "static"}
+    )
+    assert (result.exit_code, result.stdout) == (0, "the configuration is good; servers: sh\n")
+
+
+@pytest.mark.usefixtures("stranger")
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        (
+            "predictor: {kind: hybird}",
+            "other.yaml: predictor.kind: no predictor is called 'hybird' — fix: did you mean",
+        ),
+        ("predictor: {kind: oracle}", "other.yaml: predictor.kind: no predictor is called 'oracle' — fix: one of"),
+        ("predictor: {kind: lost}", "other.yaml: predictor.kind: 'lost' (no.such.module:Lost) cannot be loaded"),
+        ("predictor: {kind: loud, options: {volume: 11}}", "other.yaml: predictor.options: 'loud' does not take"),
+        ("predictor: {kind: server, options: {depth: 3}}", "other.yaml: predictor.options: 'server' does not take"),
+        (
+            "predictor: {options: {without: [wods]}}",
+            "other.yaml: predictor.options.without: no signals are called wods",
+        ),
+        ("embedder: {model: BAAI/bge-smal}", "other.yaml: embedder.model: fastembed knows no model 'BAAI/bge-smal'"),
+    ],
+)
+def test_check_names_the_place_of_a_predictor_or_model_that_there_is_not(tmp_path: Path, yaml: str, said: str) -> None:
+    (tmp_path / "other.yaml").write_text(f"upstream: {{command: no-such-program}}\n{yaml}\n", "utf-8")
+    result = runner.invoke(app, ["config", "check", "--config", "other.yaml"])
+    assert isinstance(result.exception, ConfigurationError)
+    program, wrong = str(result.exception).splitlines()
+    assert "upstream.command: the program 'no-such-program' was not found" in program
+    assert wrong.startswith(said)
+    assert " — fix: " in wrong
 
 
 def test_show_gives_each_value_its_source_and_covers_secrets() -> None:

@@ -35,6 +35,19 @@ def _sessions(count):
     return [{"id": str(number), "calls": ["find", "read", "write", "read"]} for number in range(count)]
 
 
+@pytest.fixture
+def ended(monkeypatch, capsys):
+    """What a command that failed leaves: its exit code, stdout and stderr."""
+
+    def ended(*arguments):
+        monkeypatch.setattr(sys, "argv", ["riglm", "evaluate", *arguments])
+        with pytest.raises(SystemExit) as left:
+            entrance.main()
+        return left.value.code, *capsys.readouterr()
+
+    return ended
+
+
 def _evaluate(*arguments):
     return CliRunner().invoke(app, ["evaluate", *arguments])
 
@@ -86,11 +99,24 @@ def test_the_table_of_sequences_names_each_predictor(data, options):
 
 
 def test_a_set_with_few_sessions_is_left_out_and_named(data, options):
-    _write(data / "small", _sessions(3))
-    done = _evaluate("sequences", *options, "--json")
+    _write(data / "few", _sessions(3))
+    _write(data / "more", _sessions(30))
+    done = _evaluate("sequences", *options, "--json", "--predictor", "frequency")
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == []
-    assert "small: left out, 3 sessions are too few" in done.stderr
+    assert [row["dataset"] for row in json.loads(done.stdout)] == ["more"]
+    assert "few: left out, 3 sessions of two calls or more are too few" in done.stderr
+
+
+def test_the_directory_of_one_set_is_measured_as_that_set(data, options):
+    _write(data, _sessions(30))
+    (row,) = json.loads(_evaluate("sequences", *options, "--json", "--predictor", "frequency").stdout)
+    assert row["dataset"] == "data"
+
+
+def test_a_set_and_a_predictor_named_twice_are_measured_once(data, options):
+    _write(data / "small", _sessions(30))
+    twice = ["small", "small/", "--predictor", "frequency", "--predictor", "frequency"]
+    assert len(json.loads(_evaluate("sequences", *options, "--json", *twice).stdout)) == 1
 
 
 @pytest.mark.parametrize(
@@ -99,44 +125,60 @@ def test_a_set_with_few_sessions_is_left_out_and_named(data, options):
         ({"id": "x", "calls": ["find", "erase"]}, "unknown tool 'erase'"),
         ({"id": "x", "calls": "find"}, "'calls' must be a list"),
         ({"calls": ["find"]}, "'id' must be a text"),
-        ("{", "dev/sessions.jsonl:2"),
+        ({"id": "0", "calls": ["find"]}, "as on line 1"),
+        ("{", "this is not JSON"),
     ],
 )
-def test_wrong_data_exits_with_1_and_names_file_and_line(data, options, monkeypatch, capsys, line, said):
+def test_wrong_data_exits_with_2_and_names_file_line_and_fix(data, options, ended, line, said):
     _write(data / "small", [*_sessions(1), line])
-    monkeypatch.setattr(sys, "argv", ["riglm", "evaluate", "sequences", *options])
-    with pytest.raises(SystemExit) as ended:
-        entrance.main()
-    told = capsys.readouterr().err
-    assert ended.value.code == 1
+    code, out, told = ended("sequences", *options, "--json")
+    assert (code, out) == (2, "")
     assert "dev/sessions.jsonl:2" in told
     assert said in told
+    assert "— fix: " in told
 
 
 @pytest.mark.parametrize("command", ["retrieval", "usage", "sequences"])
-def test_a_directory_without_sets_exits_with_1_and_is_named(data, options, monkeypatch, capsys, command):
-    monkeypatch.setattr(sys, "argv", ["riglm", "evaluate", command, *options])
-    with pytest.raises(SystemExit) as ended:
-        entrance.main()
-    assert ended.value.code == 1
-    assert str(data) in capsys.readouterr().err
+def test_a_directory_without_sets_exits_with_2_and_is_named(data, options, ended, command):
+    for _ in range(2):
+        code, out, told = ended(command, *options, "--json")
+        assert (code, out) == (2, "")
+        assert str(data) in told
+        data.mkdir(exist_ok=True)
 
 
 @pytest.mark.parametrize("command", ["retrieval", "usage", "sequences"])
-def test_an_unknown_predictor_exits_with_2_and_the_known_are_named(data, options, monkeypatch, capsys, command):
-    _write(data / "small", _sessions(30))
-    queries = [{"id": str(number), "query": f"find {number}", "tools": ["find"]} for number in range(80)]
-    (data / "small" / "dev" / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    monkeypatch.setattr(sys, "argv", ["riglm", "evaluate", command, *options, "--predictor", "oracle"])
-    with pytest.raises(SystemExit) as ended:
-        entrance.main()
-    assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert "oracle" in told
-    assert "hybrid" in told
+def test_sets_that_are_all_too_small_are_an_error_and_no_empty_success(data, options, ended, command):
+    _write(data / "small", [])
+    (data / "small" / "dev" / "queries.jsonl").write_text("")
+    code, out, told = ended(command, *options, "--json")
+    assert (code, out) == (2, "")
+    assert "small: left out" in told
+    assert "— fix: " in told
 
 
-@pytest.mark.parametrize("wrong", [("--coverage", "2"), ("--limit", "0"), ("--protocol", "guess"), ("--k", "0")])
+@pytest.mark.parametrize("command", ["retrieval", "usage", "sequences"])
+def test_an_unknown_predictor_exits_with_2_before_data_is_read_and_the_known_are_named(options, command):
+    done = _evaluate(command, *options, "--predictor", "oracle")
+    assert done.exit_code == 2
+    assert "--predictor" in done.stderr
+    assert "oracle" in done.stderr
+    assert "hybrid" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--coverage", "2"),
+        ("--coverage", "nan"),
+        ("--limit", "0"),
+        ("--limit", "-1"),
+        ("--protocol", "guess"),
+        ("--k", "0"),
+        ("--k", "5,"),
+        ("--k", "9" * 5000),
+    ],
+)
 def test_options_out_of_bounds_are_wrong_use(data, options, wrong):
     _write(data / "small", _sessions(30))
     assert _evaluate("sequences", *options, *wrong).exit_code == 2

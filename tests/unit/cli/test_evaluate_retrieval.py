@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from riglm.application.evaluation.dataset import DatasetError
+from riglm.application.evaluation.lines import DatasetError
 from riglm.cli.main import app
 from tests.unit.application.evaluation.sets import write
 
@@ -57,8 +57,11 @@ def test_the_table_of_usage_has_a_line_for_each_of_them(tmp_path, run):
 
 
 def test_sets_too_small_for_halves_are_left_out_of_usage(tmp_path, run):
-    write(tmp_path / "data" / "small", TOOLS, _queries(3))
-    assert json.loads(run("usage", "--json").stdout) == []
+    write(tmp_path / "data" / "few", TOOLS, _queries(3))
+    write(tmp_path / "data" / "more", TOOLS, _queries(80))
+    done = run("usage", "--json")
+    assert [row["dataset"] for row in json.loads(done.stdout)] == ["more"]
+    assert "few: left out, of its 3 requests" in done.stderr
 
 
 def test_a_table_names_what_was_measured(tmp_path, run):
@@ -73,7 +76,7 @@ def test_wrong_data_is_an_error_with_file_and_line(tmp_path, run):
     assert "queries.jsonl:1" in str(failed.exception)
 
 
-@pytest.mark.parametrize("cuts", ["", "a", "0,5"])
+@pytest.mark.parametrize("cuts", ["", "a", "0,5", "5,", "-1", "1e3", "²"])
 def test_cuts_that_are_no_numbers_from_1_on_are_refused(tmp_path, run, cuts):
     write(tmp_path / "data" / "small", TOOLS, _queries(3))
     assert run("retrieval", "--k", cuts).exit_code == 2

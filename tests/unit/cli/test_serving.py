@@ -49,6 +49,18 @@ def test_serve_takes_an_address_and_gives_back_the_exit_code(started: list[tuple
     assert settings.filtering.enabled
 
 
+@pytest.mark.parametrize("words", [["run"], ["serve"]])
+def test_a_predictor_that_nobody_installed_is_refused_before_anything_starts(
+    started: list[tuple[str, Settings]], words: list[str]
+) -> None:
+    result = runner.invoke(app, [*words, "--", "sh"], env={"RIGLM_PREDICTOR__KIND": "hybird"})
+    assert isinstance(result.exception, ConfigurationError)
+    assert str(result.exception) == (
+        "RIGLM_PREDICTOR__KIND: predictor.kind: no predictor is called 'hybird' — fix: did you mean hybrid?"
+    )
+    assert started == []
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -72,6 +72,10 @@ def used(store: Path) -> UUID:
     return session.id
 
 
+def _values(printed: list[object] | dict[str, object]) -> list[object]:
+    return list(printed.values()) if isinstance(printed, dict) else printed
+
+
 def run(*arguments: str) -> str:
     result = runner.invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0
@@ -81,7 +85,7 @@ def run(*arguments: str) -> str:
 @pytest.mark.parametrize("command", ["sessions", "tools", "stats"])
 def test_without_a_store_there_is_nothing_yet_and_none_is_made(store: Path, command: str) -> None:
     assert "nothing recorded yet" in run(command)
-    assert json.loads(run(command, "--json")) in ([], {})
+    assert not any(value for value in _values(json.loads(run(command, "--json"))))
     assert not store.exists()
 
 
@@ -168,3 +172,19 @@ def test_stats_of_an_empty_store_are_zeros(store: Path) -> None:
     totals = json.loads(run("stats", "--json"))
     assert (totals["calls"], totals["zero_hop_percent"], totals["exposures"]) == (0, None, [])
     assert "Used together" not in run("stats")
+
+
+def test_stats_have_the_same_keys_before_anything_was_recorded_and_after(
+    store: Path, request: pytest.FixtureRequest
+) -> None:
+    before = json.loads(run("stats", "--json"))
+    request.getfixturevalue("used")
+    after = json.loads(run("stats", "--json"))
+    assert list(before) == list(after)
+    assert (before["calls"], before["cooccurrences"]) == (0, [])
+
+
+def test_a_session_that_is_looked_for_where_nothing_was_recorded_is_an_error(store: Path) -> None:
+    result = runner.invoke(app, ["sessions", "abc", "--json"])
+    assert "no session ends in 'abc'" in str(result.exception)
+    assert result.stdout == ""

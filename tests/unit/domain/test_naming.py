@@ -1,9 +1,10 @@
 """Names of tools among those of several servers."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.naming import LONGEST, prefixed, public_names
+from riglm.domain.naming import LONGEST, may_be_cut, prefixed, public_names
 
 SERVERS = st.text("abc-", min_size=1, max_size=48)
 NAMES = st.text(min_size=1, max_size=90)
@@ -77,3 +78,18 @@ def test_without_prefixes_the_first_server_keeps_a_name_and_the_collision_names_
 
 def test_a_name_that_one_server_has_twice_is_no_collision():
     assert public_names("none", {"a": ["x", "x"]}) == ({"x": ("a", "x")}, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "may_be"),
+    [
+        (prefixed("server", "x" * 80), True),
+        (prefixed("server", "x" * 20), False),
+        ("x" * 55 + "_0123abcd", True),
+        ("x" * 55 + "_0123ABCD", False),
+        ("x" * 56 + "_0123abcd", False),
+        ("x" * 64, False),
+    ],
+)
+def test_only_a_name_of_the_full_length_with_a_hash_may_be_a_short_form(name, may_be):
+    assert may_be_cut(name) is may_be

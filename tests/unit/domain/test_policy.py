@@ -5,7 +5,8 @@ from uuid import uuid4
 import pytest
 
 from riglm.domain.override import Override, OverrideKind, OverrideScope
-from riglm.domain.policy import Policy, Spellings, Standing, by_tool
+from riglm.domain.policy import Policy, Standing, by_tool
+from riglm.domain.spelling import Spellings
 
 
 def override(tool, kind, scope=OverrideScope.ALL, at=0.0):
@@ -111,6 +112,25 @@ def test_pinning_lifts_no_denial():
     mine = by_tool([override("a", OverrideKind.PIN)])
     assert Policy(denied=Spellings(["a"])).decide("a", mine) is Standing.DENIED
     assert Policy().decide("a", mine) is Standing.KEPT
+
+
+def test_a_tool_is_denied_by_the_other_names_that_it_has_and_only_including_lifts_that():
+    policy = Policy(denied=Spellings(["one__a"]), pinned=Spellings(["a"]))
+    others = ("a", "one__a")
+    assert [policy.decide("a", None, each) for each in ((), others)] == [Standing.KEPT, Standing.DENIED]
+    for kind, standing in (
+        (OverrideKind.PIN, Standing.DENIED),
+        (OverrideKind.EXCLUDE, Standing.DENIED),
+        (OverrideKind.INCLUDE, Standing.KEPT),
+    ):
+        assert policy.decide("a", by_tool([override("a", kind)]), others) is standing
+
+
+def test_a_name_in_which_very_many_servers_could_be_named_is_denied_where_anything_is():
+    name = "a__" * 17 + "b"
+    assert Policy(denied=Spellings(["c"])).decide(name) is Standing.DENIED
+    assert Policy(denied=Spellings(["c"])).decide(name[3:]) is Standing.OPEN
+    assert Policy().decide(name) is Standing.OPEN
 
 
 def test_an_excluded_tool_is_away_but_not_denied():

@@ -231,3 +231,8 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_the_schema_for_editors_names_every_section() -> None:
     assert set(json_schema()["properties"]) == {field.alias or name for name, field in Settings.model_fields.items()}
+
+
+def test_only_known_scopes_of_learning_are_taken() -> None:
+    assert Settings.model_validate({"learning": {"scope": "tenant"}}).learning.scope == "tenant"
+    assert "principal" in complaint(learning={"scope": "team"})

@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from heapq import nlargest
+from operator import attrgetter
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import UUID
@@ -13,7 +15,7 @@ from riglm.adapters.analytics import memory_counting as counting
 from riglm.adapters.analytics.memory_maintenance import InMemoryMaintenance
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
-from riglm.domain.invocation import USES, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.ports.analytics import (
@@ -27,6 +29,7 @@ from riglm.ports.analytics import (
     SessionSummary,
     ToolStatistics,
 )
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
 
 CAPACITY: Final = 100_000
 """So many sessions, invocations, exposures and learned pairs are kept; then the oldest make room."""
@@ -178,7 +181,7 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
         """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
         with self._lock:
             sessions = [_copy(session) for session in self._sessions.values() if session.started_at >= since]
-        calls = _by_session(_uses(self._calls()))
+        calls = _by_session(_lessons(self._calls()))
         used = sorted((each for each in sessions if each.id in calls), key=lambda each: (each.started_at, each.id))
         return [_recorded(session, calls[session.id]) for session in used[max(0, len(used) - limit_sessions) :]]
 
@@ -195,6 +198,17 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
             for pair in sorted(self._pairs.values(), key=lambda pair: (pair.updated_at, pair.id))[:excess]:
                 del self._pairs[pair.id]
         return excess
+
+    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
+        """How much each tool was used of late, by a principal or by all."""
+        with self._lock:
+            whose = {id_: session.principal for id_, session in self._sessions.items()}
+        mine = (call for call in _lessons(self._calls()) if principal in (None, whose.get(call.session_id)))
+        recent = [call for call in mine if call.timestamp >= now - RECENT_SECONDS]
+        worth: defaultdict[str, float] = defaultdict(float)
+        for call in nlargest(MOST_USES, recent, key=attrgetter("timestamp")):
+            worth[call.tool] += 1 / (1 + max(0.0, now - call.timestamp) / HALF_SECONDS)
+        return worth
 
     def _calls(self) -> list[ToolInvocation]:
         with self._lock:
@@ -238,6 +252,10 @@ def _with_sorted_hidden(exposure: Exposure) -> Exposure:
 
 def _uses(calls: Iterable[ToolInvocation]) -> Iterator[ToolInvocation]:
     return (call for call in calls if call.error_kind in USES)
+
+
+def _lessons(calls: Iterable[ToolInvocation]) -> Iterator[ToolInvocation]:
+    return (call for call in _uses(calls) if call.upstream != OWN_UPSTREAM)
 
 
 def _in_order(calls: Iterable[ToolInvocation]) -> list[ToolInvocation]:

@@ -169,3 +169,8 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
         """Store a warm set unless its epoch has one, and give the one that is stored."""
         with self._database.writing() as connection:
             return choices.put_warm_set(connection, warm_set)
+
+    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
+        """How much each tool was used of late, by a principal or by all."""
+        with self._database.reading() as connection:
+            return warm_start.recent_use(connection, now, principal)

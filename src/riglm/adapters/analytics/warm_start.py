@@ -1,17 +1,20 @@
 """What prediction starts from: recent sessions, and learned pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, exists, func, select
+from sqlalchemy import Connection, and_, case, delete, exists, func, select
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.queries import ran
 from riglm.adapters.analytics.tables import invocation, learned_pair, session
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import OWN_UPSTREAM, Found
 from riglm.domain.learning import LearnedPair
 from riglm.ports.analytics import RecordedCall, RecordedSession
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
+
+_teaches = and_(ran, invocation.c.upstream != OWN_UPSTREAM)
 
 
 def recent_sessions(connection: Connection, limit: int, since: float) -> Sequence[RecordedSession]:
@@ -26,7 +29,7 @@ def recent_sessions(connection: Connection, limit: int, since: float) -> Sequenc
             columns.principal,
             columns.tools_available,
         )
-        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, ran))
+        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, _teaches))
         .order_by(columns.started_at.desc(), columns.id.desc())
         .limit(limit)
     )
@@ -55,6 +58,19 @@ def learned_pairs(connection: Connection, model: str, limit: int) -> Sequence[Le
     return [rows.learned_pair_from(row) for row in connection.execute(query.order_by(*order).limit(limit)).mappings()]
 
 
+def recent_use(connection: Connection, now: float, principal: str | None) -> Mapping[str, float]:
+    """How much each tool was used of late, by a principal or by all."""
+    query = select(invocation.c.tool, invocation.c.timestamp).where(
+        invocation.c.timestamp >= now - RECENT_SECONDS, _teaches
+    )
+    if principal is not None:
+        query = query.where(invocation.c.session_id.in_(select(session.c.id).where(session.c.principal == principal)))
+    latest = query.order_by(invocation.c.timestamp.desc()).limit(MOST_USES).subquery().c
+    age = case((latest.timestamp < now, now - latest.timestamp), else_=0.0)
+    worth = func.sum(1.0 / (1.0 + age / HALF_SECONDS))
+    return dict(connection.execute(select(latest.tool, worth).group_by(latest.tool)).all())
+
+
 def prune_learned_pairs(connection: Connection, most: int) -> int:
     """Remove all learned pairs but the `most` newest, and give their number."""
     excess = int(connection.execute(select(func.count()).select_from(learned_pair)).scalar_one()) - most
@@ -71,7 +87,7 @@ def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[
     for some in slices(sessions):
         query = select(
             columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
-        ).where(columns.session_id.in_(some), ran)
+        ).where(columns.session_id.in_(some), _teaches)
         ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
         for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
             found[id_].append(RecordedCall(tool, upstream, Found(how), success, timestamp))

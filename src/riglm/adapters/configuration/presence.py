@@ -1,12 +1,14 @@
-"""Whether the programs and directories that a configuration names are there."""
+"""Whether what a configuration names is there: programs, directories, predictors."""
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refusal, refuse_any
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.prediction import OWN_KINDS
 from riglm.domain.upstream import UpstreamSpec
 
 
@@ -19,6 +21,38 @@ def require_upstreams(configuration: Configuration, environment: Mapping[str, st
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
         raise refusal(Problem("command line", "", "there is no server to stand in front of", fix))
     refuse_any(problem for spec in specs for problem in _missing(spec, configuration, environment))
+
+
+def require_predictor(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
+    """Raise ConfigurationError unless the predictor is one of riglm's own or else one of those `installed`.
+
+    Only names are looked at: a start waits for no predictor to be imported.
+    """
+    kind = configuration.settings.predictor.kind
+    if kind in OWN_KINDS:
+        return
+    known = sorted(installed())
+    if kind in known:
+        return
+    from difflib import get_close_matches
+
+    path = ("predictor", "kind")
+    close = get_close_matches(kind, known, n=1)
+    fix = f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
+    source = origin_of(path, configuration.origins, "default")
+    raise refusal(Problem(source, dotted(path), f"no predictor is called {kind!r}", fix))
+
+
+def require_all(*checks: Callable[[], None]) -> None:
+    """Raise one ConfigurationError that says all that the checks have to say."""
+    wrong = []
+    for check in checks:
+        try:
+            check()
+        except ConfigurationError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ConfigurationError("\n".join(wrong))
 
 
 def _missing(spec: UpstreamSpec, configuration: Configuration, environment: Mapping[str, str]) -> list[Problem]:

@@ -7,6 +7,7 @@ from riglm.adapters.embedding.cached import CachedEmbedder
 from riglm.adapters.embedding.fallback import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.embedder import Embedder
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.vector_cache import VectorCachePort
@@ -36,6 +37,18 @@ def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> 
 def candidates(settings: Embedder) -> tuple[str, ...]:
     """The models to try, in this order."""
     return tuple(dict.fromkeys((settings.model, BUNDLED_MODEL, *_COMMON_MODELS)))
+
+
+def require_known_model(settings: Embedder) -> None:
+    """Raise ConfigurationError if nobody has the configured model; it need not be downloaded."""
+    if settings.provider == "static" or settings.model == BUNDLED_MODEL:
+        return
+    from riglm.adapters.embedding.onnx_model import UnknownModel, described_model
+
+    try:
+        described_model(settings.model)
+    except UnknownModel as error:
+        raise ConfigurationError(f"embedder.model: {error}") from error
 
 
 def models_directory(settings: Embedder) -> Path:

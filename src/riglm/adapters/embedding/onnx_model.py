@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _SESSION: Final[dict[str, Any]] = {"threads": 1, "providers": ["CPUExecutionProvider"]}
 
 
+class UnknownModel(ValueError):
+    """Nobody has a model of this name; the message names some that there are."""
+
+
 class OnnxModel:
     """A loaded model."""
 
@@ -58,9 +62,24 @@ def load(name: str, directory: Path, *, download: bool = False) -> OnnxModel:
 
     Raises:
         LookupError: the bundled model is missing or altered.
-        ValueError: fastembed has no such model, or it is not in the directory.
+        UnknownModel: fastembed has no such model.
+        ValueError: the model is not in the directory.
     """
     return _load_bundled() if name == BUNDLED_MODEL else _load_from_hub(name, directory, download=download)
+
+
+def described_model(name: str) -> dict[str, Any]:
+    """What fastembed says of one of its models, which need not be downloaded.
+
+    Raises:
+        UnknownModel: fastembed has no such model.
+    """
+    from fastembed import TextEmbedding
+
+    known = {model["model"].lower(): model for model in TextEmbedding.list_supported_models()}
+    if name.lower() not in known:
+        raise UnknownModel(f"fastembed knows no model {name!r} — fix: choose one of {', '.join(_near(name, known))}")
+    return known[name.lower()]
 
 
 def _load_bundled() -> OnnxModel:
@@ -84,10 +103,7 @@ def _load_bundled() -> OnnxModel:
 def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
     from fastembed import TextEmbedding
 
-    known = {model["model"].lower(): model for model in TextEmbedding.list_supported_models()}
-    described = known.get(name.lower())
-    if described is None:
-        raise ValueError(f"fastembed knows no model {name!r} — fix: choose one of {', '.join(_near(name, known))}")
+    described = described_model(name)
     try:
         engine = TextEmbedding(name, cache_dir=str(directory), local_files_only=not download, **_SESSION)
     except Exception as error:

@@ -9,8 +9,8 @@ from riglm.adapters.prediction import embedding, recency, standing
 from riglm.adapters.prediction.cooccurrence import Company
 from riglm.adapters.prediction.frequency import Frequency
 from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty
-from riglm.adapters.prediction.opening import Opening
 from riglm.adapters.prediction.reliability import Reliability
+from riglm.adapters.prediction.reordering import Opening, Ranked, for_whole_context
 from riglm.adapters.prediction.sequence import Order
 from riglm.adapters.prediction.server import Home
 from riglm.adapters.prediction.view import View
@@ -63,7 +63,8 @@ class HybridPredictor(PredictorPort):
     `without` names families of signals to leave out.
 
     Before a session's first call, candidates come in the order of the context's relevance, until the model's own
-    order has proved better there.
+    order has proved better there. A `lasting` prediction goes by what was of use in such contexts, as far as these are
+    known.
 
     Raises:
         ConfigurationError: `without` names an unknown family.
@@ -91,6 +92,7 @@ class HybridPredictor(PredictorPort):
         self._weighing = Weighing(fresh, used, _NEST, rate=rate, pull=pull)
         self._reliability = Reliability()
         self._opening = Opening() if "context" not in without else None
+        self._lasts = "learned" not in without
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Learn the weights from what was known before the call, then count the call."""
@@ -102,18 +104,22 @@ class HybridPredictor(PredictorPort):
             statistic.learn(view, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """The logarithm of each candidate's probability, fresh ones lifted by `fresh_bonus`."""
+        """The logarithm of each candidate's probability, fresh ones lifted, in the order that counts."""
         view = View(situation)
         if not view.size:
-            return Prediction(scores=np.zeros(0))
+            return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
         explanations = self._novelty.explanations(view)
         mixed, made = self._novelty.mix(explanations)
         weighed = self._weighing.weigh(self._signals(view, mixed), view.used, self._hints(view))
-        scores = self._ranked(view, weighed)
+        lifted = self._lifted(view, weighed)
+        opened = self._opened(view, lifted)
+        lasting = self._lasting(view, opened)
+        steps = (weighed.parts.sum(0), lifted.scores, opened.scores, lasting.scores)
         return Prediction(
-            scores=scores,
-            contributions=self._contributions(view, weighed, made, scores) if explain else {},
-            confidence=self._reliability.of(_mass(weighed, scores)),
+            scores=lasting.scores,
+            contributions=_contributions(weighed, made, steps) if explain else {},
+            confidence=self._reliability.of(_mass(weighed, opened.scores)),
+            log_probabilities=lasting.log_probabilities,
         )
 
     def _learn_weights(self, view: View, target: int, weight: float) -> None:
@@ -121,7 +127,7 @@ class HybridPredictor(PredictorPort):
         mixed, _ = self._novelty.mix(explanations)
         signals, hints = self._signals(view, mixed), self._hints(view)
         weighed = self._weighing.weigh(signals, view.used, hints)
-        scores = self._ranked(view, weighed)
+        scores = self._opened(view, self._lifted(view, weighed)).scores
         self._reliability.learn(_mass(weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
         if self._opening is not None:
             self._opening.learn(view, weighed.scores, target, weight)
@@ -144,23 +150,33 @@ class HybridPredictor(PredictorPort):
     def _hints(self, view: View) -> tuple[float, float, float]:
         return self._order.fresh_odds(view), float(np.log1p(len(view.ages))), float(np.log1p(len(view.calls)))
 
-    def _ranked(self, view: View, weighed: Weighed) -> Scores:
-        lifted = weighed.scores + self._fresh_bonus * ~view.used
-        ranked = standing.kept(lifted, weighed.scores, view.used)
-        return self._opening.order(view, ranked) if self._opening is not None else ranked
+    def _lifted(self, view: View, weighed: Weighed) -> Ranked:
+        likely = weighed.scores
+        return Ranked(standing.kept(likely + self._fresh_bonus * ~view.used, likely, view.used), likely)
 
-    def _contributions(self, view: View, weighed: Weighed, made: Matrix, scores: Scores) -> dict[str, Scores]:
-        found: dict[str, Scores] = {family: np.zeros(scores.size) for family in FAMILIES}
-        for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
-            if family:
-                found[family] += part
-        mixed = weighed.parts[list(SIGNALS).index("mixed")]
-        for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
-            found[family] += mixed * share
-        rest = scores - sum(found.values())
-        found["repeat_or_new"] = np.zeros(scores.size)
-        found["context" if self._opening is not None and self._opening.by_relevance(view) else "repeat_or_new"] += rest
-        return found
+    def _opened(self, view: View, ranked: Ranked) -> Ranked:
+        return ranked.given_out(self._opening.order(view) if self._opening is not None else None)
+
+    def _lasting(self, view: View, ranked: Ranked) -> Ranked:
+        relevance = view.situation.relevance
+        if relevance is None or not (view.situation.lasting and self._lasts):
+            return ranked
+        return ranked.given_out(for_whole_context(ranked.scores, relevance))
+
+
+def _contributions(weighed: Weighed, made: Matrix, steps: Sequence[Scores]) -> dict[str, Scores]:
+    """By family: the parts of the signals, those of the mixture by who made it, and what each step after moved."""
+    found = {family: np.zeros(weighed.nest.size) for family in (*FAMILIES, "repeat_or_new")}
+    for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
+        if family:
+            found[family] += part
+    mixed = weighed.parts[list(SIGNALS).index("mixed")]
+    found["repeat_or_new"] += mixed * (1 - made.sum(0))
+    for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
+        found[family] += mixed * share
+    for family, before, after in zip(("repeat_or_new", "context", "learned"), steps, steps[1:], strict=False):
+        found[family] += after - before
+    return found
 
 
 def _mass(weighed: Weighed, scores: Scores) -> float:

@@ -46,13 +46,13 @@ def evaluate_history(
                 time=call.timestamp,
             )
             started = time.perf_counter()
-            scores = predictor.predict(situation).scores
+            prediction = predictor.predict(situation)
             tally.taken_ms.append((time.perf_counter() - started) * 1e3)
-            tally.ranks.append(rank(scores, columns[call.tool]))
+            tally.ranks.append(rank(prediction.scores, columns[call.tool]))
             tally.fresh.append(call.tool not in before)
-            tally.sizes.append(calibrator.size(scores))
+            tally.sizes.append(calibrator.size(prediction))
             available += len(candidates)
-            calibrator.observe(scores, columns[call.tool])
+            calibrator.observe(prediction, columns[call.tool])
             predictor.learn(situation, call.tool, SIGNALS[call.found])
             before = (*before, call.tool)[-MOST_CALLS:]
         on_session(1)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from riglm.application.evaluation.dataset import Dataset, DatasetError, Query, digest, read_tools, rows
+from riglm.application.evaluation.dataset import Dataset, Query, digest, read_tools
+from riglm.application.evaluation.lines import Row, group_of, name_list, rows, text_of, unknown_tool
 from riglm.application.evaluation.metrics import CUTS, Tally, rank
 from riglm.application.evaluation.prepared import Prepared
 from riglm.domain.coverage import CoverageCalibrator
@@ -49,26 +50,13 @@ def read_sessions(directory: Path, *, side: str = "dev", limit: int = DEFAULT_LI
     """
     tools = read_tools(directory)
     known = {tool.name for tool in tools}
-    found = [_session(row, known, place) for row, place in rows(directory / side / "sessions.jsonl")]
+    found = [_session(row, known, place) for row, place in rows(directory / side / "sessions.jsonl", key="id")]
     sessions = sorted((session for session in found if len(session.calls) > 1), key=lambda one: digest(one.id))[:limit]
     queries = tuple(
         Query(id=session.id, text=session.context, group="", gold=()) for session in sessions if session.context
     )
     dataset = Dataset(name=directory.name, side=side, tools=tuple(tools), queries=queries)
     return SessionSet(dataset=dataset, sessions=tuple(sessions))
-
-
-def session_set_names(data: Path, side: str) -> list[str]:
-    """The sets in a directory that have sessions on a side, in order of their names.
-
-    Raises:
-        DatasetError: there is none.
-    """
-    found = sorted(path.parent.name for path in data.glob("*/tools.jsonl"))
-    named = [name for name in found if (data / name / side / "sessions.jsonl").is_file()]
-    if not named:
-        raise DatasetError(f"{data}: no set with tools.jsonl and {side}/sessions.jsonl in it — fix: another --data")
-    return named
 
 
 def evaluate_sequences(
@@ -131,17 +119,17 @@ class _Walk:
         for done in range(1, len(session.calls)):
             situation = self._situation(session, done, context, relevance)
             started = time.perf_counter()
-            scores = self._predictor.predict(situation).scores
+            prediction = self._predictor.predict(situation)
             tally.taken_ms.append((time.perf_counter() - started) * 1e3)
             target = self._columns[session.calls[done]]
-            tally.ranks.append(rank(scores, target))
+            tally.ranks.append(rank(prediction.scores, target))
             tally.fresh.append(session.calls[done] not in session.calls[:done])
             if calibrator is None:
                 continue
             if calibrator.calibrated:
-                tally.sizes.append(calibrator.size(scores))
+                tally.sizes.append(calibrator.size(prediction))
                 tally.listed_ranks.append(tally.ranks[-1])
-            calibrator.observe(scores, target)
+            calibrator.observe(prediction, target)
 
     def learn(self, session: CalledSession) -> None:
         """Learn every call, and then what the session's context was good for."""
@@ -171,17 +159,10 @@ class _Walk:
         )
 
 
-def _session(row: Mapping[str, Any], known: set[str], place: str) -> CalledSession:
-    calls, identity = row.get("calls"), row.get("id")
-    if not isinstance(identity, str) or not identity:
-        raise DatasetError(f"{place}: 'id' must be a text, not {identity!r:.60}")
-    if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
-        raise DatasetError(f"{place}: 'calls' must be a list of names, not {calls!r:.60}")
-    unknown = [call for call in calls if call not in known]
-    if unknown:
-        raise DatasetError(f"{place}: unknown tool {unknown[0]!r:.80} — fix: a name of tools.jsonl")
-    context = row.get("context") or ""
-    if not isinstance(context, str):
-        raise DatasetError(f"{place}: 'context' must be a text, not {context!r:.60}")
-    group = str(row.get("group") or context or identity).lower()
+def _session(row: Row, known: set[str], place: str) -> CalledSession:
+    identity, calls, context = row["id"], name_list(row.get("calls"), "calls", place), text_of(row, "context", place)
+    for call in calls:
+        if call not in known:
+            raise unknown_tool(place, "calls", call)
+    group = (group_of(row, place) or context or identity).lower()
     return CalledSession(id=identity, context=context, calls=tuple(calls), fold=digest("fold" + group) % FOLDS)

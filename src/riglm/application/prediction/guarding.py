@@ -13,6 +13,7 @@ from riglm.domain.prediction import Prediction, Situation
 from riglm.ports.predictor import PredictorPort
 
 _log: Final = logging.getLogger("riglm.prediction")
+_ROUNDED: Final = 1e-6  # the logarithm of a probability is never more than 0 but for rounding
 _MOST_UNLEARNED: Final = 20_000  # what is replayed at a start comes all at once
 
 
@@ -60,7 +61,7 @@ class GuardedPredictor(PredictorPort):
         elif _is_sound(asked.result(), len(situation.candidates)):
             return asked.result()
         else:
-            self._tell("its answer is not one finite score for each candidate")
+            self._tell("its answer is not one finite score for each candidate, or its probabilities are none")
         return self._instead.predict(situation, explain=explain)
 
     def close(self) -> None:
@@ -85,7 +86,9 @@ def _is_sound(found: object, count: int) -> bool:
     if not isinstance(found, Prediction):
         return False
     try:
-        return all(_is_finite(each, count) for each in (found.scores, *found.contributions.values()))
+        likely = np.zeros(count) if found.log_probabilities is None else found.log_probabilities
+        sound = all(_is_finite(each, count) for each in (found.scores, *found.contributions.values(), likely))
+        return sound and bool((likely <= _ROUNDED).all())
     except Exception:  # noqa: BLE001  # whatever a stranger put there, it is not what was asked for
         return False
 

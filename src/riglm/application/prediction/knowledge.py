@@ -9,13 +9,12 @@ from threadpoolctl import threadpool_limits
 
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.learner import Learner
-from riglm.application.prediction.replay import replayed
+from riglm.application.prediction.replay import latest, replayed
 from riglm.application.prediction.tool_index import ToolIndex
-from riglm.application.prediction.whole_context import for_context
 from riglm.application.prediction.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import LearnedPair
-from riglm.domain.prediction import Prediction, Situation
+from riglm.domain.prediction import Situation
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten
 from riglm.ports.embedder import EmbedderPort
@@ -82,13 +81,6 @@ class Knowledge:
             return situation
         relevance = retriever.relevance(situation.context, situation.candidates, scope=scope)
         return replace(situation, relevance=relevance)
-
-    def predicted(self, situation: Situation, *, explain: bool, whole_context: bool) -> Prediction:
-        """What the predictor says, of the next call or, where one is known and it is asked for, of a whole context."""
-        prediction = self.predictor.predict(situation, explain=explain)
-        if whole_context and situation.relevance is not None:
-            return for_context(prediction, situation.relevance)
-        return prediction
 
 
 class Recollection:
@@ -164,7 +156,7 @@ class Recollection:
         predictor = self._make_predictor()
         with self._open_store() as store:
             history = store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS)
-        return predictor, replayed(history, predictor)
+        return predictor, replayed(latest(history), predictor)
 
     def _restored(self, model: str) -> LearnedPairs:
         pairs = LearnedPairs(self._key)

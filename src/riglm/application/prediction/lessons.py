@@ -1,6 +1,7 @@
 """What calls teach, learned when the calls are out of the way."""
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,11 +12,13 @@ MOST_LESSONS: Final = 256
 
 _PAUSE_SECONDS: Final = 0.01
 _SHARE: Final = 0.1
+_SHARE_BESIDE_CALLS: Final = 0.02
 
 
 class Lessons:
     """A queue that is worked off on the event loop one at a time, in at most a tenth of its time.
 
+    While calls follow each other closely it takes a fiftieth: whichever call comes during a lesson waits for its end.
     Until `begin` nothing is learned: what calls teach is added to what earlier runs taught, which is loaded first.
     """
 
@@ -26,6 +29,8 @@ class Lessons:
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
         self._last_seconds = 0.0
+        self._last_end = -math.inf
+        self._last_added = -math.inf
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -35,6 +40,7 @@ class Lessons:
         if len(self._waiting) >= MOST_LESSONS:
             return False
         self._waiting.append(lesson)
+        self._last_added = self._clock()
         self._set_timer()
         return True
 
@@ -62,6 +68,13 @@ class Lessons:
     def _learn_next(self) -> None:
         self._timer = None
         began = self._clock()
-        self._waiting.popleft()()
-        self._last_seconds = self._clock() - began
+        if not self._is_in_the_way(began):
+            self._waiting.popleft()()
+            self._last_end = self._clock()
+            self._last_seconds = self._last_end - began
         self._set_timer()
+
+    def _is_in_the_way(self, now: float) -> bool:
+        """Whether a call may come at any moment, and there was a lesson not long ago."""
+        has_calls = now - self._last_added < _PAUSE_SECONDS
+        return has_calls and now - self._last_end < self._last_seconds / _SHARE_BESIDE_CALLS

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
@@ -49,11 +49,12 @@ _ADVICE: Final = {
 }
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
-_WEIGHING: Final = "hybrid"
-"""The strategy that weighs the context beside what is called next; the others were chosen for what they go by."""
+_PREPARING_SECONDS: Final = 1.0  # a question of a file takes milliseconds: this is for a disk that hangs
+_BY_USE: Final = "use"
+"""What the record says made a warm set that was wanted before a predictor was loaded."""
 
-_PREPARING_SECONDS: Final = 6.0
 _CLOSING_SECONDS: Final = 0.5
+_Answer = TypeVar("_Answer")
 _log: Final = logging.getLogger("riglm.prediction")
 
 
@@ -73,6 +74,7 @@ class PredictionService(Predicting):
         warm_sets: WarmSets,
         configured: EmbedderStatus,
         *,
+        asking: Worker,
         predictor: str = "",
         scope: LearningScope = "principal",
         patience: float = 2.0,
@@ -81,10 +83,12 @@ class PredictionService(Predicting):
     ) -> None:
         """`make_recollection` runs on the worker, `head_start` seconds after prediction was first thought of.
 
+        `asking` is the thread that warm sets are fetched on: no loading holds it up, since lists wait for it.
         `configured` is the status of the embedder until it is loaded, `predictor` the name of the strategy. A client
         waits at most `patience` seconds for its words to be embedded.
         """
         self._worker = worker
+        self._asking = asking
         self._owners = owners
         self._warm_sets = warm_sets
         self._configured = configured
@@ -109,13 +113,14 @@ class PredictionService(Predicting):
     def predict(
         self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
     ) -> Prediction | None:
-        """What the session calls next among `names`, on request by signal; None while there is nothing to go by."""
+        """What the session needs from now on among `names`, on request by signal; None with nothing to go by."""
         knowledge = self._loading.knowledge
         if knowledge is None or not names or not (knowledge.used or state.calls or state.context):
             return None
         with self._guarded:
-            situation = knowledge.with_relevance(self._situation(session, state, names), self._scope_of(session))
-            return knowledge.predicted(situation, explain=explain, whole_context=self._predictor == _WEIGHING)
+            situation = replace(self._situation(session, state, names), lasting=True)
+            situation = knowledge.with_relevance(situation, self._scope_of(session))
+            return knowledge.predictor.predict(situation, explain=explain)
         return None
 
     def context_confidence(self, session: Session, state: SessionState) -> float:
@@ -130,7 +135,7 @@ class PredictionService(Predicting):
     def size(self, prediction: Prediction) -> int:
         """How many of the best tools hold the next one as often as the configured coverage asks for."""
         knowledge = self._loading.knowledge
-        return len(prediction.scores) if knowledge is None else knowledge.coverage.size(prediction.scores)
+        return len(prediction.scores) if knowledge is None else knowledge.coverage.size(prediction)
 
     async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
         """Have the warm set of the session's principal for this epoch at hand, if anything was learned.
@@ -262,20 +267,24 @@ class PredictionService(Predicting):
             await self._loading.close()
 
     async def _settle(self, session: Session, names: tuple[str, ...], profile: str, most: int, now: float) -> None:
+        """Find the list of this epoch or make one of what is at hand; what is still to be loaded is not waited for."""
         principal = self._scope_of(session)
+        whose = principal if self._scope == "principal" else None
         with self._guarded:
-            found, has_history = await self._on_worker(lambda: self._warm_sets.stored(principal, profile, now))
-            if found is None and has_history:
-                if await self._loading.loaded() is None and not self._loading.has_failed:
-                    return
-                tools = self._warmest(session, names, most)
-                found = await self._on_worker(
-                    lambda: self._warm_sets.decide(principal, profile, tools, self._predictor, now)
-                )
+            found = await self._asked_of_store(lambda: self._warm_sets.stored(principal, profile, now))
+            if found is None:
+                tools, by = self._warmest(session, names, most), self._predictor
+                if self._loading.knowledge is None:
+                    by = _BY_USE
+                    tools = await self._asked_of_store(lambda: self._warm_sets.most_used(whose, names, most, now))
+                if tools:
+                    found = await self._asked_of_store(
+                        lambda: self._warm_sets.decide(principal, profile, tools, by, now)
+                    )
             self._warm_sets.settle(principal, profile, now, found)
 
-    async def _on_worker(self, job: Callable[[], Any]) -> Any:
-        return await asyncio.wrap_future(self._worker.submit(job, Urgency.AWAITED))
+    async def _asked_of_store(self, question: Callable[[], _Answer]) -> _Answer:
+        return await asyncio.wrap_future(self._asking.submit(question))
 
     async def _embedded(self, context: Context, late: Callable[[Context], None]) -> Context:
         """The context with its vector, or without when that takes longer than a client can wait for it."""
@@ -347,7 +356,7 @@ class PredictionService(Predicting):
             situation = knowledge.with_relevance(situation, scope)
             expected = knowledge.predictor.predict(situation)
             if tool in situation.candidates:
-                knowledge.coverage.observe(expected.scores, situation.candidates.index(tool))
+                knowledge.coverage.observe(expected, situation.candidates.index(tool))
             fingerprint = knowledge.index.fingerprint(tool)
             knowledge.learner.called(
                 situation, tool, found, scope=scope, fingerprint=fingerprint, session_id=session_id

@@ -1,10 +1,10 @@
 """The learned lists that stay the same for a whole epoch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
-from riglm.domain.warm_set import WarmSet
-from riglm.ports.analytics import AnalyticsPort
+from riglm.domain.warm_set import WarmSet, mostly_used
+from riglm.ports.warm_sets import WarmSetsPort
 
 _MOST_KEPT: Final = 10_000
 
@@ -16,10 +16,14 @@ class WarmSets:
     list there is none for the rest of the epoch, unless riglm starts anew.
     """
 
-    def __init__(self, open_store: Callable[[], AnalyticsPort], epoch_seconds: float) -> None:
-        """`epoch_seconds` is how long a list lasts."""
-        self._open_store = open_store
+    def __init__(self, store: Callable[[], WarmSetsPort], epoch_seconds: float, coverage: float = 0.95) -> None:
+        """`epoch_seconds` is how long a list lasts, `coverage` the share of recent use that one made from use holds.
+
+        `store` gives the store, which is asked on the thread that blocks for it.
+        """
+        self._store = store
         self._epoch_seconds = epoch_seconds
+        self._coverage = coverage
         self._known: dict[tuple[str, str], tuple[float, WarmSet | None]] = {}
 
     def epoch_start(self, now: float) -> float:
@@ -45,11 +49,13 @@ class WarmSets:
         """Ask the store again: lists may be gone from it."""
         self._known.clear()
 
-    def stored(self, principal: str, profile: str, now: float) -> tuple[WarmSet | None, bool]:
-        """The list of this epoch that is in the store, and whether there is anything to learn from; blocks."""
-        with self._open_store() as store:
-            found = store.get_warm_set(principal, profile, self.epoch_start(now))
-            return found, found is not None or bool(store.recent_calls(1))
+    def stored(self, principal: str, profile: str, now: float) -> WarmSet | None:
+        """The list of this epoch that is in the store; blocks."""
+        return self._store().get_warm_set(principal, profile, self.epoch_start(now))
+
+    def most_used(self, principal: str | None, names: Collection[str], most: int, now: float) -> tuple[str, ...]:
+        """The tools among `names` that a principal, or anybody, used most of late, the most used first; blocks."""
+        return mostly_used(self._store().recent_use(now, principal), names, self._coverage, most)
 
     def decide(self, principal: str, profile: str, tools: tuple[str, ...], predictor: str, now: float) -> WarmSet:
         """Store the list of this epoch unless there is one by now; the one that counts; blocks."""
@@ -61,5 +67,4 @@ class WarmSets:
             predictor=predictor,
             created_at=now,
         )
-        with self._open_store() as store:
-            return store.put_warm_set(made)
+        return self._store().put_warm_set(made)

@@ -17,6 +17,11 @@ from riglm.domain.tool import Catalogue
 class Filter(Protocol):
     """The one decision function, as the wire uses it."""
 
+    @property
+    @abstractmethod
+    def guards(self) -> bool:
+        """Whether there are tools that are denied."""
+
     @abstractmethod
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client."""
@@ -24,6 +29,10 @@ class Filter(Protocol):
     @abstractmethod
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
+
+    @abstractmethod
+    def overridden(self, session: Session) -> bool:
+        """People decided anew about tools; whether the session's list is another one now than its client has."""
 
     @abstractmethod
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:
@@ -42,8 +51,8 @@ class Filter(Protocol):
         """For how long a list that was composed now stays as it is, unless the catalogue changes."""
 
     @abstractmethod
-    def denial(self, session: Session, name: str) -> str | None:
-        """Why a tool may not be called, None when it may."""
+    def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
+        """Why a tool may not be called, None when it may; `owner` is its server, and the server's own name for it."""
 
     @abstractmethod
     def state(self, session: Session) -> SessionState:

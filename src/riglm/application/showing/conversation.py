@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from riglm.application.exchange import NOWHERE, Exchange
-from riglm.application.services import Services
-from riglm.application.showing.greeting import announcing
+from riglm.application.services import Services, tool_name
+from riglm.application.showing.greeting import announcing, has_announced
 from riglm.application.showing.list_news import ListNews, OverheardChannel
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.naming import named_tools
-from riglm.application.showing.relays import Relay, Unstreamed
+from riglm.application.showing.relays import Relay, Resumed, Unstreamed
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message, Raw
@@ -32,7 +31,18 @@ class WholeConversation(Conversation, Protocol):
 class ShowingConversation(Conversation):
     """Stands around a conversation, and concerns itself with tools alone."""
 
-    __slots__ = ("_caller", "_catalogue", "_latest", "_meta_calls", "_news", "_number", "_own", "_showing", "_whole")
+    __slots__ = (
+        "_caller",
+        "_catalogue",
+        "_hears",
+        "_latest",
+        "_meta_calls",
+        "_news",
+        "_number",
+        "_own",
+        "_showing",
+        "_whole",
+    )
 
     def __init__(
         self,
@@ -52,6 +62,8 @@ class ShowingConversation(Conversation):
         self._number = 0
         self._catalogue: Catalogue | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
+        self._hears = False
+        showing.follow(self._overridden)
 
     @property
     def resumable(self) -> bool:
@@ -62,6 +74,11 @@ class ShowingConversation(Conversation):
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Underway | None:
         """Take a message of the client."""
+        refused = self._showing.misreading(message)
+        if refused is not None:
+            if message.is_request:
+                sink.replied(refused, 400)
+            return None
         if message.id is None or message.method is None:
             if not (self._own and message.method == "notifications/cancelled" and self._cancelled(message)):
                 self._whole.received(message, sink)
@@ -84,8 +101,10 @@ class ShowingConversation(Conversation):
         self._whole.listen(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """Ask the upstream for the rest of a stream."""
-        self._whole.resume(last_event_id, stream)
+        """Ask the upstream for the rest of a stream; whoever guesses a place in the stream of a list learns no more."""
+        session = self._whole.session
+        checked = Resumed(stream, lambda answer: self._showing.without_denied(session, answer))
+        self._whole.resume(last_event_id, checked)
 
     @property
     def session(self) -> Session:
@@ -115,6 +134,7 @@ class ShowingConversation(Conversation):
 
     async def close(self) -> None:
         """The connection ended."""
+        self._showing.unfollow(self._overridden)
         if self._meta_calls is not None:
             await self._meta_calls.close()
         for one in list(self._own.values()):
@@ -125,8 +145,7 @@ class ShowingConversation(Conversation):
         await self._whole.close()
 
     def _list(self, message: Message, sink: ReplySink) -> Underway | None:
-        latest = self._latest if self._latest is not None and self._latest.ended_at is None else self._whole.session
-        session = self._session(latest, parameters.read(message).meta)
+        session = self._session(self._shown_to, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
             return self._whole.received(
                 message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
@@ -135,6 +154,15 @@ class ShowingConversation(Conversation):
         self._own[jsonrpc.id_key(message.id or b"null")] = walk
         walk.start()
         return walk
+
+    @property
+    def _shown_to(self) -> Session:
+        return self._latest if self._latest is not None and self._latest.ended_at is None else self._whole.session
+
+    def _overridden(self) -> None:
+        """People decided anew about tools: the client is told if it has a list that is another one now."""
+        if self._hears and self._showing.filtering.overridden(self._shown_to):
+            self._news.changed()
 
     def _session(self, base: Session, meta: Raw) -> Session:
         """The session that a request names in its `_meta`, else `base`."""
@@ -158,12 +186,11 @@ class ShowingConversation(Conversation):
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> Underway | None:
         given = parameters.read(message)
-        names = named_tools(message, given)
+        name = tool_name(given)
         session = self._latest = self._session(self._whole.session, given.meta)
-        if names and self._showing.meta_tools.owns(session, names[0]):
+        if name and self._showing.meta_tools.owns(session, name):
             return self._call_own(message, sink, session, given)
-        spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
-        refused = self._showing.refusal(session, message, spellings, given)
+        refused = self._showing.refusal(session, message, self._whole.spellings(name) if name else (), given)
         if refused is not None:
             sink.replied(refused)
             return None
@@ -215,7 +242,10 @@ class ShowingConversation(Conversation):
         self._catalogue = None
 
     def _greeting(self, answer: Message) -> Message:
-        return announcing(answer) if self._showing.announces(self._whole.session) else answer
+        if self._showing.announces(self._whole.session):
+            answer = announcing(answer)
+        self._hears = has_announced(answer)
+        return answer
 
     def _cancelled(self, notice: Message) -> bool:
         """Give up what riglm does for a request; whether it did anything for it."""

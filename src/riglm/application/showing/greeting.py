@@ -1,7 +1,7 @@
 """What an upstream's description of itself says of tools when riglm changes the list."""
 
 from riglm.domain import jsonrpc
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 
 _PATH = ("capabilities", "tools", "listChanged")
 
@@ -11,7 +11,16 @@ def announcing(answer: Message) -> Message:
 
     An upstream without tools stays one.
     """
-    tools = jsonrpc.members(jsonrpc.members(answer.result).get("capabilities", b"{}")).get("tools")
-    if tools is None or bytes(jsonrpc.members(tools).get("listChanged", b"")) == b"true":
+    if _tools(answer) is None or has_announced(answer):
         return answer
     return answer.replace(result=jsonrpc.with_member(answer.result, _PATH, b"true"))
+
+
+def has_announced(answer: Message) -> bool:
+    """Whether an answer says that changes of the list of tools are announced."""
+    tools = _tools(answer)
+    return tools is not None and bytes(jsonrpc.members(tools).get("listChanged", b"")) == b"true"
+
+
+def _tools(answer: Message) -> Raw | None:
+    return jsonrpc.members(jsonrpc.members(answer.result).get("capabilities", b"{}")).get("tools")

@@ -1,6 +1,7 @@
 """Clients of the modern era that want to hear when a list of tools changes, where the list may change for them."""
 
 from riglm.application.listen import ACKNOWLEDGED
+from riglm.application.showing.contract import Filter
 from riglm.application.showing.list_news import TOOLS_CHANGED
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
@@ -72,4 +73,10 @@ class Listeners:
         """The list of a session changed: all listeners of its client are told, since calls may name another session."""
         for listener in self._open:
             if listener.session is session or listener.session.client_id == session.client_id:
+                listener.tell()
+
+    def overridden(self, filtering: Filter) -> None:
+        """People decided anew about tools: those are told whose list is another one now."""
+        for listener in self._open:
+            if filtering.overridden(listener.session):
                 listener.tell()

@@ -2,20 +2,18 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from riglm.application.exchange import Exchange
 from riglm.application.meta_tool_definitions import CALL_TOOL
+from riglm.application.services import tool_name
 from riglm.application.showing.showing import Showing
 from riglm.application.workers import Workers
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, parameters
+from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
 from riglm.ports.downstream import ReplySink, Underway
-
-OWN: Final = "riglm"
-"""The upstream that calls of riglm's own tools are recorded under; no server can be called so."""
 
 Forward = Callable[[Message, ReplySink], Underway | None]
 """Sends a request to the servers, and its answer to the sink."""
@@ -77,37 +75,35 @@ class MetaCalls:
         if name != CALL_TOOL or self._showing.filtering.state(session).view is None:
             await ready()
         if not self._showing.meta_tools.owns(session, name):  # now that its list is known, it is a server's own tool
-            self._forward(call, call.message, session, name, given, forward)
+            self._forward(call, call.message, session, forward)
             return
         answer = await self._showing.meta_tools.run(session, name, bytes(given.arguments) or b"{}")
         if answer.forward is not None:
-            target, arguments = answer.forward
-            asked = _standing_for(call.message, target, arguments)
-            self._forward(call, asked, session, target, Parameters(arguments=Raw(arguments)), forward)
+            self._forward(call, _standing_for(call.message, *answer.forward), session, forward)
             return
         if answer.selection is not None:
             self._showing.expose(session, answer.selection)
         if answer.list_changed:
             changed(call.sink)
-        call.call = self._showing.services.call(session, OWN, name, given, known=True)
+        call.call = self._showing.services.call(session, OWN_UPSTREAM, name, given, known=True)
         call.call.started, call.call.clock = started, clock  # what is forwarded is not counted twice
         call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
 
-    def _forward(
-        self, call: MetaCall, asked: Message, session: Session, target: str, given: Parameters, forward: Forward
-    ) -> None:
+    def _forward(self, call: MetaCall, asked: Message, session: Session, forward: Forward) -> None:
         """Send a call on its way, unless its tool is denied."""
-        refused = self._showing.refusal(session, asked, self._spellings(target), given)
+        given = parameters.read(asked)
+        name = tool_name(given)
+        refused = self._showing.refusal(session, asked, self._spellings(name) if name else (), given)
         if refused is not None:
             call.replied(refused)
         else:
             call.forwarded = forward(asked, call)
 
 
-def _standing_for(asked: Message, target: str, arguments: bytes) -> Message:
-    """The call that a `call_tool` stands for; whatever else the request carries stays."""
+def _standing_for(asked: Message, name: bytes, arguments: bytes) -> Message:
+    """The call that a `call_tool` stands for, by raw name and arguments; whatever else the request carries stays."""
     fields = jsonrpc.members(asked.params)
-    fields["name"] = Raw(jsonrpc.encode(target))
+    fields["name"] = Raw(name)
     fields.pop("arguments", None)
     if arguments:
         fields["arguments"] = Raw(arguments)

@@ -7,23 +7,25 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from riglm.application.exchange import Exchange
-from riglm.application.services import Services
+from riglm.application.services import Services, tool_name
 from riglm.application.showing.greeting import announcing
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.naming import named_tools
 from riglm.application.showing.relays import Relay
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
-from riglm.domain.session import Era, Method, Session
+from riglm.domain.session import Era, Method, Session, Transport
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
 
 KNOWN_SECONDS: Final = 60.0
 """For so long riglm's own tools search a list without asking for it again."""
+
+
+_ANYBODY: Final = Session(started_at=0.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
 
 
 class WholeModern(ModernService, Protocol):
@@ -41,6 +43,7 @@ class ShowingModern(ModernService):
         """`serve` makes the service that all is passed on to."""
         self._showing = showing
         self._listeners = Listeners()
+        showing.follow(lambda: self._listeners.overridden(showing.filtering))
         self._whole = serve(showing.observed(self._listeners.changed))
         self._meta_calls = MetaCalls(showing, self._whole.spellings)
         self._numbers = itertools.count(1)
@@ -56,6 +59,9 @@ class ShowingModern(ModernService):
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> Underway:
         """Take a request."""
+        refused = self._showing.misreading(message)
+        if refused is not None:
+            return _answered(message, sink, refused, 400)
         asked = _Asked(self._whole, message, envelope, caller, headers)
         match message.method:
             case "tools/list":
@@ -70,7 +76,8 @@ class ShowingModern(ModernService):
 
     def told(self, message: Message) -> None:
         """Take a notification."""
-        self._whole.told(message)
+        if self._showing.misreading(message) is None:
+            self._whole.told(message)
 
     def cancel(self, underway: Underway, notice: Message | None = None) -> None:
         """The client gave a request up."""
@@ -87,8 +94,10 @@ class ShowingModern(ModernService):
             underway.cancelled()
 
     def input_schema(self, tool: str) -> bytes | None:
-        """The raw `inputSchema` of a listed tool, by the name that clients use."""
-        return self._whole.input_schema(tool)
+        """The raw `inputSchema` of a listed tool, by the name that clients use; of a denied one nothing is told."""
+        if all(self._showing.filtering.denial(_ANYBODY, seen) is None for seen in self._whole.spellings(tool)):
+            return self._whole.input_schema(tool)
+        return None
 
     async def close(self) -> None:
         """Give up what riglm's own tools do."""
@@ -111,9 +120,9 @@ class ShowingModern(ModernService):
     def _call(self, asked: "_Asked", sink: ReplySink) -> Underway:
         message = asked.message
         given = parameters.read(message)
-        names = named_tools(message, given)
+        name = tool_name(given)
         session = self._session(asked)
-        if names and self._showing.meta_tools.owns(session, names[0]):
+        if name and self._showing.meta_tools.owns(session, name):
             call = MetaCall(message, sink)
 
             async def ready() -> None:
@@ -122,20 +131,15 @@ class ShowingModern(ModernService):
             self._meta_calls.start(
                 call,
                 session,
-                names[0],
+                name,
                 given,
                 ready=ready,
                 forward=asked.forward_anew,
                 changed=lambda _: self._listeners.changed(session),
             )
             return call
-        spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
-        refused = self._showing.refusal(session, message, spellings, given)
-        if refused is None:
-            return asked.forward(message, sink)
-        answered = Exchange(message, sink)
-        answered.replied(refused)
-        return answered
+        refused = self._showing.refusal(session, message, self._whole.spellings(name) if name else (), given)
+        return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
 
     def _listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
         listener = self._listeners.add(self._session(asked), asked.message, sink)
@@ -180,6 +184,12 @@ class ShowingModern(ModernService):
 
     def _new_id(self) -> bytes:
         return b'"riglm-list-%d"' % next(self._numbers)
+
+
+def _answered(message: Message, sink: ReplySink, answer: Message, status: int = 200) -> Underway:
+    exchange = Exchange(message, sink)
+    exchange.replied(answer, status)
+    return exchange
 
 
 class _Asked:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ReplySink
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventMark, Stream
 
 
 class Relay(ReplySink):
@@ -45,3 +45,23 @@ class Unstreamed(Relay):
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
         """Pass it on without its place."""
         super().replied(message, status)
+
+
+class Resumed(Stream):
+    """The rest of a stream that was taken up, with every result as `change` makes it."""
+
+    def __init__(self, stream: Stream, change: Callable[[Message], Message]) -> None:
+        self._stream = stream
+        self._change = change
+
+    def continued(self, message: Message, event: EventMark | None = None) -> None:
+        """Pass a message on."""
+        self._stream.continued(self._change(message) if message.result else message, event)
+
+    def primed(self, event: EventMark) -> None:
+        """Pass a place on."""
+        self._stream.primed(event)
+
+    def ended(self) -> None:
+        """Pass the end on."""
+        self._stream.ended()

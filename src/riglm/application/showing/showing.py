@@ -11,8 +11,9 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.services import Services
 from riglm.application.showing.call_watch import CallWatch
 from riglm.application.showing.contract import Filter, MetaTools
+from riglm.application.showing.disguise import disguised_key
 from riglm.application.showing.list_walk import ListWalk
-from riglm.application.showing.read_lists import ReadLists
+from riglm.application.showing.read_lists import ReadLists, read_plainly
 from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
@@ -20,13 +21,13 @@ from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
 from riglm.domain.surface import Surface
-from riglm.domain.tool import Catalogue, read_catalogue
+from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import ReplySink, Underway
 
 _PREPARED: Final = frozenset({Surface.STABLE, Surface.HINTS})
 """Surfaces whose lists are made from what is fetched first."""
 
-PREPARING_SECONDS: Final = 7.0
+PREPARING_SECONDS: Final = 1.5
 """A client waits no longer for what its list is made from; without it everything is shown."""
 
 LISTING_SECONDS: Final = 5.0
@@ -47,11 +48,28 @@ class Showing:
         self._lists = ReadLists()
         self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
+        self._at_pages = FailingOpen(_log, "filtering failed; an error is the answer, since some tools are denied, and")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._followers: set[Callable[[], None]] = set()
 
     def observed(self, announce: Callable[[Session], None]) -> Services:
         """The services, with the filter told of every call; `announce` says that a session's list has changed."""
-        return replace(self.services, observer=CallWatch(self.filtering, announce, self._at_calls))
+        watch = CallWatch(self.filtering, announce, self._at_calls)
+        return replace(self.services, observer=watch, permits=self.permits)
+
+    def permits(self, session: Session, name: str, owner: tuple[str, str]) -> bool:
+        """Whether a session may use a tool: by the name that clients use, its server, and the server's own name."""
+        return self.filtering.denial(session, name, owner) is None
+
+    def misreading(self, message: Message) -> Message | None:
+        """The answer to a message that could be a call of a denied tool to a server that does not mind case."""
+        if not self.filtering.guards:
+            return None
+        key = disguised_key(message)
+        if key is None:
+            return None
+        words = f"Invalid request: {key!r} could be taken for {key.casefold()!r}"
+        return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words)
 
     def refusal(self, session: Session, asked: Message, names: Sequence[str], given: Parameters) -> Message | None:
         """The answer to a call of a denied tool, which is recorded; None when it may run.
@@ -60,7 +78,7 @@ class Showing:
         string. It is answered like any unknown tool.
         """
         if not names:
-            if self.filtering.denial(session, "") is None:
+            if not self.filtering.guards:
                 return None
             return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string")
         if all(self.filtering.denial(session, name) is None for name in names):
@@ -73,7 +91,7 @@ class Showing:
         """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""
         catalogue = Catalogue()
         with self._guarded:
-            catalogue = self._lists.read(walk.pages)
+            catalogue = self.read(walk)
             if self.filtering.surface(session) in _PREPARED:
                 self._start(self._listed_later(session, walk, catalogue, done))
                 return
@@ -81,7 +99,7 @@ class Showing:
 
     def read(self, walk: ListWalk) -> Catalogue:
         """The whole catalogue of a list whose pages are all there."""
-        return self._lists.read(walk.pages)
+        return self._lists.read(walk.pages, plainly=self.filtering.guards)
 
     async def fetch(
         self,
@@ -109,13 +127,14 @@ class Showing:
 
     def without_denied(self, session: Session, page: Message) -> Message:
         """One page of an upstream's list, less the tools that are denied."""
-        with self._guarded:
-            tools = read_catalogue(bytes(page.result)).tools
+        if not self.filtering.guards or "tools" not in jsonrpc.members(page.result):
+            return page
+        with self._at_pages:
+            tools = read_plainly(bytes(page.result)).tools
             kept = [bytes(tool.raw) for tool in tools if self.filtering.denial(session, tool.name) is None]
-            if len(kept) < len(tools):
-                raw = jsonrpc.with_member(page.result, ("tools",), b"[%b]" % b",".join(kept))
-                return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is Era.MODERN else raw)
-        return page
+            raw = jsonrpc.with_member(page.result, ("tools",), b"[%b]" % b",".join(kept))
+            return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is Era.MODERN else raw)
+        return jsonrpc.error(page.id, jsonrpc.INTERNAL_ERROR, "the list cannot be looked through for denied tools")
 
     def expose(self, session: Session, selection: Selection) -> None:
         """Note what a session was shown."""
@@ -131,6 +150,20 @@ class Showing:
             tokens_hidden=selection.tokens_hidden,
             tokens_own=selection.tokens_own,
         )
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Have somebody called whenever people decide anew about tools, until `unfollow`."""
+        self._followers.add(follower)
+
+    def unfollow(self, follower: Callable[[], None]) -> None:
+        """Call somebody no more."""
+        self._followers.discard(follower)
+
+    def overridden(self) -> None:
+        """People decided anew about tools."""
+        for follower in list(self._followers):
+            with self._guarded:
+                follower()
 
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
@@ -155,7 +188,7 @@ class Showing:
         with self._guarded:
             shown = self.filtering.compose(session, catalogue)
             answer = walk.pages[0]
-            if not shown.untouched:
+            if not shown.untouched or self.filtering.guards:  # what riglm could not read must not pass unseen
                 answer = answer.replace(result=self._result(session, walk, shown.raw))
             self.expose(session, shown.selection)
             return answer

@@ -33,7 +33,7 @@ class Filtering(Section):
     strategy: Literal["prediction", "allowlist", "denylist", "none"] = Field(
         default="prediction",
         description="`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list "
-        "of that name allows; `none` shows everything.",
+        "of that name allows; `none` shows everything that is not denied.",
     )
     mode: Literal["enforce", "shadow"] = Field(
         default="enforce", description="`shadow` shows everything and records what would have been hidden."
@@ -116,5 +116,10 @@ class Filtering(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether riglm looks at lists and calls at all."""
-        return self.enabled and self.strategy != "none"
+        """Whether riglm looks at lists and calls at all: it does wherever tools are denied."""
+        return self.enabled and (self.strategy != "none" or self.denies)
+
+    @property
+    def denies(self) -> bool:
+        """Whether the lists deny any tool."""
+        return bool(self.allowlist or self.denylist)

@@ -1,10 +1,13 @@
 """What comes next, and what is learned."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
 from riglm.domain.schemas.base import Section
+
+OWN_KINDS: Final = ("frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid")
+"""The predictors that come with riglm."""
 
 
 class Predictor(Section):
@@ -13,8 +16,7 @@ class Predictor(Section):
     kind: str = Field(
         default="hybrid",
         min_length=1,
-        description="frequency, cooccurrence, sequence, embedding, server, hybrid, or one of the entry-point group "
-        "`riglm.predictors`.",
+        description=f"{', '.join(OWN_KINDS)}, or one of the entry-point group `riglm.predictors`.",
     )
     options: dict[str, Any] = Field(default={}, description="Options of the strategy, by name.")
 
@@ -24,8 +26,8 @@ class Learning(Section):
 
     scope: Literal["principal", "tenant", "instance"] = Field(
         default="principal",
-        description="Who learns from whom: each principal for itself, or all who use this riglm together. `tenant` is "
-        "the same as `instance` while a riglm serves one tenant.",
+        description="Who learns from whom: each principal for itself, or all who use one store together. A tenant is "
+        "whoever has a store of its own, so `tenant` and `instance` come to the same.",
     )
     max_pairs: int = Field(
         default=5000, ge=1, description="Learned pairs beyond so many are forgotten by age and confidence."

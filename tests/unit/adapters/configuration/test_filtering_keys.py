@@ -30,6 +30,21 @@ def test_clients_and_options_are_maps():
 
 
 @pytest.mark.parametrize(
+    ("keys", "is_on"),
+    [
+        ({}, True),
+        ({"STRATEGY": "none"}, False),
+        ({"STRATEGY": "none", "DENYLIST": "a"}, True),
+        ({"STRATEGY": "none", "ALLOWLIST": "a"}, True),
+        ({"ENABLED": "false", "DENYLIST": "a"}, False),
+    ],
+)
+def test_what_is_denied_is_looked_at_whatever_the_strategy_unless_filtering_is_off(keys, is_on):
+    found = settings(**{f"RIGLM_FILTERING__{key}": value for key, value in keys.items()}).filtering
+    assert (found.is_on, found.denies) == (is_on, "ALLOWLIST" in keys or "DENYLIST" in keys)
+
+
+@pytest.mark.parametrize(
     ("name", "value", "words"),
     [
         ("SURFACE", "wide", "filtering.surface"),

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.configuration.presence import require_upstreams
+from riglm.adapters.configuration.presence import require_all, require_predictor, require_upstreams
 from riglm.domain.errors import ConfigurationError
 
 
@@ -56,3 +56,23 @@ def test_a_program_is_looked_for_where_the_child_would_find_it(tmp_path: Path) -
 def test_the_real_environment_counts_when_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     require_upstreams(load(Options(command=["sh"])))
+
+
+def test_only_predictors_of_others_are_looked_for_among_what_is_installed(tmp_path: Path) -> None:
+    def never() -> tuple[str, ...]:
+        raise AssertionError("looked")
+
+    require_predictor(load(Options(), environment={}, directory=tmp_path), never)
+    theirs = load(Options(), environment={"RIGLM_PREDICTOR__KIND": "theirs"}, directory=tmp_path)
+    require_predictor(theirs, lambda: ("theirs",))
+    with pytest.raises(ConfigurationError, match=r"^RIGLM_PREDICTOR__KIND: predictor\.kind: .* — fix: one of loud$"):
+        require_predictor(theirs, lambda: ("loud",))
+
+
+def test_all_that_several_checks_find_is_said_at_once() -> None:
+    def wrong(what: str) -> None:
+        raise ConfigurationError(what)
+
+    with pytest.raises(ConfigurationError, match=r"^one\ntwo$"):
+        require_all(lambda: wrong("one"), lambda: None, lambda: wrong("two"))
+    require_all(lambda: None)

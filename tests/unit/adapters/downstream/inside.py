@@ -184,8 +184,12 @@ class Inside:
         self.modern = Modern(self.script)
         self.resumable = resumable
         self.talks: list[Talk] = []
+        self.held: list[bool] = []
         self.closing_fails = False
         self.on_close: Callable[[], object] = lambda: None
+
+    def hold(self, *, on: bool) -> None:
+        self.held.append(on)
 
     def converse(self, caller: Caller, channel: ClientChannel) -> Talk:
         self.talks.append(Talk(self, caller, channel))

@@ -318,6 +318,35 @@ async def flooded(client: Client, count: int) -> None:
         client.inside.talks[0].channel.push(NEWS)
 
 
+async def test_servers_are_held_back_while_a_client_does_not_read(connect: Connect):
+    client = await connect(buffer=1 << 16)
+    await flooded(client, 8)
+    assert client.inside.held == [True]
+    for _ in range(8):
+        await client.read()
+    await client.write(request("echo"))
+    await client.read()
+    assert client.inside.held == [True, False]
+
+
+async def test_a_client_that_closed_its_input_is_waited_for_while_it_reads_and_no_longer(connect: Connect):
+    client = await connect(buffer=1 << 16)
+    await client.write(request("initialize"), request("hold"))
+    await client.script.held()
+    client.close_up()
+    while not client.riglm._ended:
+        await asyncio.sleep(0)
+    for _ in range(30):
+        client.inside.talks[0].channel.push(NEWS)
+    taken = client.riglm._output.taken
+    while client.riglm._output.taken == taken:
+        await client.read()
+    client.riglm._waited()
+    assert not client.gone.is_set()
+    client.riglm._waited()
+    assert client.gone.is_set()
+
+
 async def test_a_client_that_never_reads_is_given_up_before_memory_is(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ):

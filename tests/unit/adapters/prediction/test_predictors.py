@@ -226,9 +226,71 @@ def test_one_context_that_needs_many_tools_does_not_outvote_relevance():
 
 
 def test_what_relevance_decides_is_told_as_the_contexts_contribution():
-    found = HybridPredictor().predict(in_context(), explain=True)
-    assert not found.contributions["repeat_or_new"].any()
-    assert found.contributions["context"].any()
+    situation = in_context()
+    with_context, without = (
+        HybridPredictor(without=left).predict(situation, explain=True) for left in ((), ("context",))
+    )
+    assert with_context.contributions["context"].any()
+    assert not without.contributions["context"].any()
+    assert situation.relevance is not None
+    by_relevance = np.argsort(-situation.relevance.combined, kind="stable").tolist()
+    assert np.argsort(-with_context.scores, kind="stable").tolist() == by_relevance
+
+
+def _for_context(confidence: float, learned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The hybrid's scores for the next call, and for all that come, in a context that taught this."""
+    relevance = Relevance(described=np.zeros(len(TOOLS)), learned=learned, combined=learned, confidence=confidence)
+    situation, predictor = a_situation("git__log", relevance=relevance), taught(HybridPredictor())
+    return predictor.predict(situation).scores, predictor.predict(replace(situation, lasting=True)).scores
+
+
+_TAUGHT = np.linspace(0.0, 0.6, len(TOOLS))
+
+
+def test_a_lasting_prediction_ranks_by_what_a_sure_context_taught():
+    _, lasting = _for_context(1.0, _TAUGHT)
+    assert np.argsort(-lasting).tolist() == list(range(len(TOOLS)))[::-1]
+
+
+def test_a_lasting_prediction_of_an_unknown_context_is_that_of_the_next_call():
+    following, lasting = _for_context(0.0, _TAUGHT)
+    assert lasting.tolist() == following.tolist()
+
+
+def test_a_lasting_prediction_stands_where_the_context_taught_all_alike():
+    following, lasting = _for_context(1.0, np.full(len(TOOLS), 0.5))
+    assert lasting.tolist() == following.tolist()
+
+
+def test_the_surer_a_context_the_higher_it_lifts_what_it_taught():
+    taught_only = np.zeros(len(TOOLS))
+    taught_only[TOOLS.index("web__search")] = 0.9
+    places = []
+    for confidence in (0.0, 0.3, 0.6, 1.0):
+        _, lasting = _for_context(confidence, taught_only)
+        places.append(int((lasting > lasting[TOOLS.index("web__search")]).sum()))
+    assert places == sorted(places, reverse=True)
+    assert places[0] > places[-1] == 0
+
+
+def test_a_lasting_prediction_has_the_probabilities_of_the_next_call_by_place():
+    """The length of a list is read from them, and where a list is kept longer it is not another one."""
+    relevance = Relevance(described=_TAUGHT, learned=_TAUGHT, combined=_TAUGHT, confidence=0.7)
+    situation, predictor = a_situation("git__log", relevance=relevance), taught(HybridPredictor())
+    following, lasting = predictor.predict(situation), predictor.predict(replace(situation, lasting=True))
+    assert lasting.scores.tolist() != following.scores.tolist()
+    for each in (following, lasting):
+        assert each.log_probabilities is not None
+    by_place = [each.log_probabilities[np.argsort(-each.scores)].tolist() for each in (following, lasting)]
+    assert by_place[0] == by_place[1]
+
+
+def test_the_lift_of_fresh_tools_changes_the_order_and_no_probability():
+    plain, lifted = (
+        taught(HybridPredictor(fresh_bonus=bonus)).predict(a_situation("git__log", "git__diff")) for bonus in (0.0, 3.0)
+    )
+    assert lifted.scores.tolist() != plain.scores.tolist()
+    assert lifted.log_probabilities.tolist() == plain.log_probabilities.tolist()
 
 
 def test_no_lift_of_fresh_tools_takes_a_likely_used_tool_from_the_first_15():

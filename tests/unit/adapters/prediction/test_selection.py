@@ -8,6 +8,7 @@ import pytest
 from riglm.adapters.prediction import selection
 from riglm.adapters.prediction.selection import GROUP, select_predictor
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.prediction import OWN_KINDS
 
 
 class NoPredictor:
@@ -39,6 +40,12 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NUMBER = 42
+
+
+def test_the_kinds_that_come_with_riglm_are_the_ones_that_it_registers():
+    points = importlib.metadata.entry_points(group=GROUP)
+    ours = {point.name for point in points if point.value.startswith("riglm.adapters.prediction.")}
+    assert ours == set(OWN_KINDS)
 
 
 def test_options_reach_the_constructor():

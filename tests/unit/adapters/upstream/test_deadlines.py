@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
+from riglm.adapters.mcp.upstream.deadlines import Clock, Deadlines, Patience, Waiting
 from riglm.adapters.mcp.upstream.pending import Pending
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import Answer, eventually, request, settle
@@ -149,3 +149,24 @@ async def test_requests_made_while_all_fail_are_not_touched():
     assert (one.over.is_set(), again.over.is_set()) == (True, False)
     pending.close()
     assert again.failure == (ErrorKind.UNKNOWN, "upstream 'server' did not answer before the link to it was closed")
+
+
+def test_a_clock_that_is_held_stands_still_and_goes_on_from_there(monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: now)
+    clock = Clock()
+    told = [clock()]
+    for seconds, on in ((10, True), (50, True), (0, False), (5, False)):
+        now += seconds
+        clock.hold(on=on)
+        told.append(clock())
+    assert told == [100.0, 110.0, 110.0, 110.0, 115.0]
+
+
+async def test_only_the_time_of_the_given_clock_counts():
+    now = 0.0
+    clock = Deadlines("server", Patience(call=900, call_max=900, clock=lambda: now))
+    answer = Answer(request(1, "tools/call"))
+    clock.add(answer, ignore)
+    now = 901.0
+    assert "did not answer tools/call within 900 s" in await answer.words()

@@ -16,7 +16,7 @@ from riglm.adapters.mcp.upstream.process import Child
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.adapters.upstream.actors import eventually, within
+from tests.unit.adapters.upstream.actors import eventually, settle, within
 
 SCRIPT = str(Path(__file__).with_name("child.py"))
 LIMIT = 65_536
@@ -369,3 +369,30 @@ def test_without_a_child_there_is_no_guardian():
     guardian.release(5)
     assert psutil.Process().children() == before
     guardian.close()
+
+
+async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its_end(guardian):
+    async with Running(guardian) as running:
+        running.tell("hello")
+        await running.hear()
+        running.child.hold(on=True)
+        running.child.hold(on=True)
+        running.tell("answer and die", size=10)
+        await eventually(lambda: running.child.is_gone)
+        await settle()
+        assert running.hearing.lines.empty()
+        assert running.child._ending is None, "nothing counts down to its end"
+        running.child.hold(on=False)
+        assert (await running.hear())["result"] == "x" * 10
+        await running.ended()
+
+
+async def test_a_child_that_is_held_back_may_say_all_it_has_when_it_is_closed(guardian):
+    running = Running(guardian, limit=4 << 20)
+    async with running:
+        running.tell("hello")
+        await running.hear()
+        running.child.hold(on=True)
+        running.tell("answer and die", size=1 << 20)
+    assert running.child._process is not None
+    assert running.child._process.get_returncode() == 0

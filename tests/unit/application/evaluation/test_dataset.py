@@ -1,6 +1,7 @@
 import pytest
 
-from riglm.application.evaluation.dataset import DatasetError, digest, read_dataset, read_tools, set_names
+from riglm.application.evaluation.dataset import digest, read_dataset, read_tools
+from riglm.application.evaluation.lines import DatasetError
 from tests.unit.application.evaluation.sets import write
 
 TOOLS = [{"name": "a"}, {"name": "b", "description": "second"}]
@@ -78,12 +79,3 @@ def test_a_missing_set_and_bytes_that_are_no_text_are_refused(tmp_path):
     (broken / "tools.jsonl").write_bytes(b'{"name": "\xff"}')
     with pytest.raises(DatasetError, match="UTF-8"):
         read_dataset(broken)
-
-
-def test_sets_without_requests_on_the_side_are_not_named(tmp_path):
-    write(tmp_path / "b", TOOLS, [])
-    write(tmp_path / "a", TOOLS, [])
-    (tmp_path / "a" / "dev" / "queries.jsonl").unlink()
-    assert set_names(tmp_path, "dev") == ["b"]
-    with pytest.raises(DatasetError, match="heldout"):
-        set_names(tmp_path, "heldout")

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riglm.application.evaluation.dataset import DatasetError, digest
+from riglm.application.evaluation.dataset import digest
+from riglm.application.evaluation.lines import DatasetError
 from riglm.application.evaluation.prepared import Prepared
-from riglm.application.evaluation.sequences import SessionSet, evaluate_sequences, read_sessions, session_set_names
+from riglm.application.evaluation.sequences import SessionSet, evaluate_sequences, read_sessions
 from riglm.domain.prediction import Context, Prediction, Situation
 from riglm.ports.predictor import PredictorPort
 
@@ -90,11 +91,6 @@ def test_a_wrong_line_is_named(tmp_path, row, said):
     with pytest.raises(DatasetError, match=r"sessions\.jsonl:2") as caught:
         read_sessions(directory)
     assert said in str(caught.value)
-
-
-def test_a_directory_without_sessions_is_an_error(tmp_path):
-    with pytest.raises(DatasetError, match="no set"):
-        session_set_names(tmp_path, "dev")
 
 
 def test_online_nothing_is_learned_of_a_session_before_it_was_predicted(tmp_path):

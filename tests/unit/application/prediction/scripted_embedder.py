@@ -73,6 +73,9 @@ class FailingStore(InMemoryAnalytics):
     def __enter__(self):
         raise OSError("the disk is gone")
 
+    def get_warm_set(self, principal, profile, epoch_start):
+        raise OSError("the disk is gone")
+
 
 def catalogue(**tools):
     """A list of tools with these descriptions."""
@@ -104,7 +107,7 @@ class Stage:
         self.embedder = ScriptedEmbedder()
         self.now = NOON
         self.options = {"head_start": 0.0, "patience": 5.0, "scope": "principal", **options}
-        self.kind = "hybrid"
+        self.make_predictor = lambda: select_predictor("hybrid")
         self.put = []
 
     @contextlib.asynccontextmanager
@@ -114,13 +117,14 @@ class Stage:
         def put(record, size):
             self.put.append(record)
 
-        with Worker() as self.worker:
+        with Worker() as self.worker, Worker() as self.asking:
             self.service = PredictionService(
                 self.worker,
                 self.recollection(put),
                 ToolOwners("server"),
                 WarmSets(lambda: self.store, DAY),
                 self.embedder.status(),
+                asking=self.asking,
                 predictor="hybrid",
                 clock=lambda: self.now,
                 **self.options,
@@ -136,7 +140,7 @@ class Stage:
     def recollection(self, put):
         return lambda: Recollection(
             open_store=lambda: self.store,
-            make_predictor=lambda: select_predictor(self.kind),
+            make_predictor=self.make_predictor,
             make_embedder=lambda: self.embedder,
             make_coverage=lambda: CoverageCalibrator(0.9, 1, 10),
             put=put,

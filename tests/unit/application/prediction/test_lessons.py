@@ -51,6 +51,43 @@ async def test_after_a_long_lesson_comes_a_longer_pause(seconds, pause, monkeypa
     assert [delay for delay, _ in timers] == [pytest.approx(pause)]
 
 
+class Time:
+    """Time that passes when it is told to, with the one timer that lessons have."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.timer = None
+
+    def call_later(self, delay, function):
+        self.timer = (self.now + delay, function)
+        return object()
+
+    def passes(self, seconds):
+        until = self.now + seconds
+        while self.timer is not None and self.timer[0] <= until:
+            (self.now, function), self.timer = self.timer, None
+            function()
+        self.now = max(self.now, until)
+
+
+async def test_lessons_wait_longer_while_calls_follow_each_other(monkeypatch):
+    time, learned = Time(), []
+
+    def lesson():
+        time.now += 0.002
+        learned.append(time.now)
+
+    lessons = Lessons(clock=lambda: time.now)
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", time.call_later)
+    lessons.begin()
+    for _ in range(200):
+        lessons.add(lesson)
+        time.passes(0.005)
+    assert 0.01 < 0.002 * len(learned) / time.now < 0.03
+    time.passes(0.03 * 200)
+    assert len(learned) == 200
+
+
 async def test_what_comes_faster_than_it_can_be_learned_is_shed():
     lessons = Lessons()
     taken = [lessons.add(lambda: None) for _ in range(MOST_LESSONS + 5)]

@@ -1,15 +1,27 @@
 """What prediction knows when, and what it makes of calls, models and restarts."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
 
+from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.prediction.selection import select_predictor
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair
+from riglm.domain.prediction import Prediction
 from riglm.domain.session_state import SessionState
 from riglm.ports.embedder import EmbedderUnavailable
-from tests.unit.application.prediction.scripted_embedder import DAY, TOOLS, FailingStore, Stage, a_session, catalogue
+from tests.unit.application.prediction.scripted_embedder import (
+    DAY,
+    NOON,
+    TOOLS,
+    FailingStore,
+    Stage,
+    a_session,
+    catalogue,
+)
 
 NAMES = TOOLS.names
 
@@ -82,6 +94,29 @@ async def test_a_context_ranks_tools_by_what_they_say():
         await service.set_context(a_session(), state, "play me a song")
         assert state.context.model == "model-a"
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
+
+
+async def test_a_predictor_of_any_kind_is_told_what_outlasts_the_next_call_and_taken_at_its_word():
+    """The list is kept beyond the next call; a lesson is of that call alone."""
+    stage, state, told = Stage(), SessionState(calls=["read_file"]), []
+
+    class Stranger(FrequencyPredictor):
+        def predict(self, situation, *, explain=False):
+            told.append(situation.lasting)
+            return Prediction(scores=np.arange(len(situation.candidates), dtype=np.float64))
+
+    stage.make_predictor = Stranger
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "mail the report")
+        for _ in range(5):
+            await call(stage, state, "read_file")
+        told.clear()
+        assert service.context_confidence(a_session(), state) > 0
+        assert service.predict(a_session(), state, NAMES).scores.tolist() == list(range(len(NAMES)))
+        await call(stage, state, "read_file")
+        assert told == [True, False]
 
 
 async def test_a_vector_that_comes_late_is_added_when_it_comes():
@@ -239,7 +274,7 @@ async def test_a_mark_counts_for_the_context_of_its_session():
         assert [(pair.tool, pair.confidence) for pair in stage.put] == [("play_song", 1.5), ("send_mail", 0.0)]
 
 
-@pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("tenant", 1), ("instance", 1)])
+@pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("instance", 1)])
 async def test_principals_learn_from_each_other_only_where_they_are_to(scope, shared):
     stage, state = Stage(scope=scope), SessionState()
     async with stage.running() as service:
@@ -264,7 +299,7 @@ async def test_a_store_that_is_away_means_a_cold_start():
 
 async def test_a_predictor_that_cannot_be_made_leaves_everything_shown_and_says_so(caplog):
     stage = Stage()
-    stage.kind = "no-such-kind"
+    stage.make_predictor = lambda: select_predictor("no-such-kind")
     async with stage.running() as service:
         service.know(TOOLS)
         state = SessionState()
@@ -324,14 +359,41 @@ async def test_where_nothing_was_learned_there_is_no_warm_set():
 async def test_a_warm_set_stays_the_same_for_an_epoch_over_calls_and_restarts():
     stage = Stage()
     stage.used_before("read_file", "read_file", "send_mail")
-    async with stage.running():
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
         first = await warm(stage)
     assert first[0] == "read_file"
     stage.used_before(*["play_song"] * 50)
-    async with stage.running():
+    async with stage.running() as service:
+        assert await warm(stage) == first
+        service.know(TOOLS)
+        await stage.recalled()
         assert await warm(stage) == first
         stage.now += DAY
         assert "play_song" in await warm(stage)
+
+
+async def test_a_warm_set_that_is_wanted_before_anything_is_loaded_is_made_from_use_and_stays():
+    stage = Stage()
+    stage.used_before("read_file", *["send_mail"] * 3)
+    stage.used_before("play_song", principal="ann")
+    async with stage.running() as service:
+        assert await warm(stage) == ("send_mail", "read_file")
+        assert await warm(stage, "ann") == ("play_song",)
+        assert service._loading.knowledge is None
+        service.know(TOOLS)
+        await stage.recalled()
+        assert await warm(stage) == ("send_mail", "read_file")
+    assert stage.store.get_warm_set("", "", NOON - DAY / 2).predictor == "use"
+
+
+async def test_where_all_learn_from_all_a_warm_set_is_made_from_the_use_of_all():
+    stage = Stage(scope="instance")
+    stage.used_before("read_file", principal="ann")
+    stage.used_before("play_song", "play_song", principal="bob")
+    async with stage.running():
+        assert await warm(stage, "carl") == ("play_song", "read_file")
 
 
 async def test_two_processes_that_decide_at_once_show_the_same():
@@ -350,18 +412,28 @@ async def test_a_warm_set_names_only_tools_that_there_are():
         assert await warm(stage) == ("read_file",)
 
 
-async def test_a_store_that_hangs_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr("riglm.application.prediction.service._PREPARING_SECONDS", 0.01)
+async def test_no_warm_set_waits_for_a_model_that_opens():
     stage = Stage()
     stage.used_before("read_file")
     stage.embedder.opening.clear()
     async with stage.running() as service:
         service.know(TOOLS)
         assert await asyncio.to_thread(stage.embedder.entered.wait, 10)
-        assert await warm(stage) is None  # the worker is held by a model that opens
+        assert await warm(stage) == ("read_file",)  # while the worker is held
+        stage.embedder.opening.set()
+
+
+async def test_a_store_that_hangs_is_waited_for_once(monkeypatch):
+    monkeypatch.setattr("riglm.application.prediction.service._PREPARING_SECONDS", 0.01)
+    stage, held = Stage(), threading.Event()
+    stage.used_before("read_file")
+    async with stage.running() as service:
+        stage.asking.submit(lambda: held.wait(10))
+        assert await warm(stage) is None
         assert len(service._preparing) == 1
         assert await warm(stage) is None
-        stage.embedder.opening.set()
-        await stage.at_rest()
+        held.set()
+        async with asyncio.timeout(10):
+            while service._preparing:
+                await asyncio.wait({task for _, task in service._preparing.values()})
         assert await warm(stage) == ("read_file",)
-        assert service._preparing == {}

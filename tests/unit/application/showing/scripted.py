@@ -29,11 +29,18 @@ class ScriptedFilter(Filter):
         self.states = {}
         self.view = "known"
 
+    @property
+    def guards(self):
+        return bool(self.denied)
+
     def surface(self, session):
         return self.kind
 
     def announces(self, session):
         return self.kind is Surface.DYNAMIC
+
+    def overridden(self, session):
+        return self.changes
 
     async def prepare(self, session, catalogue):
         self.prepared.append(catalogue.names)
@@ -59,8 +66,9 @@ class ScriptedFilter(Filter):
     def fresh_seconds(self, session):
         return self.fresh
 
-    def denial(self, session, name):
-        return "denied" if name.casefold() in {one.casefold() for one in self.denied} else None
+    def denial(self, session, name, owner=None):
+        names = {name, *(owner or ())[1:], "__".join(owner or ())}
+        return "denied" if {one.casefold() for one in names} & {one.casefold() for one in self.denied} else None
 
     def state(self, session):
         return self.states.setdefault(session.id, SessionState(view=self.view))
@@ -102,7 +110,7 @@ class ScriptedMeta(MetaTools):
         fields = jsonrpc.members(arguments)
         forward = None
         if name == "call_tool":
-            forward = (jsonrpc.text(fields["name"]), bytes(fields.get("arguments", b"")))
+            forward = (bytes(fields["name"]), bytes(fields.get("arguments", b"")))
         elif name == "search_available_tools":
             self.filtering.state(session).searched.add(jsonrpc.text(fields["query"]))
         return MetaAnswer(

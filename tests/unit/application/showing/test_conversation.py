@@ -11,10 +11,11 @@ from riglm.application.showing.conversation import ShowingConversation
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventMark, Stream
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
 from tests.unit.application.showing.scripted import OWN, ShowingWorld
 
@@ -190,10 +191,19 @@ SPELLINGS = [
     b'{"name":"delete"}',
     b'{"name":"DELETE"}',
     b'{"na\\u006de":"del\\u0065te"}',
-    b'{"name":"a","Name":"delete"}',
-    b'{"NAME":"delete"}',
-    b'{"n\\u0041me":"delete","name":"a"}',
 ]
+
+DISGUISED = [
+    b'"method":"tools/call","params":{"name":"a","Name":"delete"}',
+    b'"method":"tools/call","params":{"NAME":"delete"}',
+    b'"method":"tools/call","params":{"n\\u0041me":"delete","name":"a"}',
+    b'"method":"tools/call","params":{"name":"call_tool","Name":"delete","arguments":{"name":"a"}}',
+    b'"method":"tools/call","params":{"name":"a"},"Params":{"name":"delete"}',
+    b'"method":"tools/call","params":{"name":"a"},"param\\u017f":{"name":"delete"}',
+    b'"method":"ping","Method":"tools/call","params":{"name":"delete"}',
+    b'"METHOD":"tools/call","method":"vendor/x","params":{"name":"delete"}',
+]
+"""What a server that does not mind the case of keys takes for a call of `delete`."""
 
 
 @pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
@@ -206,6 +216,93 @@ async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
     ((_, upstream, kind, found),) = stage.records.calls
     assert (upstream, kind, found) == ("", ErrorKind.PROTOCOL, Found.NAMED)
     assert stage.filter.calls == []
+
+
+@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
+async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
+    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
+    stage.send(line)
+    assert [asked.message.line for asked in stage.link.asked] == ([] if b"call_tool" in line else [line])
+    stage.link.asked.clear()
+    stage.filter.denied = {"delete"}
+    sink = stage.send(line.replace(b'"id":1', b'"id":2'))
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
+    assert "could be taken for" in jsonrpc.plain(sink.answers[0].error)["message"]
+    assert stage.link.asked == []
+
+
+async def test_a_notice_that_could_be_taken_for_a_call_reaches_no_server_where_anything_is_denied(stage):
+    notice = b'{"method":"notifications/x","Method":"tools/call","ID":7,"params":{"name":"delete"}}'
+    stage.send(notice)
+    stage.filter.denied = {"delete"}
+    sink = stage.send(notice)
+    assert stage.link.sent == [notice]
+    assert sink.got == []
+
+
+UNREADABLE = [
+    b'{"tools":[{"name":"delete","name":"a"},{"name":"b"}]}',
+    b'{"tools":[{"name":"a","Name":"delete"},{"name":"b"}]}',
+    b'{"tools":[{"name":"a","n\\u0061me":"delete"},{"name":"b"}]}',
+    b'{"tools":[{"name":"delete","x\xff":1},{"name":"b"}]}',
+    b'{"tools":[{"name":"delete"}],"tools":[{"name":"b"}]}',
+    b'{"tools":[["delete"],{"name":"b"}]}',
+]
+"""Lists in which another reader may see a tool called `delete`."""
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
+@pytest.mark.parametrize("raw", UNREADABLE, ids=repr)
+async def test_what_cannot_be_read_for_sure_is_not_listed_where_anything_is_denied(stage, raw, params):
+    stage.filter.denied = {"delete"}
+    sink = stage.list(1, params)
+    line = b'{"jsonrpc":"2.0","id":1,"result":%b}' % raw
+    stage.link.asked[0].reply.replied(jsonrpc.Message(line, b"1", None, result=jsonrpc.Raw(raw)))
+    assert b"delete" not in sink.got[0][1]
+    assert b'{"name":"b"}' in sink.got[0][1]
+
+
+async def test_a_page_that_cannot_be_looked_through_is_not_shown_where_anything_is_denied(stage, caplog):
+    stage.filter.denied = {"delete"}
+    stage.filter.denial = None
+    sink = stage.list(1, b'{"cursor":"c"}')
+    stage.link.asked[0].result(tools("delete"))
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INTERNAL_ERROR
+    assert "some tools are denied" in caplog.text
+
+
+async def test_the_rest_of_a_stream_carries_no_denied_tool(stage):
+    got = []
+
+    class Rest(Stream):
+        def continued(self, message, event=None):
+            got.append((message.line, event))
+
+        def primed(self, event):
+            got.append(event)
+
+        def ended(self):
+            got.append("ended")
+
+    def resume(last, stream):
+        stream.primed(mark)
+        stream.continued(note, mark)
+        stream.continued(jsonrpc.result(b"7", tools("delete", "b")), mark)
+        stream.continued(jsonrpc.result(b"8", b'{"content":[]}'), mark)
+        stream.ended()
+
+    note, mark = jsonrpc.notification("notifications/message"), EventMark(b"e1", 100)
+    stage.filter.denied = {"delete"}
+    stage.list()
+    stage.link.resume = resume
+    stage.conversation.resume(b"guessed", Rest())
+    assert got == [
+        mark,
+        (note.line, mark),
+        (jsonrpc.result(b"7", tools("b")).line, mark),
+        (jsonrpc.result(b"8", b'{"content":[]}').line, mark),
+        "ended",
+    ]
 
 
 async def test_how_a_tool_was_found_is_recorded(stage):
@@ -434,11 +531,12 @@ class Many(Stage):
     """Two servers shown as one."""
 
     naming = "prefix"
+    tools = ("delete", "read")
 
     def converse(self, services, channel):
         answers = {"initialize": opened("tools")}
         self.servers = [
-            Server("one", {**answers, "tools/list": tools("delete", "read")}),
+            Server("one", {**answers, "tools/list": tools(*self.tools)}),
             Server("two", {**answers, "tools/list": tools("write")}),
         ]
         return AggregateConversation(services, self.servers, Listings(self.naming), CALLER, channel)
@@ -471,6 +569,56 @@ async def test_no_prefix_leads_to_a_denied_tool(naming, listed):
     await stage.conversation.close()
 
 
+LONG = "delete_every_record_of_the_production_customer_database_for_good"
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize(
+    ("naming", "denied", "called"),
+    [
+        ("prefix", LONG, prefixed("one", LONG)),
+        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
+        ("on_collision", "one__delete", "delete"),
+        ("none", "one__delete", "delete"),
+    ],
+)
+async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
+    stage = type("Named", (Many,), {"naming": naming, "tools": ("delete", "read", LONG)})()
+    await stage.hello()
+    stage.filter.denied = {denied}
+    arguments = jsonrpc.encode({"name": called})
+    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
+    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
+    assert stage.reached == []
+    assert [(tool, upstream, kind) for tool, upstream, kind, _ in stage.records.calls] == [
+        (called, "", ErrorKind.PROTOCOL)
+    ]
+    await stage.conversation.close()
+
+
+async def test_a_tool_that_no_list_has_told_yet_is_reached_by_its_short_form():
+    stage = type("Named", (Many,), {"tools": (LONG,)})()
+    await stage.hello()
+    sink = stage.call(5, prefixed("one", LONG))
+    asked = await stage.servers[0].link.next("tools/call")
+    assert jsonrpc.text(jsonrpc.members(asked.message.params)["name"]) == LONG
+    asked.result(b"{}")
+    assert (await sink.answer()).id == b"5"
+    await stage.conversation.close()
+
+
+async def test_an_error_about_a_name_names_no_denied_tool():
+    stage = type("Named", (Many,), {"tools": ("read", "write")})()
+    await stage.hello()
+    stage.filter.denied = {"two__write"}
+    answer = await stage.call(5, "write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
+    stage.filter.denied = {"write"}
+    answer = await stage.call(6, "Write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: Write"
+    await stage.conversation.close()
+
+
 async def test_tools_of_several_servers_are_chosen_from_together():
     stage = Many()
     await stage.hello()
@@ -481,3 +629,29 @@ async def test_tools_of_several_servers_are_chosen_from_together():
     asked.result(b"{}")
     assert stage.records.calls == [("one__read", "one", None, Found.NAMED)]
     await stage.conversation.close()
+
+
+@pytest.mark.parametrize("kind", [Surface.DYNAMIC, Surface.STABLE])
+@pytest.mark.parametrize("announces", [True, False])
+async def test_a_client_hears_of_an_override_where_changes_are_promised(stage, kind, announces):
+    stage.filter.kind = kind
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools", announces=announces))
+    await sink.answer()
+    stage.showing.overridden()
+    assert stage.channel.told == []  # its list is as it was
+    stage.filter.changes = True
+    stage.showing.overridden()
+    stage.showing.overridden()
+    promised = announces or kind is Surface.DYNAMIC
+    assert stage.channel.told == [CHANGED] * promised
+
+
+async def test_a_client_that_left_is_told_of_no_override(stage):
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools"))
+    await sink.answer()
+    await stage.conversation.close()
+    stage.filter.changes = True
+    stage.showing.overridden()
+    assert stage.channel.told == []

@@ -4,17 +4,20 @@ import asyncio
 
 import pytest
 
+from riglm.application.aggregate_modern import AggregateModern
 from riglm.application.exchange import Exchange
+from riglm.application.listings import Listings
 from riglm.application.showing.modern import ShowingModern
 from riglm.application.stateless import Stateless
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, tools
 from tests.unit.application.showing.scripted import ShowingWorld
-from tests.unit.application.showing.test_conversation import SPELLINGS, names_of
+from tests.unit.application.showing.test_conversation import DISGUISED, LONG, SPELLINGS, names_of
 
 CHANGED = "notifications/tools/list_changed"
 CALLER = Caller(transport=Transport.HTTP, address="127.0.0.1")
@@ -38,7 +41,9 @@ class Stage(ShowingWorld):
             "progressToken": "p",
         }
         whole = jsonrpc.with_member(params, ("_meta",), jsonrpc.encode(meta))
-        message = jsonrpc.decode(jsonrpc.request(jsonrpc.encode(number), method, whole).line)
+        return self.take(jsonrpc.decode(jsonrpc.request(jsonrpc.encode(number), method, whole).line), headers)
+
+    def take(self, message, headers=None):
         envelope = parameters.envelope(message)
         sink = Sink()
         self.underway = self.modern.received(message, envelope, sink, CALLER, headers or {})
@@ -115,12 +120,87 @@ async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
     assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.PROTOCOL]
 
 
+@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
+async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
+    stage.filter.denied = {"delete"}
+    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
+    sink = stage.take(jsonrpc.decode(line))
+    ((_, _, status, _),) = sink.got
+    assert (jsonrpc.error_code(sink.answers[0]), status) == (jsonrpc.INVALID_REQUEST, 400)
+    assert stage.underway.done
+    stage.modern.told(jsonrpc.decode(line.replace(b'"id":1,', b"")))
+    assert (stage.link.asked, stage.link.sent) == ([], [])
+
+
+async def test_the_schema_of_a_denied_tool_is_not_told(stage):
+    stage.send(1, "tools/list")
+    schema = {"type": "object", "properties": {"secret": {}}}
+    raw = jsonrpc.encode({"tools": [{"name": "delete", "inputSchema": schema}], "resultType": "complete"})
+    stage.link.asked[0].result(raw)
+    assert jsonrpc.plain(stage.modern.input_schema("delete")) == schema
+    stage.filter.denied = {"delete"}
+    assert stage.modern.input_schema("delete") is None
+
+
 async def test_a_cursor_leads_to_no_denied_tool(stage):
     stage.filter.denied = {"delete"}
     sink = stage.send(1, "tools/list", b'{"cursor":"x"}')
     stage.link.asked[0].result(listed("delete", "a", ttlMs=5, cacheScope="public"))
     result = jsonrpc.plain(sink.answers[0].result)
     assert result == {"resultType": "complete", "tools": [{"name": "a"}], "ttlMs": 0, "cacheScope": "private"}
+
+
+class Many(Stage):
+    """Two servers shown as one."""
+
+    def __init__(self, naming, *own):
+        super().__init__()
+        self.servers = [
+            Server("one", {"tools/list": listed(*own)}, modern=True),
+            Server("two", {"tools/list": listed("write")}, modern=True),
+        ]
+        self.whole = None
+        self.modern = ShowingModern(self.showing, lambda services: self.made(services, naming))
+
+    def made(self, services, naming):
+        self.whole = AggregateModern(services, self.servers, Listings(naming))
+        return self.whole
+
+    @property
+    def reached(self):
+        return [asked for server in self.servers for asked in server.link.of("tools/call")]
+
+    async def close(self):
+        await self.modern.close()
+        await self.whole.close()
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize(
+    ("naming", "denied", "called"),
+    [
+        ("prefix", LONG, prefixed("one", LONG)),
+        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
+        ("on_collision", "one__delete", "delete"),
+        ("none", "one__delete", "delete"),
+    ],
+)
+async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
+    stage = Many(naming, "delete", LONG)
+    stage.filter.denied = {denied}
+    arguments = jsonrpc.encode({"name": called})
+    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
+    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
+    assert stage.reached == []
+    await stage.close()
+
+
+async def test_an_error_about_a_name_names_no_denied_tool():
+    stage = Many("prefix", "read", "write")
+    stage.filter.denied = {"two__write"}
+    answer = await stage.call(5, "write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
+    await stage.close()
 
 
 async def test_call_tool_has_the_headers_of_the_call_that_it_stands_for(stage):
@@ -224,6 +304,9 @@ async def test_discovery_announces_changes_only_where_lists_change(stage, kind, 
     assert stage.records.opened == set()
 
 
+WANTED = ((5, b"tools"), (6, b"prompts"))
+
+
 async def listening(stage, number, wanted, **more):
     sink = stage.send(number, "subscriptions/listen", b'{"notifications":%b}' % wanted, **more)
     params = {"notifications": {}, "_meta": {protocol.META_SUBSCRIPTION: number}}
@@ -249,6 +332,16 @@ async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage
     stage.call(9, "a")
     stage.link.asked[-1].result(b"{}")
     assert len(one.notes) == 2
+
+
+async def test_listeners_hear_of_an_override_that_makes_their_list_another_one(stage):
+    stage.filter.kind = Surface.DYNAMIC
+    sinks = [await listening(stage, number, b'{"%bListChanged":true}' % what) for number, what in WANTED]
+    stage.showing.overridden()
+    assert [len(sink.notes) for sink in sinks] == [1, 1]
+    stage.filter.changes = True
+    stage.showing.overridden()
+    assert [len(sink.notes) for sink in sinks] == [2, 1]
 
 
 async def test_a_stable_surface_adds_nothing_to_a_subscription(stage):

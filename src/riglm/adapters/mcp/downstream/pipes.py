@@ -71,8 +71,8 @@ class Output(asyncio.BaseProtocol):
             return
         self._transport.close()
         taken = -1
-        while not self._closed.is_set() and self._taken > taken:
-            taken = self._taken
+        while not self._closed.is_set() and self.taken > taken:
+            taken = self.taken
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), seconds)
         if not self._closed.is_set():
@@ -93,9 +93,10 @@ class Output(asyncio.BaseProtocol):
         self._on_full(False)
 
     @property
-    def _taken(self) -> int:
+    def taken(self) -> int:
         """How many bytes the client, or the pipe to it, took so far."""
-        return self._written - int(self._transport.get_write_buffer_size())
+        waiting = 0 if self._transport is None else int(self._transport.get_write_buffer_size())
+        return self._written - waiting
 
     def _watch_over(self) -> None:
         waiting = self._transport.get_write_buffer_size()
@@ -103,13 +104,13 @@ class Output(asyncio.BaseProtocol):
             self._give_up()
         elif waiting > self._hard and self._watch is None:
             loop = asyncio.get_running_loop()
-            self._watch = loop.call_later(self._stall, self._look_again, self._taken)
+            self._watch = loop.call_later(self._stall, self._look_again, self.taken)
 
     def _look_again(self, taken: int) -> None:
         self._watch = None
         if self._closed.is_set():
             return
-        if self._taken == taken:
+        if self.taken == taken:
             self._give_up()
         else:
             self._watch_over()

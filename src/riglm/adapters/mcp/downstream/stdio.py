@@ -18,12 +18,12 @@ from riglm.ports.downstream import Caller, ClientChannel, DownstreamPort, ReplyS
 from riglm.ports.upstream import EventMark
 
 BUFFER: Final = 16 << 20
-"""When so many bytes wait for the client, nothing more is read from it until it reads."""
+"""When so many bytes wait for the client, nothing more is read from it, nor from servers on pipes, until it reads."""
 
 MOST_WAITING: Final = 256 << 20
 STALL_SECONDS: Final = 60.0
 """A client for which so many bytes wait is given up when it takes none of them for so many seconds, and at once when
-twice as many wait. Beyond `BUFFER` these are answers to what it asked before, and news of the servers."""
+twice as many wait. Beyond `BUFFER` these come from servers that cannot be held back, those that are reached by URL."""
 
 START_SECONDS: Final = 8.0
 ANSWER_SECONDS: Final = 1.5
@@ -80,16 +80,19 @@ class StdioClient:
         stall: float = STALL_SECONDS,
     ) -> None:
         """`limit` is the longest message in bytes; `gone` is called when the client is."""
+        self._proxy = proxy
         self._limit = limit
         self._gone = gone
         self._ended = False
         self._patience = START_SECONDS
         self._timer: asyncio.TimerHandle | None = None
+        self._full = False
+        self._taken = 0
         self._splitter = LineSplitter(self._line, self._too_long, limit)
         self._edges = Edges()
         self._chunk = b""
         self._input = Input(self._fed, self._end)
-        self._output = Output(self._lost, self._input.hold, soft=buffer, hard=max(most_waiting, limit), stall=stall)
+        self._output = Output(self._lost, self._hold, soft=buffer, hard=max(most_waiting, limit), stall=stall)
         self._lines = Lines(self._output.write, self._answered)
         self._connection = proxy.connect(Caller(transport=Transport.STDIO), self._lines, self._lines)
 
@@ -138,11 +141,24 @@ class StdioClient:
         if self._ended:
             self._wait_or_go()
 
+    def _hold(self, on: bool) -> None:
+        self._full = on
+        self._input.hold(on)
+        self._proxy.hold(on=on)
+
     def _wait_or_go(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._connection.owes:
-            self._timer = asyncio.get_running_loop().call_later(self._patience, self._gone)
+            self._taken = self._output.taken
+            self._timer = asyncio.get_running_loop().call_later(self._patience, self._waited)
+        else:
+            self._gone()
+
+    def _waited(self) -> None:
+        """Go, unless it is only the client itself that makes the servers wait, and it reads."""
+        if self._full and self._output.taken > self._taken:
+            self._wait_or_go()
         else:
             self._gone()
 

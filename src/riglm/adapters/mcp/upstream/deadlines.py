@@ -14,9 +14,33 @@ _FOREVER: Final = float("inf")
 _PROBE_SECONDS: Final = 5.0
 
 
+class Clock:
+    """Seconds that pass, but not while riglm holds a server back: the server is not to blame for those."""
+
+    def __init__(self) -> None:
+        """A clock that runs."""
+        self._stopped: float | None = None
+        self._lost = 0.0
+
+    def __call__(self) -> float:
+        """The time now, in seconds from some beginning."""
+        return (time.monotonic() if self._stopped is None else self._stopped) - self._lost
+
+    def hold(self, *, on: bool) -> None:
+        """Stand still, or run on."""
+        now = time.monotonic()
+        if on and self._stopped is None:
+            self._stopped = now
+        elif not on and self._stopped is not None:
+            self._lost += now - self._stopped
+            self._stopped = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """How long riglm waits for an upstream, in seconds; `call` starts anew with each sign of progress."""
+
+    clock: Callable[[], float] = time.monotonic
 
     connect: float = 10.0
     initialize: float = 30.0
@@ -44,22 +68,28 @@ class Patience:
 class Waiting:
     """One request that waits for its answer."""
 
-    __slots__ = ("key", "last", "on_expiry", "patience", "reply", "until")
+    __slots__ = ("clock", "key", "last", "on_expiry", "patience", "reply", "until")
 
     def __init__(
-        self, reply: Reply, patience: float, until: float, last: float, on_expiry: Callable[["Waiting"], None]
+        self,
+        reply: Reply,
+        patience: float,
+        most: float,
+        clock: Callable[[], float],
+        on_expiry: Callable[["Waiting"], None],
     ) -> None:
+        self.clock = clock
         self.key = b""
         """The id that the server knows it by, where that is its owner's to know."""
         self.reply = reply
         self.patience = patience
-        self.until = until
-        self.last = last
+        self.last = clock()
+        self.until = self.last + most
         self.on_expiry = on_expiry
 
     def progressed(self) -> None:
         """The upstream gave a sign of life for this request."""
-        self.last = time.monotonic()
+        self.last = self.clock()
 
 
 class Deadlines:
@@ -77,9 +107,8 @@ class Deadlines:
 
     def add(self, reply: Reply, on_expiry: Callable[[Waiting], None]) -> Waiting:
         """Start the clock for a request; `on_expiry` is told before it fails, so that the upstream can be too."""
-        now = time.monotonic()
         patience, most = self._patience.of(reply.message.method)
-        waiting = Waiting(reply, patience, now + most, now, on_expiry)
+        waiting = Waiting(reply, patience, most, self._patience.clock, on_expiry)
         self._waiting[id(waiting)] = waiting
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
@@ -97,7 +126,7 @@ class Deadlines:
         self._waiting.clear()
 
     def _sweep(self) -> None:
-        now = time.monotonic()
+        now = self._patience.clock()
         late = [one for one in self._waiting.values() if now > one.until or now - one.last > one.patience]
         loop = asyncio.get_running_loop()
         for waiting in late:  # each in a step of its own: a client that raises must not keep the others waiting

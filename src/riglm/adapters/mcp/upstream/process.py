@@ -22,6 +22,7 @@ _log = logging.getLogger("riglm.upstream")
 _STDERR_LINE: Final = 8192
 _MOST_UNREAD: Final = 4
 _LAST_OUTPUT_SECONDS: Final = 0.25
+_ONE_ROUND_SECONDS: Final = 0.001
 _LAST_WORDS: Final = 10
 _OPENINGS: Final = frozenset({"initialize", "server/discover", "ping"})
 """Requests that carry nothing of what a client works with."""
@@ -69,6 +70,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         self._open_pipes = {0, 1, 2}
         self._ended = False
         self._ending: asyncio.TimerHandle | None = None
+        self._held = False
         self._last_words: deque[bytes] | None = deque(maxlen=_LAST_WORDS)
         """The last lines of its standard error; None once they may quote what a client sent."""
         self._complains = False
@@ -104,6 +106,20 @@ class Child(asyncio.SubprocessProtocol, Channel):
     def hand_over(self, receiver: Receiver) -> None:
         """Let another hear what the child says from now on."""
         self._receiver = receiver
+
+    def hold(self, *, on: bool) -> None:
+        """Leave what the child says in its pipe, so that it has to wait, or read on; its end is heard in its turn."""
+        pipe: Any = None if self._process is None else self._process.get_pipe_transport(1)
+        if pipe is None or self._held == on:
+            return
+        self._held = on
+        if not pipe.is_closing():
+            (pipe.pause_reading if on else pipe.resume_reading)()
+        if not on:
+            self._settle()
+        elif self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Have the guardian watch the new group before anything else happens."""
@@ -156,6 +172,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         self.closing = True
         if self._ending is not None:
             self._ending.cancel()
+        self.hold(on=False)  # it can only go when it can write what it has
         if self._stdin is not None:
             self._stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -175,12 +192,16 @@ class Child(asyncio.SubprocessProtocol, Channel):
         A last line without its newline still counts if it is whole, but not before the end: whoever hears it may ask
         the next thing.
         """
-        if self.closing:
+        if self.closing or self._held:
             return
         if self._gone.is_set() and self._open_pipes <= {0}:
             self._end()
         elif self._ending is None and (self._gone.is_set() or not self._open_pipes >= {0, 1}):
-            self._ending = asyncio.get_running_loop().call_later(_LAST_OUTPUT_SECONDS, self._end)
+            self._ending = asyncio.get_running_loop().call_later(_LAST_OUTPUT_SECONDS, self._end_soon)
+
+    def _end_soon(self) -> None:
+        """Read once more: if riglm itself had to wait for the processor, the time is over before anything was read."""
+        self._ending = asyncio.get_running_loop().call_later(_ONE_ROUND_SECONDS, self._end)
 
     def _end(self) -> None:
         if self._ending is not None:

@@ -1,11 +1,13 @@
 """An upstream that is a child process."""
 
+import dataclasses
 import logging
 from typing import Final
+from weakref import WeakSet
 
 from riglm.adapters.mcp.upstream.channel import Channel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
-from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.deadlines import Clock, Patience
 from riglm.adapters.mcp.upstream.guardian import Guardian
 from riglm.adapters.mcp.upstream.process import Child
 from riglm.adapters.mcp.upstream.trial import Trial
@@ -26,10 +28,12 @@ class StdioUpstream(ChannelUpstream):
 
     def __init__(self, spec: UpstreamSpec, *, guardian: Guardian, patience: Patience, limit: int) -> None:
         """An upstream whose processes are watched by `guardian`; `limit` is the longest message in bytes."""
-        super().__init__(spec, patience)
+        self._clock = Clock()
+        super().__init__(spec, dataclasses.replace(patience, clock=self._clock))
         self._guardian = guardian
         self._limit = limit
         self._running: set[Child] = set()
+        self._children: WeakSet[Child] = WeakSet()
         self._crowded = False
 
     def has_room(self) -> bool:
@@ -44,6 +48,12 @@ class StdioUpstream(ChannelUpstream):
                 extra={"upstream": self.spec.name, "max_processes": self.spec.max_processes},
             )
         return room
+
+    def hold(self, *, on: bool) -> None:
+        """Read nothing from the processes that run, or read on; meanwhile no deadline comes nearer."""
+        self._clock.hold(on=on)
+        for child in list(self._children):
+            child.hold(on=on)
 
     async def open(self, receiver: Receiver) -> Channel:
         """Start a process, or take over the one that was found to speak this era alone."""
@@ -65,7 +75,7 @@ class StdioUpstream(ChannelUpstream):
         return child
 
     def _child(self, receiver: Receiver) -> Child:
-        return Child(
+        child = Child(
             self.spec,
             self._guardian,
             limit=self._limit,
@@ -73,6 +83,8 @@ class StdioUpstream(ChannelUpstream):
             receiver=receiver,
             on_gone=self._gone,
         )
+        self._children.add(child)
+        return child
 
     async def _start(self, receiver: Receiver) -> Channel:
         child = self._child(receiver)

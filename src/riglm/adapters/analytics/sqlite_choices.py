@@ -1,0 +1,153 @@
+"""What people and epochs decided, read and written in the SQLite file of `SqlAnalytics` without SQLAlchemy.
+
+A first list is made from it, and importing SQLAlchemy takes longer than a client should wait for that.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
+from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
+from riglm.ports.overrides import OverridesPort
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS, WarmSetsPort
+
+BUSY_TIMEOUT_MS: Final = 250
+"""How long a statement waits for another process that writes: a list waits for it."""
+
+_USE: Final = """
+    SELECT tool, sum(1.0 / (1.0 + max(0.0, ?1 - timestamp) / ?2)) FROM (
+        SELECT tool, timestamp FROM invocation
+        WHERE timestamp >= ?1 - ?3 AND upstream != ?4 AND (error_kind IS NULL OR error_kind = ?5)
+        AND (?6 IS NULL OR session_id IN (SELECT id FROM session WHERE principal = ?6))
+        ORDER BY timestamp DESC LIMIT ?7
+    ) GROUP BY tool
+"""
+
+
+class SqliteChoices(OverridesPort, WarmSetsPort):
+    """Opens the file for each question, and makes none: before `SqlAnalytics` made it, nothing was decided."""
+
+    def __init__(self, file: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+        self._file = file
+        self._busy_timeout_ms = busy_timeout_ms
+
+    def put_override(self, override: Override) -> None:
+        """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
+        with self._writing() as connection:
+            connection.execute(
+                "DELETE FROM override WHERE expires_at <= ? OR id = ?", (override.created_at, override.id.bytes)
+            )
+            connection.execute(
+                "INSERT INTO override (id, kind, tool, scope, key, created_at, expires_at, reason)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    override.id.bytes,
+                    override.kind.value,
+                    override.tool,
+                    override.scope.value,
+                    override.key,
+                    float(override.created_at),
+                    override.expires_at,
+                    override.reason,
+                ),
+            )
+
+    def list_overrides(self) -> Sequence[Override]:
+        """All overrides in the order in which they were made."""
+        found = self._read(
+            "override",
+            "SELECT id, kind, tool, scope, key, created_at, expires_at, reason FROM override ORDER BY created_at, id",
+        )
+        return [
+            Override(
+                id=UUID(bytes=id_),
+                kind=OverrideKind(kind),
+                tool=tool,
+                scope=OverrideScope(scope),
+                key=key,
+                created_at=created_at,
+                expires_at=expires_at,
+                reason=reason,
+            )
+            for id_, kind, tool, scope, key, created_at, expires_at, reason in found
+        ]
+
+    def delete_override(self, override_id: UUID) -> bool:
+        """Remove an override; False when there is none with this id."""
+        with self._writing() as connection:
+            return connection.execute("DELETE FROM override WHERE id = ?", (override_id.bytes,)).rowcount > 0
+
+    def get_warm_set(self, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
+        """The warm set of a principal and profile for one epoch, None when there is none yet."""
+        found = self._read(
+            "warm_set",
+            "SELECT tools, predictor, created_at FROM warm_set WHERE principal = ? AND profile = ? AND epoch_start = ?",
+            (principal, profile, float(epoch_start)),
+        )
+        for tools, predictor, created_at in found:
+            return WarmSet(
+                principal=principal,
+                profile=profile,
+                epoch_start=epoch_start,
+                tools=tuple(json.loads(tools)),
+                predictor=predictor,
+                created_at=created_at,
+            )
+        return None
+
+    def put_warm_set(self, warm_set: WarmSet) -> WarmSet:
+        """Store a warm set unless its epoch has one, and give the one that is stored."""
+        with self._writing() as connection:
+            connection.execute("DELETE FROM warm_set WHERE created_at < ?", (warm_set.created_at - KEPT_SECONDS,))
+            connection.execute(
+                "INSERT OR IGNORE INTO warm_set (principal, profile, epoch_start, tools, predictor, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    warm_set.principal,
+                    warm_set.profile,
+                    float(warm_set.epoch_start),
+                    json.dumps(warm_set.tools, separators=(",", ":")),
+                    warm_set.predictor,
+                    float(warm_set.created_at),
+                ),
+            )
+        return self.get_warm_set(warm_set.principal, warm_set.profile, warm_set.epoch_start) or warm_set
+
+    def recent_use(self, now: float, principal: str | None = None) -> dict[str, float]:
+        """How much each tool was used of late, by a principal or by all."""
+        given = (now, HALF_SECONDS, RECENT_SECONDS, OWN_UPSTREAM, ErrorKind.TOOL.value, principal, MOST_USES)
+        return dict(self._read("invocation", _USE, given))
+
+    def _read(self, table: str, query: str, given: Sequence[object] = ()) -> list[Any]:
+        """What a query finds; nothing while there is no such table."""
+        if not self._file.exists():
+            return []
+        with self._opened() as connection:
+            known = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+            return connection.execute(query, given).fetchall() if known.fetchone() else []
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._opened() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                yield connection
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """A connection to a file that is there already; every failure arrives as `AnalyticsUnavailable`."""
+        try:
+            place = f"{self._file.resolve().as_uri()}?mode=rw"
+            with closing(
+                sqlite3.connect(place, uri=True, timeout=self._busy_timeout_ms / 1000, isolation_level=None)
+            ) as connection:
+                yield connection
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise AnalyticsUnavailable(f"the store {self._file} cannot be used: {error}") from error

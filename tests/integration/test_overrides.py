@@ -1,0 +1,61 @@
+"""What people decide about tools by hand reaches riglm while it runs, by the store that all processes share."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.domain.override import Override, OverrideKind
+from riglm.testing.records import an_override
+from tests.integration.test_stable_bytes import CONTEXT, HANDSHAKE, LESSON, MODERN, Wire, lessons, names, taught
+
+__all__ = ["lessons", "taught"]  # fixtures
+
+
+def put(data: Path, *overrides: Override) -> None:
+    """As another process does it."""
+    with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
+        for each in overrides:
+            store.put_override(each)
+
+
+async def test_a_client_is_told_while_riglm_runs_and_its_list_follows(taught):
+    async with Wire(taught, HANDSHAKE) as client:
+        everything = names(await client.listed())
+        await client.call("set_context", context=CONTEXT)
+        before = names(await client.listed())
+        assert set(LESSON) <= set(before)
+        other = next(name for name in everything if name not in before)
+        client.changes = 0
+        gone = an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0], created_at=1000.0)
+        put(taught, gone, an_override(kind=OverrideKind.PIN, tool=LESSON[1], created_at=1001.0))
+        await client.heard()
+        assert set(names(await client.listed())) == set(before) - {LESSON[0]}
+        client.changes = 0
+        put(taught, an_override(kind=OverrideKind.PIN, tool=other, created_at=1002.0))
+        await client.heard()
+        assert set(names(await client.listed())) == {*before, other} - {LESSON[0]}
+        await client.call(LESSON[0], text="excluding is advice")
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize("surface", ["stable", "hints", "full"])
+async def test_what_was_decided_before_the_start_counts_from_the_first_list(taught, version, surface):
+    put(taught, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0]))
+    async with Wire(taught, version, FILTERING__SURFACE=surface) as client:
+        listed = names(await client.listed())
+        assert LESSON[0] not in listed
+        assert set(LESSON[1:]) <= set(listed)
+
+
+async def test_including_lifts_a_denial_while_riglm_runs(taught):
+    async with Wire(taught, HANDSHAKE, FILTERING__DENYLIST=json.dumps([LESSON[0]])) as client:
+        assert LESSON[0] not in names(await client.listed())
+        refused = json.loads(await client.ask("tools/call", {"name": LESSON[0], "arguments": {"text": "it"}}))
+        assert "Unknown tool" in refused["error"]["message"]
+        client.changes = 0
+        put(taught, an_override(tool=LESSON[0]))
+        await client.heard()
+        assert LESSON[0] in names(await client.listed())
+        await client.call(LESSON[0], text="it")

@@ -1,0 +1,106 @@
+"""What is in force as far as the store could be read, and who is told."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from riglm.adapters.analytics.memory import InMemoryAnalytics
+from riglm.application.overrides import Overrides
+from riglm.application.prediction.worker import Worker
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.testing.records import an_override
+
+
+class Store(InMemoryAnalytics):
+    """Away when it is told to be."""
+
+    away = False
+
+    def list_overrides(self):
+        if self.away:
+            raise AnalyticsUnavailable("the disk is gone")
+        return super().list_overrides()
+
+
+class Stage:
+    """Overrides over a store, and how often somebody was told of others."""
+
+    def __init__(self, worker):
+        self.now = 1000.0
+        self.store = Store()
+        self.told = 0
+        self.overrides = Overrides(worker, lambda: self.store, pause=0.01, clock=lambda: self.now)
+        self.overrides.when_changed(self.tell)
+        self.changed = asyncio.Event()
+
+    def tell(self):
+        self.told += 1
+        self.changed.set()
+
+    async def tools(self):
+        """The tools with overrides in force once the store was read."""
+        await self.overrides.refresh()
+        return [each.tool for each in self.overrides.in_force()]
+
+
+@pytest.fixture
+async def stage():
+    with Worker() as worker:
+        yield Stage(worker)
+
+
+async def test_nothing_is_in_force_before_the_store_was_read(stage):
+    stage.store.put_override(an_override())
+    assert list(stage.overrides.in_force()) == []
+
+
+async def test_what_is_put_and_deleted_is_in_force_and_told_once_it_is_read(stage):
+    made = an_override(tool="read")
+    stage.store.put_override(made)
+    assert (await stage.tools(), stage.told) == (["read"], 1)
+    assert (await stage.tools(), stage.told) == (["read"], 1)
+    stage.store.put_override(replace(made, tool="write"))
+    assert (await stage.tools(), stage.told) == (["write"], 2)
+    stage.store.delete_override(made.id)
+    assert (await stage.tools(), stage.told) == ([], 3)
+
+
+async def test_the_clock_ends_what_expires_and_that_is_told(stage):
+    stage.store.put_override(an_override(tool="read", expires_at=1500.0))
+    assert await stage.tools() == ["read"]
+    stage.now = 1500.0
+    assert (await stage.tools(), stage.told) == ([], 2)
+
+
+async def test_a_store_that_is_away_leaves_what_was_read_last_until_it_expires(stage, caplog):
+    stage.store.put_override(an_override(tool="read"))
+    stage.store.put_override(an_override(tool="write", expires_at=1500.0))
+    assert await stage.tools() == ["read", "write"]
+    stage.store.away = True
+    assert await stage.tools() == ["read", "write"]
+    stage.now = 1500.0
+    assert await stage.tools() == ["read"]
+    assert caplog.text.count("overrides could not be read") == 1
+    stage.store.away = False
+    stage.store.put_override(an_override(tool="list", created_at=1600.0))
+    assert await stage.tools() == ["read", "list"]
+
+
+async def test_the_store_is_looked_at_again_and_again(stage):
+    following = asyncio.create_task(stage.overrides.follow())
+    await stage.overrides.ready(10)
+    assert stage.told == 0
+    stage.store.put_override(an_override(tool="read"))
+    async with asyncio.timeout(10):
+        await stage.changed.wait()
+    assert [each.tool for each in stage.overrides.in_force()] == ["read"]
+    following.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+
+
+async def test_nobody_waits_longer_than_asked_for_a_store_that_is_not_read(stage):
+    await stage.overrides.ready(0.001)
+    assert list(stage.overrides.in_force()) == []
