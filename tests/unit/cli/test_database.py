@@ -10,7 +10,6 @@ from riglm.adapters.spool.files import FileSpool
 from riglm.adapters.spool.place import spool_directory
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError
-from riglm.testing.records import a_session
 from riglm.domain.secret import mask_url
 from riglm.domain.session import Client
 from riglm.testing.records import a_session, an_invocation
