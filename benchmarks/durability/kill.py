@@ -106,7 +106,8 @@ def _compared(kind: str, store: Store, writers: list[Writer]) -> list[Finding]:
         doubled += count - different
         if different < writer.safe or count < writer.safe:
             lost += writer.safe - len(store.numbers(writer.session) & set(range(1, writer.safe + 1)))
-    ages = sorted(age for writer in writers for age in writer.ages)
+    ages = sorted(age for writer in writers for age in writer.ages[1:])
+    first = max((writer.ages[0] for writer in writers if writer.ages), default=0.0)
     return [
         Finding(f"{kind}: SIGKILLs", len(writers)),
         Finding("acknowledged records", sum(writer.safe for writer in writers), least=1000 * len(writers)),
@@ -116,6 +117,7 @@ def _compared(kind: str, store: Store, writers: list[Writer]) -> list[Finding]:
         Finding("a record is unacknowledged for (p50)", ages[len(ages) // 2] if ages else 0.0, "ms"),
         Finding("a record is unacknowledged for (p99)", _share(ages, 0.99), "ms", most=_WINDOW_MS),
         Finding("a record is unacknowledged for (longest)", ages[-1] if ages else 0.0, "ms"),
+        Finding("the first record of a process is unacknowledged for (longest)", first, "ms"),
     ]
 
 

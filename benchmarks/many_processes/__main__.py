@@ -1,9 +1,10 @@
 """Two riglm processes as one, and one of them killed in mid-run.
 
-    python -m benchmarks.many_processes [--sessions 1000] [--calls 10] [--json]
+    python -m benchmarks.many_processes [--only killed away] [--sessions 1000] [--calls 10] [--json]
 
-Half of the sessions speak the handshake era, half the modern one. Each request of a session goes to another process
-than the one before. In the middle one process is ended by SIGKILL; a client whose connection breaks asks the other.
+`killed`: half of the sessions speak the handshake era, half the modern one. Each request of a session goes to another
+process than the one before. In the middle one process is ended by SIGKILL; a client whose connection breaks asks the
+other. `away`: one client's calls while Redis hangs, is killed, and comes back, and what a call costs with it.
 Exit code 1 if an answer is wrong, a session cannot go on, or a record is missing that was due before the kill.
 """
 
@@ -21,6 +22,8 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.many_processes import away
+from benchmarks.many_processes.away import Away
 from benchmarks.many_processes.company import Riglms, database, riglms
 from benchmarks.many_processes.session import Ports, Session
 
@@ -28,6 +31,7 @@ _WINDOW_SECONDS = 0.25
 """What was answered so shortly before a kill need not be recorded."""
 
 _AT_ONCE = 64
+_PARTS = ("killed", "away")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Result:
 
 def arguments() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS)
     options.add_argument("--sessions", type=int, default=1_000)
     options.add_argument("--calls", type=int, default=10, help="of each session")
     options.add_argument("--filter", action="store_true", help="with filtering by prediction, not only recording")
@@ -143,21 +148,44 @@ def measure(chosen: argparse.Namespace, directory: Path) -> Result:
     )
 
 
+def show(result: Result) -> None:
+    table = Table(title="two processes, one killed in mid-run")
+    table.add_column("")
+    table.add_column("seen", justify="right")
+    for name, value in asdict(result).items():
+        table.add_row(name.replace("_", " "), f"{value:.4g}" if isinstance(value, float) else str(value))
+    Console().print(table)
+
+
+def show_away(found: list[Away]) -> None:
+    table = Table(title="one client while Redis is in trouble (ms)")
+    for name in ("Redis", "calls", "failed", "p50", "p99", "slowest", "second"):
+        table.add_column(name, justify="left" if name == "Redis" else "right")
+    for one in found:
+        times = (one.p50_ms, one.p99_ms, one.first_ms, one.second_ms)
+        table.add_row(one.what, str(one.calls), str(one.failed), *(f"{value:.1f}" for value in times))
+    Console().print(table)
+
+
 def main() -> int:
     chosen = arguments()
+    result, found = None, []
     with tempfile.TemporaryDirectory(prefix="riglm-many-") as place:
-        result = measure(chosen, Path(place))
+        if "killed" in chosen.only:
+            result = measure(chosen, Path(place))
+        if "away" in chosen.only:
+            found = list(away.measure(Path(place)))
     if chosen.json:
-        print(json.dumps(asdict(result)))
+        print(json.dumps({"killed": result and asdict(result), "away": [asdict(one) for one in found]}))
     else:
-        table = Table(title="two processes, one killed in mid-run")
-        table.add_column("")
-        table.add_column("seen", justify="right")
-        for name, value in asdict(result).items():
-            table.add_row(name.replace("_", " "), f"{value:.4g}" if isinstance(value, float) else str(value))
-        Console().print(table)
-    is_good = result.right_share == 1.0 and result.records_lost == 0
-    return 0 if is_good and result.sessions_that_went_on == result.sessions else 1
+        if result is not None:
+            show(result)
+        if found:
+            show_away(found)
+    is_good = result is None or (
+        result.right_share == 1.0 and result.records_lost == 0 and result.sessions_that_went_on == result.sessions
+    )
+    return 0 if is_good and not any(one.failed for one in found) else 1
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ _SECRET = "only-for-this-benchmark-" + "x" * 16
 class Riglms:
     """Several `riglm serve` in front of one server, with one store and one state."""
 
-    def __init__(self, origins: list[int], processes: list[Process]) -> None:
-        self.ports = origins
+    def __init__(self, ports: list[int], processes: list[Process], state: valkey.ValkeyServer) -> None:
+        self.ports = ports
+        self.state = state
         self._processes = processes
 
     def kill(self, number: int) -> None:
@@ -47,7 +48,10 @@ def database() -> Iterator[str]:
 
 @contextlib.contextmanager
 def riglms(count: int, store_url: str, directory: Path, settings: Mapping[str, str]) -> Iterator[Riglms]:
-    """So many riglm processes that serve."""
+    """So many riglm processes that serve; without a store's URL each records in a file of its own.
+
+    What `settings` leaves empty is not set at all.
+    """
     with contextlib.ExitStack() as stack:
         state = stack.enter_context(valkey.own_server())
         server = stack.enter_context(_server(directory))
@@ -60,6 +64,7 @@ def riglms(count: int, store_url: str, directory: Path, settings: Mapping[str, s
             "RIGLM_EMBEDDER__PROVIDER": "static",
             **settings,
         }
+        shared = {name: value for name, value in shared.items() if value}
         ports, processes = [], []
         for number in range(count):
             port = _free_port()
@@ -69,7 +74,7 @@ def riglms(count: int, store_url: str, directory: Path, settings: Mapping[str, s
             process.wait_until(lambda port=port: _listens(port))  # type: ignore[misc]
             ports.append(port)
             processes.append(process)
-        yield Riglms(ports, processes)
+        yield Riglms(ports, processes, state)
 
 
 @contextlib.contextmanager

@@ -79,6 +79,12 @@ def url(file: Path) -> str:
     return f"sqlite:///{file}"
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, url: str) -> str:
+    """The URL of an empty store in a database."""
+    return url if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -89,17 +95,17 @@ def test_constructing_a_cache_touches_nothing(url, file):
     assert not file.exists()
 
 
-def test_vectors_are_there_when_the_database_is_opened_again(url):
+def test_vectors_are_there_when_the_database_is_opened_again(place):
     for _ in range(2):
-        vectors = SqlVectors(url)
+        vectors = SqlVectors(place)
         vectors.put_many("minilm", {"a": a_vector(1)})
         vectors.close()
     assert vectors.get_many("minilm", ["a"])["a"].tolist() == [1]
     vectors.close()
 
 
-def test_beyond_the_limit_the_longest_unused_make_room(url, clock):
-    vectors = SqlVectors(url, limits=VectorLimits(count=10), clock=clock)
+def test_beyond_the_limit_the_longest_unused_make_room(place, clock):
+    vectors = SqlVectors(place, limits=VectorLimits(count=10), clock=clock)
     for number in range(10):
         clock.now += 1
         vectors.put_many("minilm", {f"{number}": a_vector(number)})
@@ -110,8 +116,8 @@ def test_beyond_the_limit_the_longest_unused_make_room(url, clock):
     vectors.close()
 
 
-def test_beyond_the_limit_of_bytes_the_longest_unused_make_room(url, clock):
-    vectors = SqlVectors(url, limits=VectorLimits(count=100, size_bytes=9000), clock=clock)
+def test_beyond_the_limit_of_bytes_the_longest_unused_make_room(place, clock):
+    vectors = SqlVectors(place, limits=VectorLimits(count=100, size_bytes=9000), clock=clock)
     for name in "abcd":
         clock.now += 1
         vectors.put_many("minilm", {name: np.ones((10, 60), np.float32), name.upper(): a_vector(1)})
@@ -119,12 +125,12 @@ def test_beyond_the_limit_of_bytes_the_longest_unused_make_room(url, clock):
     vectors.close()
 
 
-def test_what_earlier_processes_left_is_counted_at_the_first_use(url, clock):
-    earlier = SqlVectors(url, clock=clock)
+def test_what_earlier_processes_left_is_counted_at_the_first_use(place, clock):
+    earlier = SqlVectors(place, clock=clock)
     earlier.put_many("minilm", {f"{number}": a_vector(number) for number in range(20)})
     earlier.close()
     clock.now += 1
-    vectors = SqlVectors(url, limits=VectorLimits(count=10), clock=clock)
+    vectors = SqlVectors(place, limits=VectorLimits(count=10), clock=clock)
     vectors.put_many("minilm", {"new": a_vector(1)})
     found = vectors.get_many("minilm", [*map(str, range(20)), "new"])
     assert len(found) == 9

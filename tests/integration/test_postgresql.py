@@ -1,5 +1,6 @@
 """PostgreSQL that hangs, breaks off, refuses and fails over: always `AnalyticsUnavailable`, in time, and then over."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -413,3 +414,46 @@ def test_a_user_who_may_not_add_the_extension_has_a_store_without_it(limited, po
     with SqlAnalytics(limited) as store:
         store.record_many([a_learned_pair()])
         assert len(store.list_learned_pairs("minilm")) == 1
+
+
+CONVERSATION = """\
+{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},\
+"clientInfo":{"name":"try","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+"""
+
+
+def converse(url: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """What a riglm with this store says on its output and in its log while a client lists the tools of a server."""
+    environment = {
+        **os.environ,
+        "RIGLM_STORAGE__URL": url,
+        "RIGLM_DATA_DIR": str(directory),
+        "RIGLM_LOGGING__LEVEL": "debug",
+    }
+    command = [sys.executable, "-m", "riglm", "run", "--", sys.executable, "-m", "riglm.demo.notes"]
+    return subprocess.run(
+        command,
+        input=CONVERSATION,
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+
+def test_a_riglm_records_in_postgresql(empty_postgres_url, tmp_path):
+    assert '"id":2' in converse(empty_postgres_url, tmp_path).stdout
+    with SqlAnalytics(empty_postgres_url) as store:
+        [summary] = store.list_sessions()
+        assert (summary.session.client.name, summary.exposures) == ("try", 1)
+
+
+def test_a_riglm_serves_while_postgresql_cannot_be_reached_and_logs_no_password(tmp_path):
+    done = converse("postgresql://me:s3cret@127.0.0.1:1/db", tmp_path)
+    assert '"id":2' in done.stdout
+    assert "127.0.0.1:1/db" in done.stderr
+    assert "s3cret" not in done.stderr

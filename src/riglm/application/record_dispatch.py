@@ -34,16 +34,10 @@ class Backoff:
         return full * random.uniform(0.5, 1.0)  # noqa: S311  # jitter is no secret
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """For how many seconds a batch may stay with the store before the spool gets it: while it opens, and later."""
-
-    opening: float = 5.0
-    storing: float = 1.0
-
-
 class Dispatcher:
     """Does one thing after the other, and never waits for the store: `run` comes back when all is done at the end.
+
+    A batch stays with a store that is slow, or still opens, for `patience` seconds where there is a spool.
 
     At any time one batch may be with the writer (`given`), and some in hand (`held`) that nothing else may pass: they
     go to the spool, or to the store when their turn has come.
@@ -57,7 +51,7 @@ class Dispatcher:
         overflow: Overflow | None,
         complaints: Complaints,
         backoff: Backoff,
-        patience: Patience,
+        patience: float,
     ) -> None:
         self._queue = queue
         self._limits = limits
@@ -142,7 +136,7 @@ class Dispatcher:
         if self._failures:
             _log.info("the store is back after %d failures", self._failures)
             self._failures = 0
-        self._is_slow = given.taken_away or self._writer.seconds > self._allowed()
+        self._is_slow = given.taken_away or self._writer.seconds > self._patience
         if given.from_spool and self._overflow is not None:
             self._overflow.settled(given)
             self._replay_at = time.monotonic() + _REST_SHARE * self._writer.seconds
@@ -153,9 +147,6 @@ class Dispatcher:
         given = self._given
         return given is not None and not given.from_spool and not given.taken_away
 
-    def _allowed(self) -> float:
-        return self._patience.storing if self._writer.is_open else self._patience.opening
-
     def _relieve(self) -> bool:
         """Expect nothing more from a store that has a batch for too long, or lets the queue fill: the spool gets it.
 
@@ -165,13 +156,14 @@ class Dispatcher:
         given = self._given
         if given is None or self._overflow is None or given.taken_away:
             return False
-        is_late = self._writer.seconds > self._allowed()
+        is_late = self._writer.seconds > self._patience
         if not self._is_storing():
             news, self._is_slow = is_late and not self._is_slow, self._is_slow or is_late
             return news
         if not is_late and not self._queue.is_pressed():
             return False
-        self._complaints.complain("records go to the spool, the store is slow or hangs")
+        if self._writer.is_open:
+            self._complaints.complain("records go to the spool, the store is slow or hangs")
         self._is_slow = True
         self._held.appendleft(self._queue.take_away(given))
         return True
@@ -255,16 +247,15 @@ class Dispatcher:
     def _look_again_in(self) -> float | None:
         """The least of all times that something is due in, in seconds."""
         now = time.monotonic()
-        times: list[float | None] = []
-        if not self._held and (self._given is None or not self._is_well()):
-            times.append(self._queue.due_in())
+        due = self._queue.due_in()
+        times = [due] if not self._held and (self._given is None or not self._is_well()) else []
         if self._overflow is not None:
             times += [self._overflow.sync_in(), self._overflow.pause() if self._held else None]
         if self._given is None:
             if self._held or self._has_more() or self._failures:
                 times.append(max(self._retry_at, self._replay_at) - now)
         elif self._overflow is not None and (self._is_storing() or not (self._is_slow or self._given.taken_away)):
-            times.append(self._allowed() - self._writer.seconds)
+            times.append(self._patience - self._writer.seconds)
         known = [max(_SHORTEST_WAIT_SECONDS, each) for each in times if each is not None]
         return min(known, default=None)
 

@@ -131,7 +131,7 @@ class RecordQueue:
             count = min(len(self._items), self._limits.batch_records)
             taken = [self._items.popleft() for _ in range(count)]
             self._in_hand += count
-            self._seen_at = None
+            self._seen_at = time.monotonic() if self._items else None
             items = [item for item, _ in taken]
             return Batch(items=items, left=count, size_bytes=sum(size for _, size in taken))
 
@@ -274,7 +274,10 @@ class RecordQueue:
         )
 
     def due_in(self, now: float | None = None) -> float | None:
-        """In how many seconds there is a batch, zero if there is one, None if nothing waits."""
+        """In how many seconds there is a batch, zero if there is one, None if nothing waits.
+
+        The age of the oldest record is counted from the first time that this was asked.
+        """
         if not self._items:
             return None
         now = time.monotonic() if now is None else now

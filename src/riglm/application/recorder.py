@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from riglm.application.complaints import Complaints
 from riglm.application.overflow import Overflow
-from riglm.application.record_dispatch import Backoff, Dispatcher, Patience
+from riglm.application.record_dispatch import Backoff, Dispatcher
 from riglm.application.record_queue import Item, QueueLimits, RecordCounts, RecordQueue
 from riglm.application.record_writer import RecordWriter
 from riglm.ports.analytics import AnalyticsPort
@@ -32,6 +32,8 @@ class Recorder:
     order (sessions, their ends, what was learned) queues up in it. Without a spool records wait in the queue. What
     finds the queue full is dropped and counted.
 
+    After `patience` seconds with one batch the store counts as slow.
+
     For `head_start` seconds, or until `begin`, nothing is done: what is imported to open the store would slow the first
     answers. At the end a store that works is given `close_timeout` seconds, one that is away or does not get on much
     less; the rest goes to the spool.
@@ -44,7 +46,7 @@ class Recorder:
         open_spool: Callable[[], SpoolPort] | None = None,
         limits: QueueLimits | None = None,
         backoff: Backoff | None = None,
-        patience: Patience | None = None,
+        patience: float = 1.0,
         head_start: float = 0.5,
         close_timeout: float = 5.0,
         monotonic: Callable[[], float] = time.monotonic,
@@ -61,7 +63,7 @@ class Recorder:
             self._overflow,
             complaints,
             backoff or Backoff(),
-            patience or Patience(),
+            patience,
         )
         self._head_start = head_start
         self._close_timeout = close_timeout

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.spool.files import FileSpool
-from riglm.application.record_dispatch import Patience
 from riglm.application.record_queue import QueueLimits
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 from riglm.ports.spool import SpoolUnavailable
@@ -52,7 +51,7 @@ class Recording(RuleBasedStateMachine):
             lambda: shop,
             open_spool=lambda: shelf,
             limits=LIMITS,
-            patience=Patience(opening=0.01, storing=0.01),
+            patience=0.01,
             close_timeout=0.05,
         )
         self.recorder.start()

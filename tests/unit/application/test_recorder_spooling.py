@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from riglm.adapters.spool.files import FileSpool
-from riglm.application.record_dispatch import Backoff, Patience
+from riglm.application.record_dispatch import Backoff
 from riglm.application.record_queue import QueueLimits
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.analytics import PairsForgotten, SessionClosed
@@ -15,7 +15,7 @@ from riglm.ports.spool import SpoolUnavailable
 from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
-IMPATIENT = Patience(opening=0.05, storing=0.05)
+IMPATIENT = 0.05
 LONG = Backoff(first=3600.0, longest=3600.0)
 
 
@@ -107,7 +107,7 @@ def test_a_hanging_store_that_fails_in_the_end_loses_and_doubles_nothing(shop, r
 def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
     shop.gate.clear()
     limits = QueueLimits(records=100, batch_records=10)
-    with spooling(shop, root, limits=limits, patience=Patience(opening=3600.0, storing=3600.0)) as recorder:
+    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
         recorder.put(a_session())
         assert shop.tried.wait(SOON)
         for _ in range(10):
@@ -122,7 +122,7 @@ def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
 def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
     shop.gate.clear()
     limits = QueueLimits(size_bytes=1000)
-    with spooling(shop, root, limits=limits, patience=Patience(opening=3600.0, storing=3600.0)) as recorder:
+    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
         recorder.put(a_session(), 700)
         assert shop.tried.wait(SOON)
         recorder.put(a_session(), 200)
@@ -220,7 +220,7 @@ def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_
     session = a_session()
     calls = [an_invocation(session, "read") for _ in range(20)]
     shop.gate.clear()
-    recorder = spooling(shop, root, patience=Patience(opening=3600.0, storing=3600.0))
+    recorder = spooling(shop, root, patience=3600.0)
     recorder.start()
     for call in calls:
         recorder.put(call)

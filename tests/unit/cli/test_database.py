@@ -6,6 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.place import spool_directory
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError
 from riglm.domain.secret import mask_url
@@ -56,6 +58,19 @@ def test_a_missing_driver_is_told_before_anything_is_served(monkeypatch: pytest.
     result = runner.invoke(app, ["run", "--", sys.executable])
     assert isinstance(result.exception, ConfigurationError)
     assert "pip install 'riglm[postgresql]'" in str(result.exception)
+
+
+def test_status_tells_what_waits_in_spools(tmp_path: Path) -> None:
+    data = tmp_path / "new" / "data"
+    root = spool_directory(data / "spool", str(data / "riglm.db"))
+    with FileSpool(root) as spool:
+        spool.append([a_session(), a_session()])
+        (held,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
+        assert (held["records"], held["is_held"]) == (2, True)
+    (left,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
+    assert (left["records"], left["is_held"], left["damaged"]) == (2, False, 0)
+    shown = runner.invoke(app, ["db", "status"]).output
+    assert f"{left['path']}: 2 records, left behind: the next start stores it" in shown
 
 
 @pytest.mark.parametrize("words", [["db", "status"], ["db", "upgrade"], ["stats"], ["sessions"], ["tools"]])

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from sqlalchemy import Connection, Engine, make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from riglm.adapters.analytics import sqlite
 from riglm.adapters.analytics.transactions import APART, SECONDS, WRITES
@@ -35,8 +35,14 @@ def translated(url: str) -> Iterator[None]:
 
 def unavailable(url: str, error: Exception) -> AnalyticsUnavailable:
     """A failure of the database at `url` in riglm's words."""
-    reason = error.orig if isinstance(error, DBAPIError) else error
-    return AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {' '.join(str(reason).split())}")
+    return AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}")
+
+
+def reason_of(error: Exception) -> str:
+    """What a failure says on one line, without the values of rows, which PostgreSQL tells as its details."""
+    reason: object = error.orig if isinstance(error, StatementError) else error
+    diagnosis = getattr(reason, "diag", None)
+    return " ".join(str(getattr(diagnosis, "message_primary", None) or reason).split())
 
 
 def is_conflict(error: AnalyticsUnavailable) -> bool:

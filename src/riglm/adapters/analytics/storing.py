@@ -12,6 +12,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 
 from riglm.adapters.analytics import pgvector, rows
 from riglm.adapters.analytics.bulk import insert_new
+from riglm.adapters.analytics.engine import reason_of
 from riglm.adapters.analytics.forgetting import without_forgotten
 from riglm.adapters.analytics.lists import keep_lists
 from riglm.adapters.analytics.lookups import insert_into, slices
@@ -45,7 +46,8 @@ def _refusing() -> Iterator[None]:
     except StatementError as error:
         if isinstance(error, DBAPIError) and not _is_of_a_value(error):
             raise
-        raise RecordRefused(f"a record does not fit the analytics store: {error.orig}") from error
+        # Not from the error: PostgreSQL quotes the whole row in it.
+        raise RecordRefused(f"a record does not fit the analytics store: {reason_of(error)}") from None
     except _BAD_VALUE as error:
         raise RecordRefused(f"a record does not fit the analytics store: {error}") from error
 
@@ -64,7 +66,7 @@ def _sparing_the_rest() -> Iterator[None]:
     except DBAPIError as error:
         if not _is_of_the_table(error):
             raise
-        raise RecordRefused(f"learned pairs cannot be stored: {error.orig}") from error
+        raise RecordRefused(f"learned pairs cannot be stored: {reason_of(error)}") from error
 
 
 def _is_of_the_table(error: DBAPIError) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from redis.asyncio import Redis
@@ -16,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from riglm.adapters.state.backlog import Command
 from riglm.domain.errors import StateUnavailable
 
-_MOST_AT_ONCE: Final = 512
+_MOST_AT_ONCE: Final = 256
 _FIRST_DELAY: Final = 0.2
 _LONGEST_DELAY: Final = 5.0
 _STEADY_SECONDS: Final = 10.0
@@ -24,7 +25,7 @@ _BUSY: Final = 0.2
 """A deadline that is noticed later than by this share of it was missed by this process itself, not by the server."""
 
 _log: Final = logging.getLogger("riglm.state")
-_Waiting = tuple[Command, "asyncio.Future[Any]"]
+_Waiting = tuple[Sequence[Command], "asyncio.Future[list[Any]]"]
 
 
 class Line:
@@ -57,11 +58,11 @@ class Line:
         if self.is_away:
             raise StateUnavailable(f"{self._place} is away")
         loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in commands]
-        self._waiting += zip(commands, futures, strict=True)
+        answers: asyncio.Future[list[Any]] = loop.create_future()
+        self._waiting.append((commands, answers))
         if self._sending is None:
             self._sending = loop.create_task(self._send())
-        return list(await asyncio.gather(*futures))
+        return await answers
 
     async def try_now(self, *commands: Command) -> list[Any]:
         """The answers to commands, whether the server is thought to be away or not, apart from all others.
@@ -106,7 +107,7 @@ class Line:
 
     async def _send_one(self, batch: list[_Waiting]) -> None:
         try:
-            answers = await self._in_time([command for command, _ in batch])
+            answers = await self._in_time([command for commands, _ in batch for command in commands])
         except (RedisError, OSError, TimeoutError) as error:
             self.lost(error)
             rest, self._waiting = self._waiting, []
@@ -115,9 +116,11 @@ class Line:
             self._refuse(batch, error)
             raise
         else:
-            for (_, future), answer in zip(batch, answers, strict=True):
+            told = iter(answers)
+            for commands, future in batch:
+                own = list(islice(told, len(commands)))
                 if not future.done():
-                    future.set_result(answer)
+                    future.set_result(own)
 
     def _refuse(self, waiting: Sequence[_Waiting], cause: BaseException) -> None:
         for _, future in waiting:

@@ -37,6 +37,8 @@ class SharedLinks:
         self._sessions = sessions
         self._seconds = seconds
         self._known: dict[bytes, LinkRecord] = {}
+        self._values: dict[bytes, tuple[bytes, LinkRecord]] = {}
+        """What was last read of each, so that what has not changed need not be opened again."""
 
     def name(self, session_id: bytes) -> str:
         """The key of a connection."""
@@ -145,6 +147,7 @@ class SharedLinks:
     def forget(self, session_id: bytes) -> None:
         """A connection is not kept here any more."""
         self._known.pop(session_id, None)
+        self._values.pop(session_id, None)
 
     async def _catch_up(self, conversation: Conversation, known: LinkRecord, record: LinkRecord) -> None:
         """Bring a conversation from where it was `known` to stand to where its record says."""
@@ -156,10 +159,15 @@ class SharedLinks:
     async def _read(self, session_id: bytes) -> LinkRecord | None:
         name = self.name(session_id)
         [value] = await self._state.take([name], self._seconds)
+        known = self._values.get(session_id)
+        if known is not None and value == known[0]:
+            return known[1]
         plain = self._sealer.opened(name, value)
         record = None if plain is None else decoded(plain)
         if plain is not None and record is None:
             self._sealer.reject("it is no connection")
+        if record is not None and value is not None and session_id in self._known:
+            self._values[session_id] = (value, record)
         return record
 
     async def _keep(self, session_id: bytes, record: LinkRecord) -> None:

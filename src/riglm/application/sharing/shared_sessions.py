@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from riglm.application.kept_sessions import Place
@@ -15,7 +15,19 @@ from riglm.domain.session_state import SessionState
 from riglm.ports.session_state import SessionStatePort
 
 _CHECK: Final = "key"
+_LONGEST_REVISION: Final = 16
 _CHECKED_SECONDS: Final = 7 * 86_400.0
+
+
+class _Known(NamedTuple):
+    """A session as it was last read or kept: its revision, its content, and the value that both were sealed in."""
+
+    revision: int
+    body: bytes
+    value: bytes
+
+
+_UNKNOWN: Final = _Known(0, b"", b"")
 
 
 class SharedSessions:
@@ -41,8 +53,7 @@ class SharedSessions:
         self._progress = progress
         self._on_context = on_context
         self._seconds = seconds
-        self._known: dict[UUID, tuple[int, bytes]] = {}
-        """The revision and content of each session as it was last read or kept."""
+        self._known: dict[UUID, _Known] = {}
         self._contexts: set[asyncio.Task[None]] = set()
 
     async def check_key(self) -> None:
@@ -93,12 +104,13 @@ class SharedSessions:
     async def leave(self, session: Session) -> None:
         """Let others know what a request changed in a session."""
         body = encoded(session, self._progress(session))
-        revision, before = self._known.get(session.id, (0, b""))
-        if body == before:
+        known = self._known.get(session.id, _UNKNOWN)
+        if body == known.body:
             return
-        self._known[session.id] = (revision + 1, body)
-        name = self._name(session.id)
-        await self._state.keep(name, self._sealer.seal(name, b"%d\n%b" % (revision + 1, body)), self._seconds)
+        revision, name = known.revision + 1, self._name(session.id)
+        value = self._sealer.seal(name, b"%d\n%b" % (revision, body))
+        self._known[session.id] = _Known(revision, body, value)
+        await self._state.keep(name, value, self._seconds)
 
     async def fetch(self, session_id: UUID) -> SessionRecord | None:
         """A session that another process opened.
@@ -108,11 +120,11 @@ class SharedSessions:
         """
         name = self._name(session_id)
         [value] = await self._state.take([name], self._seconds)
-        revision, body, record = self._read(name, value)
-        if record is None or record.id != session_id:
+        found = self._read(name, value)
+        if found is None or found[1].id != session_id:
             return None
-        self._known[session_id] = (revision, body)
-        return record
+        self._known[session_id] = found[0]
+        return found[1]
 
     def adopted(self, record: SessionRecord, place: Place | None = None) -> Session:
         """Go on with a session that another process opened."""
@@ -143,11 +155,16 @@ class SharedSessions:
             self.adopted(record, place)
 
     def _bring(self, session: Session, name: str, value: bytes | None) -> bool:
-        revision, body, record = self._read(name, value)
-        known = self._known.get(session.id, (0, b""))
-        if record is None or record.id != session.id or revision < known[0] or body == known[1]:
+        known = self._known.get(session.id, _UNKNOWN)
+        if value == known.value:
             return False
-        self._known[session.id] = (revision, body)
+        found = self._read(name, value)
+        if found is None:
+            return False
+        read, record = found
+        if record.id != session.id or read.revision < known.revision or read.body == known.body:
+            return False
+        self._known[session.id] = read
         self._apply(session, record)
         return True
 
@@ -158,16 +175,16 @@ class SharedSessions:
             self._contexts.add(task)
             task.add_done_callback(self._contexts.discard)
 
-    def _read(self, name: str, value: bytes | None) -> tuple[int, bytes, SessionRecord | None]:
+    def _read(self, name: str, value: bytes | None) -> tuple[_Known, SessionRecord] | None:
         plain = self._sealer.opened(name, value)
-        if plain is None:
-            return 0, b"", None
+        if plain is None or value is None:
+            return None
         revision, _, body = plain.partition(b"\n")
-        record = decoded(body) if revision.isdigit() and len(revision) < 16 else None
+        record = decoded(body) if revision.isdigit() and len(revision) < _LONGEST_REVISION else None
         if record is None:
             self._sealer.reject("it is no session")
-            return 0, b"", None
-        return int(revision), body, record
+            return None
+        return _Known(int(revision), body, value), record
 
     def _owner(self, pointer: str, value: bytes | None) -> UUID | None:
         plain = self._sealer.opened(pointer, value)
