@@ -4,9 +4,10 @@ So SQL can ask for the nearest. The table follows `learned_pair` and can be made
 schema that migrations keep, and a database without it lacks nothing else.
 """
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, select, text
@@ -24,16 +25,17 @@ TABLE: Final = "learned_vector"
 _MOST_DIMENSIONS: Final = 16_000  # of the type
 _AT_ONCE: Final = 500
 
-_IS_KEPT: Final = text(
-    "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding' AND NOT attisdropped"
+_TYPE: Final = text(
+    "SELECT atttypid, typarray FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid"
+    " WHERE attrelid = to_regclass(:name) AND attname = 'embedding' AND NOT attisdropped"
 ).bindparams(name=TABLE)
 _MAKE: Final = (
     f"CREATE TABLE {TABLE} (pair_id uuid PRIMARY KEY REFERENCES learned_pair (id) ON DELETE CASCADE,"
     " embedding vector NOT NULL)"
 )
 _PUT: Final = (
-    f"INSERT INTO {TABLE} SELECT pair.id, given.embedding::vector"  # noqa: S608  # the name is ours
-    " FROM unnest(%b::uuid[], %b::text[], %b::float8[]) AS given (id, embedding, updated_at)"
+    f"INSERT INTO {TABLE} SELECT pair.id, given.embedding"  # noqa: S608  # the name is ours
+    " FROM unnest(%b::uuid[], %b::vector[], %b::float8[]) AS given (id, embedding, updated_at)"
     " JOIN learned_pair AS pair ON pair.id = given.id AND pair.updated_at = given.updated_at"
     " ON CONFLICT (pair_id) DO UPDATE SET embedding = excluded.embedding"
 )
@@ -44,7 +46,7 @@ Learned = tuple[UUID, "Vector", float]
 
 def prepare(connection: Connection) -> None:
     """Make the table if it is missing and the server has the extension, or may be given it, and fill it."""
-    if is_kept(connection) or not _can_be_kept(connection):
+    if _type_of_vectors(connection) is not None or not _can_be_kept(connection):
         return
     connection.exec_driver_sql(f"DROP TABLE IF EXISTS {TABLE}")  # what is left when the extension was dropped
     connection.exec_driver_sql(_MAKE)
@@ -53,18 +55,50 @@ def prepare(connection: Connection) -> None:
     keep(connection, ((row.id, from_bytes(row.vector, row.dimensions), row.updated_at) for row in stored))
 
 
-def is_kept(connection: Connection) -> bool:
-    """Whether this database has the table."""
-    if connection.dialect.name != "postgresql":
-        return False
-    return connection.execute(_IS_KEPT).first() is not None
-
-
 def keep(connection: Connection, learned: Iterable[Learned]) -> None:
-    """Keep the vectors of learned pairs as they are stored; of one that was not stored as given the vector stays."""
-    fitting = ((id_, str(vector.tolist()), at) for id_, vector, at in learned if 0 < len(vector) <= _MOST_DIMENSIONS)
+    """Keep the vectors of learned pairs as they are stored; of one that was not stored as given the vector stays.
+
+    Nothing is done where there is no pgvector.
+    """
+    numbers = _type_of_vectors(connection)
+    if numbers is None:
+        return
+    wire = _wire_form(connection, *numbers)
+    fitting = ((id_, wire(vector), at) for id_, vector, at in learned if 0 < len(vector) <= _MOST_DIMENSIONS)
     while some := list(islice(fitting, _AT_ONCE)):
         connection.exec_driver_sql(_PUT, tuple(map(list, zip(*some, strict=True))))
+
+
+def _type_of_vectors(connection: Connection) -> tuple[int, int] | None:
+    """The numbers of the type `vector` and its arrays in this database; None when it does not have the table."""
+    if connection.dialect.name != "postgresql":
+        return None
+    found = connection.execute(_TYPE).one_or_none()
+    return None if found is None else (found.atttypid, found.typarray)
+
+
+def _wire_form(connection: Connection, number: int, array_number: int) -> "Callable[[Vector], bytes]":
+    """What makes of a vector what pgvector reads in binary form: ten times as fast as text."""
+    from psycopg.adapt import Dumper  # noqa: PLC0415  # an extra
+    from psycopg.pq import Format  # noqa: PLC0415  # an extra
+    from psycopg.types import TypeInfo  # noqa: PLC0415  # an extra
+
+    class Embedding(bytes):
+        """Numbers in single precision, big-endian."""
+
+    class EmbeddingDumper(Dumper):
+        """Puts their number in front."""
+
+        format = Format.BINARY
+        oid = number
+
+        def dump(self, obj: bytes) -> bytes:
+            return struct.pack(">HH", len(obj) // 4, 0) + obj
+
+    raw: Any = connection.connection.driver_connection
+    TypeInfo("vector", number, array_number).register(raw)
+    raw.adapters.register_dumper(Embedding, EmbeddingDumper)
+    return lambda vector: Embedding(vector.astype(">f4").tobytes())
 
 
 def _can_be_kept(connection: Connection) -> bool:

@@ -157,8 +157,7 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Pairs
         taken = {column.name: given[column.name] for column in learned_pair.c if column.name != "id"}
         upsert = statement.on_conflict_do_update(index_elements=["id"], set_=taken, where=newer)
         connection.execute(upsert, [rows.learned_pair_row(pair) for pair in learned.values()])
-        if pgvector.is_kept(connection):
-            pgvector.keep(connection, ((pair.id, pair.vector, pair.updated_at) for pair in learned.values()))
+        pgvector.keep(connection, ((pair.id, pair.vector, pair.updated_at) for pair in learned.values()))
         _note_lessons(connection, [pair for pair in records if isinstance(pair, LearnedPair) and pair.id in learned])
 
 
