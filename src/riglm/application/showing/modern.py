@@ -40,8 +40,8 @@ class ShowingModern(ModernService):
     def __init__(self, showing: Showing, serve: Callable[[Services], WholeModern]) -> None:
         """`serve` makes the service that all is passed on to."""
         self._showing = showing
-        self._listeners = Listeners()
-        self._whole = serve(showing.observed(self._listeners.changed))
+        self.listeners = Listeners()
+        self._whole = serve(showing.observed(self.listeners.changed))
         self._meta_calls = MetaCalls(showing, self._whole.spellings)
         self._numbers = itertools.count(1)
         self._catalogue: Catalogue | None = None
@@ -126,7 +126,7 @@ class ShowingModern(ModernService):
                 given,
                 ready=ready,
                 forward=asked.forward_anew,
-                changed=lambda _: self._listeners.changed(session),
+                changed=lambda _: self.listeners.changed(session),
             )
             return call
         spellings = [spelling for name in names for spelling in self._whole.spellings(name)]
@@ -138,7 +138,7 @@ class ShowingModern(ModernService):
         return answered
 
     def _listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
-        listener = self._listeners.add(self._session(asked), asked.message, sink)
+        listener = self.listeners.add(self._session(asked), asked.message, sink)
         listener.underway = asked.forward(asked.message, listener)
         return listener.underway
 
