@@ -400,6 +400,7 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             sharing = container.sharing() if _is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()
+                sharing.share_changes(proxy)
                 if filtered:
                     container.converging()
             tasks = [asyncio.create_task(_sweep(proxy, sharing))]

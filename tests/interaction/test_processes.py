@@ -177,6 +177,24 @@ async def test_a_changed_list_reaches_a_client_whose_stream_is_at_another_proces
         assert "extra" in listed(await client.request("tools/list"))
 
 
+async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_process(stage: Stage) -> None:
+    env = {**FILTERED, "RIGLM_FILTERING__COLD_START_LIMIT": "3"}
+    riglms = processes(stage, "http", "--many-tools", "40", env=env)
+    one, other = riglms.origins
+    async with riglms.client(MODERN, headers={"x-riglm-session": "one"}) as client:
+        link = client.link
+        assert isinstance(link, AlternatingLink)
+        link.pin(one)
+        await client.request("tools/list")
+        await client.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="mine")
+        await client.wait_for("notifications/subscriptions/acknowledged")
+        link.pin(other)
+        listed_there = listed(await client.request("tools/list"))
+        assert "counter" not in listed_there
+        await client.call("set_context", {"context": "how often was the counter called"})
+        await client.wait_for("notifications/tools/list_changed")
+
+
 async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
     riglms = processes(stage, "http")
     one, other = riglms.origins

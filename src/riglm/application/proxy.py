@@ -68,6 +68,13 @@ class ProxyService(DownstreamPort):
             return self._whole(caller, self._services, channel)
         return ShowingConversation(self._showing, partial(self._whole, caller), caller, channel)
 
+    def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
+        """Several processes serve: `tell` them whose list changed; what is given is to be told what they say."""
+        if not isinstance(self.modern, ShowingModern):
+            return lambda _: None
+        self.modern.listeners.tell_others = tell
+        return self.modern.listeners.heard
+
     async def check_names(self) -> None:
         """Look before the first client comes whether two servers claim one name.
 

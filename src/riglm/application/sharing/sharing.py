@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.kept_sessions import Place
@@ -21,6 +21,9 @@ from riglm.ports.downstream import ENDED, Caller, Carried, Conversation, NewsLis
 LINKS: Final = "link"
 """The kind of news that are about one connection."""
 
+SHOWN: Final = "shown"
+"""The kind of news that are about the lists of one client."""
+
 _OF_SESSIONS: Final = frozenset({"tools/call", "tools/list"})
 """Requests that change what is known of a session."""
 
@@ -28,6 +31,14 @@ _OF_LINKS: Final = REPEATED | {"resources/unsubscribe"}
 """Requests that change what a server must be told."""
 
 _log: Final = logging.getLogger("riglm.state")
+
+
+class ChangesShared(Protocol):
+    """Who knows which clients listen: the proxy."""
+
+    def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
+        """`tell` other processes whose list changed; what is given is to be told what they say."""
+        ...
 
 
 class Sharing(SessionSharing):
@@ -151,6 +162,15 @@ class Sharing(SessionSharing):
                 self._start(self._heard(session_id, what, listener))
 
         self.news.on(LINKS, heard)
+
+    def share_changes(self, proxy: ChangesShared) -> None:
+        """Let clients of the modern era hear of lists that changed at other processes."""
+
+        def tell(client_id: str) -> None:
+            self._start(self.news.tell(SHOWN, client_id, ""))
+
+        heard = proxy.share(tell)
+        self.news.on(SHOWN, lambda client_id, _: heard(client_id))
 
     async def sweep(self) -> None:
         """End what no process has heard of for too long."""

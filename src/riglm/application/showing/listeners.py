@@ -1,5 +1,7 @@
 """Clients of the modern era that want to hear when a list of tools changes, where the list may change for them."""
 
+from collections.abc import Callable
+
 from riglm.application.listen import ACKNOWLEDGED
 from riglm.application.showing.contract import Filter
 from riglm.application.showing.list_news import TOOLS_CHANGED
@@ -61,6 +63,8 @@ class Listeners:
 
     def __init__(self) -> None:
         self._open: list[Listener] = []
+        self.tell_others: Callable[[str], None] = lambda _: None
+        """Is told the client whose list changed, for its listeners at other processes."""
 
     def add(self, session: Session, asked: Message, sink: ReplySink) -> Listener:
         """A new one; those that are over are forgotten."""
@@ -71,8 +75,13 @@ class Listeners:
 
     def changed(self, session: Session) -> None:
         """The list of a session changed: all listeners of its client are told, since calls may name another session."""
+        self.heard(session.client_id)
+        self.tell_others(session.client_id)
+
+    def heard(self, client_id: str) -> None:
+        """The list of a client changed, here or at another process."""
         for listener in self._open:
-            if listener.session is session or listener.session.client_id == session.client_id:
+            if listener.session.client_id == client_id:
                 listener.tell()
 
     def overridden(self, filtering: Filter) -> None:

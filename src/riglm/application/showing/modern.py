@@ -42,9 +42,9 @@ class ShowingModern(ModernService):
     def __init__(self, showing: Showing, serve: Callable[[Services], WholeModern]) -> None:
         """`serve` makes the service that all is passed on to."""
         self._showing = showing
-        self._listeners = Listeners()
-        showing.follow(lambda: self._listeners.overridden(showing.filtering))
-        self._whole = serve(showing.observed(self._listeners.changed))
+        self.listeners = Listeners()
+        showing.follow(lambda: self.listeners.overridden(showing.filtering))
+        self._whole = serve(showing.observed(self.listeners.changed))
         self._meta_calls = MetaCalls(showing, self._whole.spellings)
         self._numbers = itertools.count(1)
         self._catalogue: Catalogue | None = None
@@ -135,14 +135,14 @@ class ShowingModern(ModernService):
                 given,
                 ready=ready,
                 forward=asked.forward_anew,
-                changed=lambda _: self._listeners.changed(session),
+                changed=lambda _: self.listeners.changed(session),
             )
             return call
         refused = self._showing.refusal(session, message, self._whole.spellings(name) if name else (), given)
         return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
 
     def _listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
-        listener = self._listeners.add(self._session(asked), asked.message, sink)
+        listener = self.listeners.add(self._session(asked), asked.message, sink)
         listener.underway = asked.forward(asked.message, listener)
         return listener.underway
 
