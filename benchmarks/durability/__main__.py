@@ -3,10 +3,12 @@
     python -m benchmarks.durability kill [--store sqlite postgresql] [--kills 100] [--json]
     python -m benchmarks.durability away [--fault locked full eio slow stopped frozen] [--seconds 120] [--rate 200]
     python -m benchmarks.durability sustained [--store sqlite postgresql] [--seconds 15]
+    python -m benchmarks.durability power [--where store spool] [--seconds 10]
 
 `kill`: writers killed at random moments under load, and ended politely. `away`: a client calls through `riglm run`
 while the store is locked, full, failing, slow, stopped or frozen; `full` needs root, `eio` and `slow` need strace.
-`sustained`: records a second beside calls. PostgreSQL comes from a wheel. Exit code 1 if a number is not right.
+`sustained`: records a second beside calls. `power`: whether all that is acknowledged was synced before, with
+`durability: full`; it needs strace. PostgreSQL comes from a wheel. Exit code 1 if a number is not right.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from benchmarks.durability.away import away
 from benchmarks.durability.faults import FAULTS
 from benchmarks.durability.finding import CannotRun, Finding
 from benchmarks.durability.kill import kill
+from benchmarks.durability.power import power
 from benchmarks.durability.stores import STORES
 from benchmarks.durability.sustained import sustained
 from benchmarks.load.message import NoAnswer
@@ -47,7 +50,10 @@ def arguments() -> argparse.Namespace:
     lasting.add_argument("--seconds", type=float, default=15)
     for verb in (killing, lasting):
         verb.add_argument("--store", nargs="+", choices=tuple(STORES), default=tuple(STORES))
-    for verb in (killing, leaving, lasting):
+    watching = verbs.add_parser("power")
+    watching.add_argument("--where", nargs="+", choices=("store", "spool"), default=("store", "spool"))
+    watching.add_argument("--seconds", type=float, default=10)
+    for verb in (killing, leaving, lasting, watching):
         verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON only")
     return options.parse_args()
 
@@ -59,8 +65,7 @@ def runs(chosen: argparse.Namespace, progress: Progress) -> Iterator[tuple[str, 
     def tell(words: str, done: int, total: int) -> None:
         progress.update(bar, description=words, completed=done, total=total)
 
-    names = chosen.fault if chosen.verb == "away" else chosen.store
-    for name in names:
+    for name in getattr(chosen, {"away": "fault", "power": "where"}.get(chosen.verb, "store")):
         with tempfile.TemporaryDirectory(prefix="riglm-durability-") as directory:
             place = Path(directory)
             try:
@@ -68,6 +73,8 @@ def runs(chosen: argparse.Namespace, progress: Progress) -> Iterator[tuple[str, 
                     yield name, kill(name, chosen.kills, chosen.terms, place, tell)
                 elif chosen.verb == "away":
                     yield name, away(name, chosen.seconds, chosen.rate, place, tell)
+                elif chosen.verb == "power":
+                    yield name, power(name, chosen.seconds, place, tell)
                 else:
                     yield name, sustained(name, chosen.seconds, place, tell)
             except (CannotRun, NoAnswer, OSError) as error:

@@ -1,6 +1,6 @@
 """A process that records as fast as it is told, and says what was acknowledged, until it is killed.
 
-    python -m benchmarks.durability.writer URL SPOOL RATE
+    python -m benchmarks.durability.writer URL SPOOL RATE [full]
 
 On stdout: `session ID`; then `safe N AGE` whenever more is safe: so many of the first invocations, the oldest of which
 had waited for AGE milliseconds. At SIGTERM it ends as riglm does and says `put N`.
@@ -26,11 +26,16 @@ _TICK_SECONDS = 0.002
 
 def main() -> None:
     url, spool, rate = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+    durable = sys.argv[4:] == ["full"]
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     session = Session(started_at=time.time(), era=Era.MODERN, transport=Transport.STDIO, method=Method.PROCESS)
     say(f"session {session.id}")
-    recorder = Recorder(lambda: SqlAnalytics(url), open_spool=lambda: FileSpool(spool), head_start=0.0)
+    recorder = Recorder(
+        lambda: SqlAnalytics(url, durable=durable),
+        open_spool=lambda: FileSpool(spool, durable=durable),
+        head_start=0.0,
+    )
     recorder.start()
     recorder.put(session)
     put_at: deque[float] = deque()
