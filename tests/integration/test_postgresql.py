@@ -457,3 +457,19 @@ def test_a_riglm_serves_while_postgresql_cannot_be_reached_and_logs_no_password(
     assert '"id":2' in done.stdout
     assert "127.0.0.1:1/db" in done.stderr
     assert "s3cret" not in done.stderr
+
+
+def test_of_several_servers_in_the_url_the_one_that_takes_writes_is_used(postgres, postgres_url):
+    place = conninfo_to_dict(postgres_url)
+    port = place.get("port", "5432")
+    several = (
+        f"postgresql://{place['user']}@/{place['dbname']}?host=127.0.0.1,{place['host']}&port=1,{port}"
+        "&target_session_attrs=read-write"
+    )
+    with SqlAnalytics(several) as store:
+        store.create_session(a_session())
+        assert len(store.list_sessions()) == 1
+    change = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
+    postgres.execute(change.format(sql.Identifier(name_of(postgres_url))))
+    with pytest.raises(AnalyticsUnavailable, match="read-only"), SqlAnalytics(several):
+        pass
