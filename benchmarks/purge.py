@@ -7,6 +7,7 @@ of maintenance that purges. The same is measured first without the purge, since 
 import argparse
 import asyncio
 import json
+import os
 import random
 import sys
 import threading
@@ -25,7 +26,7 @@ from riglm.application.maintenance import Maintenance, Rhythm
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.retention import Expiry
 
-_QUIET_SECONDS = 15.0
+_QUIET_SECONDS = 60.0
 _LOOP_MS = 1.0
 _BATCH_PAUSE = 0.05
 _BATCH = Shape(calls=7, lists=2)
@@ -63,6 +64,8 @@ class Measured:
     size_after: int
     journal_most: int
     failed_batches: int
+    load: float
+    """How many processes of the whole machine wanted a core, on average of the last minutes."""
 
 
 class Beside:
@@ -144,6 +147,7 @@ def measure(kind: str, rows: int, console: Console) -> Measured:
             size_after=store.size_bytes(),
             journal_most=beside.journal_most,
             failed_batches=beside.failed,
+            load=round(os.getloadavg()[1], 1),
         )
 
 
@@ -178,6 +182,10 @@ def _lags(found: list[float]) -> Lags:
     return Lags(count=len(found), p50=at(0.5), p99=at(0.99), max=round(ascending[-1], 2), over_100=over)
 
 
+def _over(loop: Lags, writer: Lags) -> str:
+    return f"{loop.over_100} of {loop.count:,}, {writer.over_100} of {writer.count:,}"
+
+
 def show(measured: list[Measured], console: Console) -> None:
     """Print a table for people."""
     table = Table(title="Purge beside live work (milliseconds: p50 / p99 / max)", title_justify="left")
@@ -191,9 +199,11 @@ def show(measured: list[Measured], console: Console) -> None:
         "event loop late, with purge": [str(each.loop) for each in measured],
         "a batch of 10, without purge": [str(each.quiet_writer) for each in measured],
         "a batch of 10, with purge": [str(each.writer) for each in measured],
-        "over 100 ms: loop, batches": [f"{each.loop.over_100}, {each.writer.over_100}" for each in measured],
+        "over 100 ms, without purge: loop, batches": [_over(each.quiet_loop, each.quiet_writer) for each in measured],
+        "over 100 ms, with purge: loop, batches": [_over(each.loop, each.writer) for each in measured],
         "batches that failed": [str(each.failed_batches) for each in measured],
         "store, MB: before, after": [f"{each.size_before / 1e6:.0f}, {each.size_after / 1e6:.0f}" for each in measured],
+        f"load of the machine with its {os.cpu_count()} cores": [f"{each.load:.1f}" for each in measured],
         "journal at most, MB": [f"{each.journal_most / 1e6:.1f}" for each in measured],
     }
     for name, cells in lines.items():

@@ -1,7 +1,7 @@
 """Gives space back that nothing is stored in."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
@@ -49,7 +49,9 @@ def _give_pages_back(connection: Connection, reserve: float) -> Iterator[str]:
         excess = free - int(_pragma(connection, "page_count") * reserve)
         if excess <= 0:
             return
-        connection.exec_driver_sql(f"PRAGMA incremental_vacuum({min(excess, _PAGES_AT_ONCE)})").close()
+        raw: Any = connection.connection.driver_connection
+        # As a script, which is run to its end: other statements stop after the first page, having no row to show.
+        raw.executescript(f"PRAGMA incremental_vacuum({min(excess, _PAGES_AT_ONCE)})").close()
         given = free - _pragma(connection, "freelist_count")
         if given <= 0:
             return

@@ -25,6 +25,9 @@ from riglm.domain.warm_set import KEPT_SECONDS
 FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 """How long it is remembered who was forgotten: longer than any spool waits to be replayed."""
 
+_JOURNAL_PAGES: Final = 400
+"""SQLite's journal is written back when it has so many pages: less than the 1000 at which any other writer does it."""
+
 _is_empty: Final = and_(
     ~exists().where(invocation.c.session_id == session.c.id), ~exists().where(exposure.c.session_id == session.c.id)
 )
@@ -112,12 +115,19 @@ def _aged(
         ids = [row[0] for row in found]
         start = found[-1][1]
         with database.writing() as connection:
+            _write_back_early(connection)
             count = connection.execute(delete(table).where(table.c.id.in_(ids))).rowcount
             if then is not None:
                 then(connection, ids)
         yield count
         if len(found) < at_once:
             return
+
+
+def _write_back_early(connection: Connection) -> None:
+    """Let SQLite's journal be written back by this connection, and not by a writer that has records waiting."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={_JOURNAL_PAGES}").close()
 
 
 def _unteach(connection: Connection, sessions: Sequence[Any]) -> None:

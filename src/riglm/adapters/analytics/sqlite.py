@@ -15,6 +15,9 @@ from riglm.adapters.analytics.transactions import APART, WRITES
 _CACHE_KIB: Final = 512
 """The most memory for pages, a quarter of SQLite's own: riglm mostly appends, and what was used once stays with it."""
 
+_JOURNAL_BYTES: Final = 16 << 20
+"""What stays of the journal's file once a large one was written back."""
+
 _WAL_SECONDS: Final = 5.0
 _WAL_PAUSE_SECONDS: Final = 0.01
 
@@ -27,6 +30,7 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
         connection.isolation_level = None  # the driver begins no transactions: _begin does
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}").close()
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
+        connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}").close()
 
     event.listen(engine, "connect", set_up)
     event.listen(engine, "begin", _begin)
@@ -51,7 +55,9 @@ def prepare(engine: Engine, url: str) -> None:
     _make(file)
     raw = engine.raw_connection()
     try:
-        use_wal(raw.cursor())
+        cursor = raw.cursor()
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file: it can be made smaller a little at a time
+        use_wal(cursor)
     finally:
         raw.close()
 
