@@ -217,8 +217,13 @@ class SessionSharing(Protocol):
         """What is needed to go on here with this caller's connection; None when it is known nowhere, or not his."""
 
     @abstractmethod
-    async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation) -> bool:
-        """Bring a new conversation to where the connection stands; False when a server refuses that."""
+    async def resume(
+        self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool = True
+    ) -> bool:
+        """Bring a new conversation to where the connection stands; False when a server refuses that.
+
+        Without `introduce` no server hears of it: the connection is only to be ended.
+        """
 
     @abstractmethod
     async def arrives(

@@ -72,9 +72,9 @@ class SharedLinks:
         self._known[session_id] = record
         return _carried(record, self._sessions.adopted(found))
 
-    async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation) -> bool:
+    async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool) -> bool:
         """Bring a new conversation to where the connection stands; False when a server refuses that."""
-        if not conversation.adopt(carried):
+        if not conversation.adopt(carried) and introduce:
             greeted = await _asked(conversation, carried.handshake)
             if greeted is None or not greeted.result:
                 return False

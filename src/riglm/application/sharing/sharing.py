@@ -79,11 +79,13 @@ class Sharing(SessionSharing):
             return await self._links.find(session_id, caller)
         return None
 
-    async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation) -> bool:
+    async def resume(
+        self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool = True
+    ) -> bool:
         """Bring a new conversation to where the connection stands."""
         self._here[self._links.name(session_id)] = session_id
         with self._guarded:
-            return await self._links.resume(session_id, carried, conversation)
+            return await self._links.resume(session_id, carried, conversation, introduce=introduce)
         return False
 
     async def arrives(

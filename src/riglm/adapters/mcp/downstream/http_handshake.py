@@ -90,7 +90,7 @@ class HandshakeRequests:
         if request.method == "GET":
             await self._listen(request, send)
         elif request.method == "DELETE":
-            session = await self._session(request, send)
+            session = await self._session(request, send, to_end=True)
             if session is not None:
                 await self._sessions.end(session)
                 await send_status(send, 200)
@@ -222,14 +222,14 @@ class HandshakeRequests:
             session.streams = tuple(one for one in session.streams if one is not events)
             session.last_used = time.monotonic()
 
-    async def _session(self, request: Request, send: Send) -> HttpSession | None:
+    async def _session(self, request: Request, send: Send, *, to_end: bool = False) -> HttpSession | None:
         session_id = request.headers.get(b"mcp-session-id")
         if session_id is None:
             await send_error(send, 400, jsonrpc.INVALID_REQUEST, "Bad request: missing session ID")
             return None
         session = self._sessions.find(session_id, request.caller)
         if session is None and self._shared is not None:
-            session = await self._shared.take_over(session_id, request.caller)
+            session = await self._shared.take_over(session_id, request.caller, to_end=to_end)
         if session is None:
             await _refuse_session(send)
         return session

@@ -69,11 +69,12 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         self._prolonged_at = time.monotonic()
         sharing.listen(self)
 
-    async def take_over(self, session_id: bytes, caller: Caller) -> HttpSession | None:
-        """Go on with a caller's session that another process opened; None when there is none."""
+    async def take_over(self, session_id: bytes, caller: Caller, *, to_end: bool = False) -> HttpSession | None:
+        """Go on with a caller's session that another process opened, be it only `to_end` it; None if there is none."""
         arriving = self._arriving.get(session_id)
         if arriving is None:
-            arriving = asyncio.get_running_loop().create_task(self._take_over(session_id, caller))
+            taking = self._take_over(session_id, caller, introduce=not to_end)
+            arriving = asyncio.get_running_loop().create_task(taking)
             self._arriving[session_id] = arriving
             arriving.add_done_callback(lambda _: self._arriving.pop(session_id, None))
         await asyncio.shield(arriving)
@@ -157,12 +158,15 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         else:
             self.discard(session)
 
-    async def _take_over(self, session_id: bytes, caller: Caller) -> HttpSession | None:
+    async def _take_over(self, session_id: bytes, caller: Caller, *, introduce: bool) -> HttpSession | None:
         carried = await self._sharing.find(session_id, caller)
-        if carried is None or session_id in self._open or not self._has_room():
+        if carried is None or session_id in self._open:
+            return None
+        if not self._has_room():
+            self._sharing.left(session_id)
             return None
         session = SharedHttpSession(self._proxy, self._sharing, caller, session_id)
-        if not await self._sharing.resume(session_id, carried, session.conversation):
+        if not await self._sharing.resume(session_id, carried, session.conversation, introduce=introduce):
             session.conversation.let_go()
             self._sharing.left(session_id)
             with contextlib.suppress(Exception):
