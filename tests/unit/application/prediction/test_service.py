@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.domain.invocation import Found
@@ -437,3 +438,49 @@ async def test_a_store_that_hangs_is_waited_for_once(monkeypatch):
             while service._preparing:
                 await asyncio.wait({task for _, task in service._preparing.values()})
         assert await warm(stage) == ("read_file",)
+
+
+async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_anew():
+    stage = Stage()
+    stage.used_before("read_file", "read_file")
+    async with stage.running() as service:
+        session, state = a_session(), SessionState()
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(session, state, "zebra")
+        service.called(session, state, "play_song", Found.LISTED, NAMES)
+        stage.learned()
+        pairs = [record for record in stage.put if isinstance(record, LearnedPair)]
+        assert [pair.session_id for pair in pairs] == [session.id]
+        assert set(await warm(stage)) == {"read_file", "play_song"}
+        stage.store = InMemoryAnalytics()
+        stage.used_before("send_mail")
+        service.relearn()
+        await stage.at_rest()
+        assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "send_mail"
+        assert service.context_confidence(session, state) == 0.0
+        assert service.status()["learned_pairs"] == 0
+        assert await warm(stage) == ("send_mail",)
+
+
+async def test_what_was_learned_goes_on_to_count_when_the_store_cannot_be_read_anew(caplog):
+    stage = Stage()
+    stage.used_before("read_file", "read_file")
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        kept, stage.store = stage.store, FailingStore()
+        service.relearn()
+        await stage.at_rest()
+        stage.store = kept
+        assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "read_file"
+    assert "could not be read anew" in caplog.text
+
+
+async def test_before_anything_is_loaded_there_is_nothing_to_learn_anew():
+    stage = Stage()
+    async with stage.running() as service:
+        service.relearn()
+        await stage.at_rest()
+        assert stage.embedder.open == 0
+    service.relearn()
