@@ -29,7 +29,7 @@ from tests.stores.postgres import Databases
 from tests.stores.proxy import FaultProxy
 
 DEADLINE = 60.0
-SHORT = 0.5
+SHORT = 2.0
 
 HOLDER = """
 import sys
@@ -101,7 +101,7 @@ def test_a_server_that_hangs_is_unavailable_within_a_bounded_time_and_used_again
     with SqlAnalytics(proxied, timeout=SHORT) as store:
         store.create_session(a_session())
         proxy.freeze()
-        with pytest.raises(AnalyticsUnavailable, match=r"did not answer within 1\.5 s"):
+        with pytest.raises(AnalyticsUnavailable, match=r"did not answer within 3 s"):
             store.create_session(a_session())
         with pytest.raises(AnalyticsUnavailable, match="timeout"):
             store.create_session(a_session())
@@ -226,7 +226,7 @@ def test_a_row_that_another_client_holds_is_waited_for_no_longer_than_the_timeou
 def test_a_question_may_take_longer_than_a_record(postgres_url):
     with SqlAnalytics(postgres_url, timeout=SHORT) as store:
         with store._database.reading() as connection:
-            connection.exec_driver_sql("SELECT pg_sleep(1.0)")
+            connection.exec_driver_sql("SELECT pg_sleep(2.5)")
         with pytest.raises(AnalyticsUnavailable, match="statement timeout"), store._database.writing() as connection:
             connection.exec_driver_sql("SELECT pg_sleep(60.0)")
 

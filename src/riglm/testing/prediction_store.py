@@ -198,6 +198,19 @@ class PredictionStoreContract:
         assert choices.delete_override(plain.id) is False
         assert list(choices.list_overrides()) == [whole]
 
+    def test_what_is_decided_about_oddly_named_tools_comes_back_as_it_was(
+        self, analytics: AnalyticsPort, choices: Choices
+    ) -> None:
+        """NUL and lone surrogates in names, profiles and reasons."""
+        made = an_override(tool="re\0ad\ud83d", scope=OverrideScope.SESSION, key="\0", reason="\x1a0000\udfff")
+        choices.put_override(made)
+        assert list(choices.list_overrides()) == [made]
+        warm = a_warm_set("\0", "\ud83d", "\x1a", profile="\0", predictor="\ud83d")
+        assert choices.put_warm_set(warm) == warm
+        session = a_session()
+        analytics.record_many([session, *(an_invocation(session, tool) for tool in warm.tools)])
+        assert set(choices.recent_use(1000.0)) == set(warm.tools)
+
     def test_an_override_replaces_the_one_with_its_id(self, choices: Choices) -> None:
         """Putting twice is putting once."""
         first = an_override()

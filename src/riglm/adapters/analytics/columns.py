@@ -1,18 +1,15 @@
 """How values that no database type fits on its own are put into columns."""
 
 import json
-import re
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Dialect, LargeBinary, Text, TypeDecorator, Uuid
 from sqlalchemy.types import TypeEngine
 
-_ESCAPE: Final = "\x1a"
-_UNSTORABLE: Final = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
-_ESCAPED: Final = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")
+from riglm.adapters.analytics.odd_text import original, storable
 
 
 class CompactUuid(TypeDecorator[UUID]):
@@ -35,21 +32,18 @@ class CompactUuid(TypeDecorator[UUID]):
 
 
 class SafeText(TypeDecorator[str]):
-    """Text from strangers, which comes back as it was.
-
-    NUL and lone surrogates, which no database takes, are stored as U+001A and four hexadecimal digits; so is U+001A.
-    """
+    """Text from strangers, which comes back as it was, whatever is in it."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Text that can be stored."""
-        return None if value is None else _UNSTORABLE.sub(_escaped, value)
+        return None if value is None else storable(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Text as it was."""
-        return value if value is None or _ESCAPE not in value else _ESCAPED.sub(_unescaped, value)
+        return None if value is None else original(value)
 
 
 class JsonText(TypeDecorator[Any]):
@@ -80,14 +74,6 @@ class Vector(TypeDecorator[Sequence[float]]):
     def process_result_value(self, value: Any, dialect: Dialect) -> tuple[float, ...] | None:
         """The numbers from bytes."""
         return None if value is None else struct.unpack(f"<{len(value) // 4}f", value)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"{_ESCAPE}{ord(found[0]):04x}"
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16))
 
 
 def to_json(value: Any) -> str:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from sqlalchemy import Connection, Engine
 
 from riglm.adapters.analytics.engine import (
+    LONG_SECONDS,
     TIMEOUT_SECONDS,
     apart,
     lease,
@@ -55,9 +56,9 @@ class Database:
             self._engine = None
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A connection to read from; a statement may take long."""
-        with translated(self._url), reading(self._opened()) as connection:
+    def reading(self, *, seconds: float | None = LONG_SECONDS) -> Iterator[Connection]:
+        """A connection to read from; a statement may take so many seconds, with None `timeout`."""
+        with translated(self._url), reading(self._opened(), seconds=seconds) as connection:
             yield connection
 
     @contextmanager

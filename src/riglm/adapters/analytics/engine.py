@@ -99,9 +99,9 @@ def writing(engine: Engine, *, seconds: float | None = None) -> Iterator[Connect
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction to read in; a statement in it may take long."""
-    with engine.execution_options(**{SECONDS: LONG_SECONDS}).connect() as connection:
+def reading(engine: Engine, *, seconds: float | None = LONG_SECONDS) -> Iterator[Connection]:
+    """A transaction to read in; a statement may take so many seconds, with None as many as the engine was given."""
+    with engine.execution_options(**{SECONDS: seconds}).connect() as connection:
         yield connection
 
 

@@ -152,7 +152,7 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def list_overrides(self) -> Sequence[Override]:
         """All overrides, expired ones perhaps among them, in the order in which they were made."""
-        with self._database.reading() as connection:
+        with self._database.reading(seconds=None) as connection:
             return choices.list_overrides(connection)
 
     def delete_override(self, override_id: UUID) -> bool:
@@ -162,7 +162,7 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def get_warm_set(self, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
         """The warm set of a principal and profile for one epoch, None when there is none yet."""
-        with self._database.reading() as connection:
+        with self._database.reading(seconds=None) as connection:
             return choices.get_warm_set(connection, principal, profile, epoch_start)
 
     def put_warm_set(self, warm_set: WarmSet) -> WarmSet:
@@ -172,5 +172,5 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, by a principal or by all."""
-        with self._database.reading() as connection:
+        with self._database.reading(seconds=None) as connection:
             return warm_start.recent_use(connection, now, principal)

@@ -56,7 +56,8 @@ def prepare(engine: Engine, url: str) -> None:
     raw = engine.raw_connection()
     try:
         cursor = raw.cursor()
-        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file: it can be made smaller a little at a time
+        if file.stat().st_size == 0:  # in an old one this would write, and change nothing
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # it can be made smaller a little at a time
         use_wal(cursor)
     finally:
         raw.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from riglm.adapters.analytics.odd_text import original, storable
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
 from riglm.domain.override import Override, OverrideKind, OverrideScope
@@ -50,12 +51,12 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
                 (
                     override.id.bytes,
                     override.kind.value,
-                    override.tool,
+                    storable(override.tool),
                     override.scope.value,
-                    override.key,
+                    storable(override.key),
                     float(override.created_at),
                     override.expires_at,
-                    override.reason,
+                    storable(override.reason),
                 ),
             )
 
@@ -69,12 +70,12 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
             Override(
                 id=UUID(bytes=id_),
                 kind=OverrideKind(kind),
-                tool=tool,
+                tool=original(tool),
                 scope=OverrideScope(scope),
-                key=key,
+                key=original(key),
                 created_at=created_at,
                 expires_at=expires_at,
-                reason=reason,
+                reason=original(reason),
             )
             for id_, kind, tool, scope, key, created_at, expires_at, reason in found
         ]
@@ -89,7 +90,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
         found = self._read(
             "warm_set",
             "SELECT tools, predictor, created_at FROM warm_set WHERE principal = ? AND profile = ? AND epoch_start = ?",
-            (principal, profile, float(epoch_start)),
+            (storable(principal), storable(profile), float(epoch_start)),
         )
         for tools, predictor, created_at in found:
             return WarmSet(
@@ -97,7 +98,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
                 profile=profile,
                 epoch_start=epoch_start,
                 tools=tuple(json.loads(tools)),
-                predictor=predictor,
+                predictor=original(predictor),
                 created_at=created_at,
             )
         return None
@@ -110,11 +111,11 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
                 "INSERT OR IGNORE INTO warm_set (principal, profile, epoch_start, tools, predictor, created_at)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 (
-                    warm_set.principal,
-                    warm_set.profile,
+                    storable(warm_set.principal),
+                    storable(warm_set.profile),
                     float(warm_set.epoch_start),
                     json.dumps(warm_set.tools, separators=(",", ":")),
-                    warm_set.predictor,
+                    storable(warm_set.predictor),
                     float(warm_set.created_at),
                 ),
             )
@@ -123,7 +124,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
     def recent_use(self, now: float, principal: str | None = None) -> dict[str, float]:
         """How much each tool was used of late, by a principal or by all."""
         given = (now, HALF_SECONDS, RECENT_SECONDS, OWN_UPSTREAM, ErrorKind.TOOL.value, principal, MOST_USES)
-        return dict(self._read("invocation", _USE, given))
+        return {original(tool): worth for tool, worth in self._read("invocation", _USE, given)}
 
     def _read(self, table: str, query: str, given: Sequence[object] = ()) -> list[Any]:
         """What a query finds; nothing while there is no such table."""
