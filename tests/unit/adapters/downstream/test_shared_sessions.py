@@ -1,0 +1,213 @@
+"""Sessions that other processes serve as well: who keeps them, who ends them, and who is told what."""
+
+import asyncio
+
+import pytest
+
+from riglm.adapters.mcp.downstream.http_shared import SharedHttpSessions
+from riglm.domain import jsonrpc
+from riglm.domain.errors import SessionEnded
+from riglm.domain.session import Transport
+from riglm.ports.downstream import ENDED, LISTENING, Caller, SessionSharing
+from tests.unit.adapters.downstream.inside import Inside, Talk
+
+CALLER = Caller(transport=Transport.HTTP, principal="anna")
+OTHER = Caller(transport=Transport.HTTP, principal="bert")
+CHANGED = "notifications/tools/list_changed"
+HELLO = jsonrpc.request(b"0", "initialize")
+LIST = jsonrpc.request(b"1", "tools/list")
+
+
+class SharedTalk(Talk):
+    """A conversation that can be left to others."""
+
+    left = False
+
+    def heard(self, notice):
+        self.channel.push(notice)
+
+    def let_go(self):
+        self.left = True
+
+
+class SharedInside(Inside):
+    def converse(self, caller, channel):
+        self.talks.append(SharedTalk(self, caller, channel))
+        return self.talks[-1]
+
+
+class Sharing(SessionSharing):
+    """Knows of connections what it is told to know, and keeps what it is told."""
+
+    def __init__(self):
+        self.known = {}
+        self.told = []
+        self.ended_ids = []
+        self.left_ids = []
+        self.opened_ids = []
+        self.prolonged = []
+        self.refuses = False
+        self.gone = False
+        self.alive = True
+        self.introduced = []
+
+    async def opening(self, caller):
+        pass
+
+    async def opened(self, session_id, caller, handshake, conversation):
+        self.opened_ids.append(session_id)
+
+    async def find(self, session_id, caller):
+        await asyncio.sleep(0)
+        return self.known.get((session_id, caller.principal))
+
+    async def resume(self, session_id, carried, conversation, *, introduce=True):
+        self.introduced.append(introduce)
+        return not self.refuses
+
+    async def arrives(self, session_id, message, caller, conversation):
+        if self.gone:
+            raise SessionEnded
+
+    async def modern_arrives(self, message, envelope, caller):
+        return None
+
+    async def ended(self, session_id):
+        self.ended_ids.append(session_id)
+
+    async def lives(self, session_ids, *, longer):
+        if longer:
+            self.prolonged.append(list(session_ids))
+        return [self.alive] * len(session_ids)
+
+    def left(self, session_id):
+        self.left_ids.append(session_id)
+
+    def tell(self, session_id, news):
+        self.told.append((session_id, news))
+
+    def listen(self, listener):
+        self.listener = listener
+
+
+class Stage:
+    def __init__(self, *, most=10, idle=100.0):
+        self.inside = SharedInside()
+        self.sharing = Sharing()
+        self.sessions = SharedHttpSessions(self.inside, self.sharing, idle_seconds=idle, most=most)
+
+    async def closed(self, count=1):
+        """The conversations that are closed, once there are so many."""
+        await self.inside.script.until(lambda: sum(talk.closed for talk in self.inside.talks) >= count)
+        return [talk for talk in self.inside.talks if talk.closed]
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+async def test_a_session_of_another_process_is_taken_over_once_by_its_principal(stage):
+    stage.sharing.known[b"id", "anna"] = object()
+    assert await stage.sessions.take_over(b"id", OTHER) is None
+    found = await asyncio.gather(*(stage.sessions.take_over(b"id", CALLER) for _ in range(5)))
+    assert {session.id for session in found} == {b"id"}
+    assert stage.sharing.introduced == [True]
+    assert stage.sessions.find(b"id", CALLER) is found[0]
+    assert await stage.sessions.take_over(b"unknown", CALLER) is None
+
+
+async def test_a_session_that_is_only_to_be_ended_wakes_no_server(stage):
+    stage.sharing.known[b"id", "anna"] = object()
+    session = await stage.sessions.take_over(b"id", CALLER, to_end=True)
+    assert stage.sharing.introduced == [False]
+    await stage.sessions.end(session)
+    assert stage.sharing.ended_ids == [b"id"]
+    [talk] = await stage.closed()
+    assert not talk.left, "it ends its server's session"
+
+
+async def test_a_session_that_a_server_refuses_is_not_kept(stage):
+    stage.sharing.known[b"id", "anna"] = object()
+    stage.sharing.refuses = True
+    assert await stage.sessions.take_over(b"id", CALLER) is None
+    assert stage.sharing.left_ids == [b"id"]
+    [talk] = await stage.closed()
+    assert talk.left
+
+
+async def test_without_room_the_longest_idle_session_is_left_to_the_others():
+    stage = Stage(most=1)
+    first = stage.sessions.open(CALLER)
+    second = stage.sessions.open(CALLER)
+    [talk] = await stage.closed()
+    assert talk.left
+    assert stage.sharing.left_ids == [first.id]
+    second.ask((None, b"1"))
+    stage.sharing.known[b"id", "anna"] = object()
+    assert await stage.sessions.take_over(b"id", CALLER) is None, "all are in use"
+
+
+@pytest.mark.parametrize("alive", [True, False])
+async def test_an_idle_session_ends_only_if_no_process_uses_it(alive):
+    stage = Stage(idle=0.0)
+    stage.sharing.alive = alive
+    stage.sessions.open(CALLER).last_used -= 1
+    await stage.sessions.reap()
+    [talk] = await stage.closed()
+    assert talk.left is alive
+
+
+async def test_sessions_in_use_are_kept_for_all():
+    stage = Stage(idle=0.0)
+    used = stage.sessions.open(CALLER)
+    used.ask((None, b"1"))
+    stage.sessions.open(CALLER)
+    await stage.sessions.reap()
+    assert stage.sharing.prolonged == [[used.id]]
+
+
+async def test_at_the_end_every_session_is_left_to_the_others(stage):
+    stage.sessions.open(CALLER)
+    stage.sessions.open(CALLER)
+    await stage.sessions.close()
+    assert [talk.left for talk in stage.inside.talks] == [True, True]
+    assert stage.sharing.ended_ids == []
+
+
+async def test_a_session_that_ended_elsewhere_is_let_go(stage):
+    session = stage.sessions.open(CALLER)
+    stage.sharing.listener.heard(session.id, ENDED)
+    [talk] = await stage.closed()
+    assert talk.left
+    assert stage.sessions.find(session.id, CALLER) is None
+    stage.sharing.listener.heard(b"unknown", ENDED)
+    stage.sharing.gone = True
+    second = stage.sessions.open(CALLER)
+    with pytest.raises(SessionEnded):
+        await stage.sessions.arrives(second, LIST, CALLER)
+    assert stage.sessions.find(second.id, CALLER) is None
+
+
+async def test_a_client_that_was_refused_is_not_known_to_others(stage):
+    session = stage.sessions.open(CALLER)
+    part = await stage.sessions.opening(session, HELLO, CALLER)
+    await part(jsonrpc.error(b"0", jsonrpc.INTERNAL_ERROR, "no"))
+    assert stage.sharing.opened_ids == []
+    await part(jsonrpc.result(b"0", b"{}"))
+    assert stage.sharing.opened_ids == [session.id]
+
+
+async def test_a_changed_list_is_told_to_the_process_that_has_the_stream(stage):
+    session = stage.sessions.open(CALLER)
+    assert not session.push(jsonrpc.notification(CHANGED))
+    assert not session.push(jsonrpc.notification("notifications/message"))
+    assert stage.sharing.told == [(session.id, CHANGED)]
+    stage.sharing.listener.heard(session.id, LISTENING)
+    assert stage.sharing.told == [(session.id, CHANGED)] * 2, "the client has its stream elsewhere only now"
+    stage.sharing.listener.heard(session.id, LISTENING)
+    stage.sharing.listener.heard(session.id, CHANGED)
+    stage.sharing.listener.heard(session.id, "notifications/message")
+    assert stage.sharing.told == [(session.id, CHANGED)] * 2, "what was heard is not told again"
+    stage.sessions.listening(session)
+    assert stage.sharing.told[-1] == (session.id, LISTENING)
