@@ -1,14 +1,14 @@
 """What is recorded outlives kills and a store that is away.
 
     python -m benchmarks.durability kill [--store sqlite postgresql] [--kills 100] [--json]
-    python -m benchmarks.durability away [--fault locked full eio slow stopped frozen] [--seconds 120] [--rate 200]
+    python -m benchmarks.durability away [--fault none locked full eio slow stopped frozen] [--seconds 120] [--rate 200]
     python -m benchmarks.durability sustained [--store sqlite postgresql] [--seconds 15]
     python -m benchmarks.durability power [--where store spool] [--seconds 10]
 
 `kill`: writers killed at random moments under load, and ended politely. `away`: a client calls through `riglm run`
-while the store is locked, full, failing, slow, stopped or frozen; `full` needs root, `eio` and `slow` need strace.
-`sustained`: records a second beside calls. `power`: whether all that is acknowledged was synced before, with
-`durability: full`; it needs strace. PostgreSQL comes from a wheel. Exit code 1 if a number is not right.
+while nothing happens, or the store is locked, full, failing, slow, stopped or frozen; `full` needs root, `eio` and
+`slow` need strace. `sustained`: records a second beside calls. `power`: whether all that is acknowledged was synced
+before, with `durability: full`; it needs strace. PostgreSQL comes from a wheel. Exit code 1 if a number is not right.
 """
 
 import argparse

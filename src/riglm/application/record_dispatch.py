@@ -39,8 +39,8 @@ class Dispatcher:
 
     A batch stays with a store that is slow, or still opens, for `patience` seconds where there is a spool.
 
-    At any time one batch may be with the writer (`given`), and some in hand (`held`) that nothing else may pass: they
-    go to the spool, or to the store when their turn has come.
+    At any time one batch may be with the writer (`given`), the next one made beside it (`ready`), and some in hand
+    (`held`) that nothing else may pass: they go to the spool, or to the store when their turn has come.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Dispatcher:
         self._backoff = backoff
         self._patience = patience
         self._given: Batch | None = None
+        self._ready: Batch | None = None
         self._held: deque[Batch] = deque()
         self._failures = 0
         self._is_slow = False
@@ -69,7 +70,7 @@ class Dispatcher:
         self._replay_at = 0.0
         self._replay_is_next = False
         self._lost = 0
-        self._steps = (self._hasten, self._collect, self._relieve, self._place, self._take, self._replay)
+        self._steps = (self._hasten, self._collect, self._relieve, self._place, self._take, self._replay, self._prepare)
 
     @property
     def is_failing(self) -> bool:
@@ -92,7 +93,7 @@ class Dispatcher:
     def _is_over(self) -> bool:
         if self._queue.is_abandoned:
             return True
-        if self._held or not (self._queue.is_closed and self._queue.is_empty()):
+        if self._held or self._ready or not (self._queue.is_closed and self._queue.is_empty()):
             return False
         is_soon_done = self._overflow is not None and self._overflow.is_soon_empty and self._is_well()
         return not self._is_storing() and not is_soon_done
@@ -131,7 +132,7 @@ class Dispatcher:
             self._retry_at = time.monotonic() + (min(delay, _PAUSE_AT_THE_END) if self._is_ending else delay)
             self._complaints.complain("records wait, the store is away: %s", failure)
             if not given.from_spool and not given.taken_away:
-                self._held.appendleft(given)
+                self._hold(given)
             return True
         if self._failures:
             _log.info("the store is back after %d failures", self._failures)
@@ -165,8 +166,15 @@ class Dispatcher:
         if self._writer.is_open:
             self._complaints.complain("records go to the spool, the store is slow or hangs")
         self._is_slow = True
-        self._held.appendleft(self._queue.take_away(given))
+        self._hold(self._queue.take_away(given))
         return True
+
+    def _hold(self, given: Batch) -> None:
+        """Take in hand what was with the writer, and behind it what was to follow."""
+        self._held.appendleft(given)
+        if self._ready is not None:
+            self._held.append(self._ready)
+            self._ready = None
 
     def _place(self) -> bool:
         """Put what is held into the spool, or give it to the store when its turn has come; whether that was done."""
@@ -184,7 +192,8 @@ class Dispatcher:
         """Take a batch from the queue, for the store if it is free, else for the spool; whether there was one."""
         if not self._can_take():
             return False
-        batch = self._made(self._queue.take())
+        batch = self._ready or self._made(self._queue.take())
+        self._ready = None
         if self._given is not None or not self._is_well():
             self._held.append(batch)
             return True
@@ -201,11 +210,21 @@ class Dispatcher:
             return False
         if self._queue.is_pressed():
             return self._overflow is not None or (self._given is None and self._is_well())
-        if self._queue.due_in() != 0.0:
+        if self._ready is None and self._queue.due_in() != 0.0:
             return False
         if not self._is_well():
             return self._overflow is not None
         return self._given is None and not (self._replay_is_next and self._can_replay())
+
+    def _prepare(self) -> bool:
+        """Make the next batch while the store has one, so that it need not wait for that; whether one was made."""
+        if not self._can_prepare():
+            return False
+        self._ready = self._made(self._queue.take())
+        return True
+
+    def _can_prepare(self) -> bool:
+        return self._ready is None and not self._held and self._is_storing() and self._queue.due_in() == 0.0
 
     def _made(self, batch: Batch) -> Batch:
         for item in batch.items:
@@ -242,13 +261,14 @@ class Dispatcher:
             return True
         is_news = self._queue.is_abandoned or (self._queue.is_closed and not self._is_ending)
         is_pressed = self._overflow is not None and self._is_storing() and self._queue.is_pressed()
-        return is_news or is_pressed or self._can_take()
+        return is_news or is_pressed or self._can_take() or self._can_prepare()
 
     def _look_again_in(self) -> float | None:
         """The least of all times that something is due in, in seconds."""
         now = time.monotonic()
         due = self._queue.due_in()
-        times = [due] if not self._held and (self._given is None or not self._is_well()) else []
+        is_replaying = self._given is not None and not self._is_storing() and self._is_well()
+        times = [None if self._held or self._ready or is_replaying else due]
         if self._overflow is not None:
             times += [self._overflow.sync_in(), self._overflow.pause() if self._held else None]
         if self._given is None:
@@ -265,8 +285,8 @@ class Dispatcher:
         if self._overflow is not None:
             self._overflow.try_again()
             if given is not None and self._is_storing():
-                self._held.appendleft(self._queue.take_away(given))
-        for batch in self._held:
+                self._hold(self._queue.take_away(given))
+        for batch in [*self._held, *([self._ready] if self._ready else [])]:
             self._keep_or_lose(batch)
         while not self._queue.is_empty():
             self._keep_or_lose(self._made(self._queue.take()))

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.spool.files import FileSpool
+from riglm.application.record_dispatch import Backoff
 from riglm.application.record_queue import QueueLimits
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 from riglm.ports.spool import SpoolUnavailable
@@ -18,6 +19,13 @@ from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_inv
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
 LIMITS = QueueLimits(records=400, batch_records=7, batch_seconds=0.001)
+
+
+class Even(Backoff):
+    """Pauses without jitter: hypothesis takes the random numbers of other threads for its own test's."""
+
+    def delay(self, failures):
+        return 0.002
 
 
 class Shelf(FileSpool):
@@ -51,6 +59,7 @@ class Recording(RuleBasedStateMachine):
             lambda: shop,
             open_spool=lambda: shelf,
             limits=LIMITS,
+            backoff=Even(),
             patience=0.01,
             close_timeout=0.05,
         )

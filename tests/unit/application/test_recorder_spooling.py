@@ -342,3 +342,98 @@ def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
         recorder.put(a_session())
         assert recorder.flush(SOON)
         assert recorder.counts().spooled == 1
+
+
+class Odd(FileSpool):
+    """A spool whose disk fails to sync, or to be read."""
+
+    syncs = True
+    reads = True
+
+    def sync(self):
+        if not self.syncs:
+            raise SpoolUnavailable("the disk does not sync")
+        super().sync()
+
+    def oldest(self):
+        segment = super().oldest()
+        if segment is not None and not self.reads and segment.path.is_file():
+            segment.path.unlink()
+            segment.path.mkdir()  # what is there and cannot be read
+        return segment
+
+
+def test_a_disk_that_does_not_sync_costs_no_record(shop, root, caplog):
+    shelf = Odd(root)
+    shelf.syncs = False
+    shop.away = True
+    with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+        until(lambda: "the disk does not sync" in caplog.text)
+        shelf.syncs = True
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+        assert recorder.counts().spooled == 2
+
+
+def test_a_segment_that_cannot_be_read_is_left_to_the_next_start_and_the_rest_is_stored(shop, root, caplog):
+    with FileSpool(root) as left:
+        left.append([a_session()])
+    shelf = Odd(root)
+    shelf.reads = False
+    with spooling(shop, root, shelf=shelf) as recorder:
+        until(lambda: "records stay in the spool for the next start" in caplog.text)
+        shelf.reads = True
+        recorder.put(a_session())
+        until(lambda: recorder.counts().stored == 1)
+        assert obeys_the_law(recorder)
+    assert len(list(root.glob("*/*.seg"))) == 1
+
+
+def test_a_record_without_a_shape_is_refused_by_the_spool_and_counted(shop, root):
+    class Note:
+        def record(self):
+            return "no record"
+
+    shop.away = True
+    with spooling(shop, root, backoff=LONG) as recorder:
+        recorder.put(Note())
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+        counts = recorder.counts()
+        assert (counts.spooled, counts.reasons["refused"]) == (1, 1)
+        assert obeys_the_law(recorder)
+
+
+def test_the_next_batch_is_made_while_the_store_has_one(shop, root):
+    class Note:
+        made = threading.Event()
+
+        def record(self):
+            self.made.set()
+            return a_session()
+
+    shop.gate.clear()
+    limits = QueueLimits(batch_records=2)
+    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
+        for record in (a_session(), a_session(), a_session(), Note()):
+            recorder.put(record)
+        assert Note.made.wait(SOON)
+        assert recorder.counts().queued == 4
+        shop.gate.set()
+        until(lambda: recorder.counts().stored == 4)
+
+
+def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
+    shop.gate.clear()
+    limits = QueueLimits(batch_records=2)
+    recorder = spooling(shop, root, limits=limits, patience=3600.0)
+    recorder.start()
+    for _ in range(7):
+        recorder.put(a_session())
+    assert shop.tried.wait(SOON)
+    until(lambda: recorder._dispatcher._ready is not None)
+    counts = recorder.close(timeout=0.05)
+    assert (counts.queued, counts.spooled) == (0, 7)
+    shop.gate.set()

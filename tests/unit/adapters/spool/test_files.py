@@ -8,11 +8,14 @@ import stat
 
 import pytest
 
+from riglm.adapters.spool import claim as claims
 from riglm.adapters.spool import segment as segments
 from riglm.adapters.spool.claim import Claim, Held
 from riglm.adapters.spool.files import FileSpool
 from riglm.adapters.spool.segment import HEAD, bodies, framed
+from riglm.adapters.spool.sole_server import sole_server
 from riglm.adapters.spool.survey import survey
+from riglm.domain.errors import ConfigurationError
 from riglm.ports.spool import SpoolUnavailable
 from riglm.testing.records import a_session, an_invocation
 
@@ -358,3 +361,48 @@ def test_warnings_name_the_place_of_what_could_not_be_looked_for(root, monkeypat
     with caplog.at_level(logging.WARNING), FileSpool(root) as spool:
         assert spool.oldest() is None
     assert str(root) in caplog.text
+
+
+def test_a_second_server_on_a_data_directory_is_told_of_the_first(tmp_path):
+    with sole_server(tmp_path, "127.0.0.1 port 8700"):
+        with pytest.raises(ConfigurationError, match=rf"process {os.getpid()}, 127.0.0.1 port 8700.*RIGLM_DATA_DIR"):
+            sole_server(tmp_path, "127.0.0.1 port 8800").__enter__()
+        with sole_server(tmp_path / "other", ""):
+            pass
+    with sole_server(tmp_path, ""):
+        pass
+    assert not (tmp_path / "serve.lock").exists()
+
+
+def test_a_data_directory_that_cannot_be_used_keeps_no_server_from_serving(tmp_path):
+    (tmp_path / "data").write_text("in the way")
+    with sole_server(tmp_path / "data", ""):
+        pass
+
+
+def test_a_claim_that_was_removed_while_another_waited_for_it_is_made_anew(tmp_path, monkeypatch):
+    path = tmp_path / "lock"
+    first = Claim(path, "the first")
+    removed = []
+
+    def locks(descriptor, lock=claims._lock):
+        if not removed:
+            removed.append(1)
+            first.remove()  # between opening the file and locking it
+        lock(descriptor)
+
+    monkeypatch.setattr(claims, "_lock", locks)
+    second = Claim(path, "the second")
+    assert path.read_text() == "the second"
+    with pytest.raises(Held):
+        Claim(path)
+    second.remove()
+
+
+def test_what_goes_away_during_a_survey_is_left_out(root, left, monkeypatch):
+    def gone(_):
+        left[1].unlink()
+        raise FileNotFoundError
+
+    monkeypatch.setattr(type(root), "read_bytes", gone)
+    assert [(each.records, each.size_bytes) for each in survey(root)] == [(0, 0)]
