@@ -12,6 +12,7 @@ from benchmarks.cache import CHECKOUT
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
 from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.survey import survey
 from riglm.application.recorder import Recorder
 
 _RATE = 3000.0
@@ -90,7 +91,7 @@ def _replayed(store: Store, spool: Path) -> Finding:
     with Recorder(store.open, open_spool=lambda: FileSpool(spool), head_start=0.0) as recorder:
         pause = threading.Event()
         for _ in range(600):
-            if not list(spool.glob("*/*.seg")):
+            if not survey(spool):
                 break
             pause.wait(0.1)
         recovered = recorder.counts().recovered

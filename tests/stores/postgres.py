@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -110,7 +110,8 @@ class PostgresServer:
         if self._postmaster is not None:
             process = psutil.Process(self._postmaster.pid)
             for each in (process, *process.children(recursive=True)):
-                each.send_signal(number)
+                with suppress(psutil.NoSuchProcess):  # a session that has just ended
+                    each.send_signal(number)
 
     def _until_it_answers(self) -> None:
         until = time.monotonic() + _DEADLINE_SECONDS

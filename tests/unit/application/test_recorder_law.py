@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.survey import survey
 from riglm.application.record_dispatch import Backoff
 from riglm.application.record_queue import QueueLimits
 from riglm.ports.analytics import PairsForgotten, SessionClosed
@@ -153,7 +154,7 @@ class Recording(RuleBasedStateMachine):
         self.shop.gate.set()
         try:
             assert self.recorder.flush(SOON)
-            until(lambda: not any(Path(self.folder.name).glob("*/*.seg")))
+            until(lambda: survey(Path(self.folder.name)) == [])
             counts = self.recorder.counts()
             assert counts.accepted == counts.stored
             assert told(self.shop) == told(self.model)

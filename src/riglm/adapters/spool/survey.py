@@ -1,5 +1,6 @@
 """What lies in spools, looked at from outside: nothing is made, adopted or changed."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +27,19 @@ class SpoolFound:
 
 def survey(root: Path) -> list[SpoolFound]:
     """Every spool below `root`, by name; what goes away meanwhile is left out. Raises `OSError`."""
-    return [_looked_at(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
+    found = []
+    for path in sorted(root.iterdir()) if root.is_dir() else []:
+        with suppress(FileNotFoundError):
+            if path.is_dir():
+                found.append(_looked_at(path))
+    return found
 
 
 def _looked_at(path: Path) -> SpoolFound:
     records = damaged = newer = size = 0
     segments = segments_in(path)
     for segment in segments:
-        try:
-            data = segment.read_bytes()
-        except FileNotFoundError:
-            continue
+        data = segment.read_bytes()
         size += len(data)
         if version_of(data) > VERSION:
             newer += 1
