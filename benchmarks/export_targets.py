@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.store_filling import STORES, Shape, filled
+from benchmarks.store_filling import STORES, Shape, filled, multiply_calls
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.export.files import Format, export_files
 from riglm.ports.maintenance import Kind
@@ -26,6 +26,7 @@ from riglm.ports.maintenance import Kind
 FORMATS: tuple[Format, ...] = ("parquet", "jsonl", "csv")
 _SHAPE = Shape(calls=20, lists=1)
 _TIMES = 3
+_TIMES_MORE = 20
 
 QUESTIONS = {
     "calls, failures, mean ms by tool": (
@@ -136,14 +137,15 @@ def of_clickhouse(parquet: Path) -> list[Answer]:
     )
 
 
-def measure(rows: int, console: Console) -> tuple[list[Export], list[Answer]]:
+def measure(calls: int, console: Console) -> tuple[list[Export], list[Answer]]:
     """Fill both stores, export them, and ask whoever is there."""
     exports: list[Export] = []
     found: list[Answer] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="riglm-export-")))
         for kind, ask in zip(STORES, (of_sqlite, of_postgresql), strict=True):
-            url = stack.enter_context(filled(kind, rows, console, shape=_SHAPE))
+            url = stack.enter_context(filled(kind, calls // _TIMES_MORE, console, shape=_SHAPE))
+            multiply_calls(url, _TIMES_MORE)
             exports += [exported(kind, url, directory / kind / each, each) for each in FORMATS]
             found += ask(url)
         parquet, jsonl = (directory / "sqlite" / format_ / f"invocations.{format_}" for format_ in ("parquet", "jsonl"))
@@ -181,10 +183,10 @@ def show(exports: list[Export], found: list[Answer], console: Console) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.export_targets", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_100_000, help="About so many records in all, mostly calls.")
+    parser.add_argument("--calls", type=int, default=1_100_000, help="About so many.")
     parser.add_argument("--json", action="store_true", help="Print JSON only.")
     given = parser.parse_args()
-    exports, found = measure(given.rows, Console(stderr=True))
+    exports, found = measure(given.calls, Console(stderr=True))
     if given.json:
         told = {"exports": [asdict(each) for each in exports], "answers": [asdict(each) for each in found]}
         print(json.dumps(told, indent=2))

@@ -11,7 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.analytics.tables import invocation
 from riglm.domain.exposure import Exposure
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found, ToolInvocation
@@ -126,6 +128,38 @@ def fill(store: AnalyticsPort, rows: int, *, shape: Shape, first: float, days: f
                 bar.advance(task, len(waiting))
                 waiting = []
     return stored
+
+
+_FURTHER = {
+    "sqlite": {
+        "id": "CAST(substr(id, 1, 8) || randomblob(8) AS BLOB)",
+        "session_id": "CAST(substr(session_id, 1, 15) || x'{number:02x}' AS BLOB)",
+        "arguments_hash": "lower(hex(randomblob(16)))",
+        "duration_ms": "duration_ms * (0.5 + abs(random() % 1000) / 1000.0)",
+    },
+    "postgresql": {
+        "id": "overlay(id::text placing right(gen_random_uuid()::text, 17) from 20)::uuid",
+        "session_id": "overlay(session_id::text placing '{number:02x}' from 35)::uuid",
+        "arguments_hash": "md5(random()::text)",
+        "duration_ms": "duration_ms * (0.5 + random())",
+    },
+}
+"""How a database makes another call of one; the sessions of a copy are one for each of the first."""
+
+
+def multiply_calls(url: str, times: int) -> None:
+    """Make so many times as many calls of those that are stored, in as many more sessions, within the database."""
+    further = {**_FURTHER[url.split(":", 1)[0]], "timestamp": "timestamp + {number} * 977.0"}
+    columns = [column.name for column in invocation.c]
+    engine = make_engine(url)
+    with writing(engine, seconds=600.0) as connection:
+        connection.exec_driver_sql(f"CREATE TEMPORARY TABLE first_calls AS SELECT * FROM {invocation.name}")
+        for number in range(1, times):
+            values = ", ".join(further.get(name, name).format(number=number) for name in columns)
+            connection.exec_driver_sql(
+                f"INSERT INTO {invocation.name} ({', '.join(columns)}) SELECT {values} FROM first_calls"
+            )
+    engine.dispose()
 
 
 @contextlib.contextmanager

@@ -291,3 +291,16 @@ def test_nothing_of_whoever_was_forgotten_stays_in_the_files(store, used, tmp_pa
     assert any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
     run("forget", "--session", str(session.id), "--yes")
     assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet"])
+def test_an_export_that_fails_half_way_leaves_no_manifest_and_no_half_file(store, used, tmp_path, monkeypatch, format_):
+    def fails(self, kind, since=0.0, at_once=1000):
+        yield [row for part in whole(self, kind, since) for row in part][:1]
+        raise AnalyticsUnavailable("the store is away")
+
+    whole = SqlAnalytics.export
+    monkeypatch.setattr(SqlAnalytics, "export", fails)
+    with pytest.raises(AnalyticsUnavailable):
+        run("export", "--out", str(tmp_path / "out"), "--format", format_)
+    assert list((tmp_path / "out").iterdir()) == []

@@ -5,7 +5,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
@@ -109,11 +109,11 @@ def _export_file(
 
 def _written(store: ExportPort, writer: RowWriter, kind: Kind, since: float, progress: Progress) -> int:
     count = 0
-    for rows in store.export(kind, since):
-        writer.write(rows)
-        count += len(rows)
-        progress(kind, len(rows))
-    writer.close()
+    with closing(writer):
+        for rows in store.export(kind, since):
+            writer.write(rows)
+            count += len(rows)
+            progress(kind, len(rows))
     return count
 
 
@@ -129,9 +129,12 @@ def _writer(file: Any, format_: Format, kind: Kind) -> RowWriter:
 def _new(path: Path) -> Iterator[BinaryIO]:
     """A new file that its owner alone may read, under its name once it is whole."""
     draft = path.with_name(f".{path.name}.part")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        yield file
-    draft.rename(path)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            yield file
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @contextmanager
