@@ -19,8 +19,12 @@ class Overflow:
     what the spool takes on disk; any thread may ask for it.
     """
 
-    def __init__(self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, complaints: Complaints) -> None:
+    def __init__(
+        self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, most: int, complaints: Complaints
+    ) -> None:
+        """At most so many records are stored at once."""
         self._open_spool = open_spool
+        self._most = most
         self._queue = queue
         self._complaints = complaints
         self._own = 0
@@ -68,25 +72,17 @@ class Overflow:
         """In how many seconds it may take records again, None if it does now."""
         return None if self._failed_at is None else max(0.0, self._failed_at + _RETRY_SECONDS - time.monotonic())
 
-    def next(self, most: int) -> Batch | None:
-        """The records to be stored next, at most so many: again those that are not settled, else those behind them."""
-        if self._batch is not None and self._batch.left:
-            return self._batch
-        self._batch = None
-        while self._batch is None:
-            self._segment = self._segment or self._spool.oldest()
-            self._has_adopted = self._segment is not None and not self._segment.is_own
-            if self._segment is None:
-                self.has_more = False
-                break
-            self._batch = self._read(self._segment, most)
-        self.size_bytes = self._spool.size_bytes
+    def next(self) -> Batch | None:
+        """The records to be stored next: again those that are not settled, else those behind them; None at the end."""
+        if self._batch is None:
+            self._fetch()
         return self._batch
 
     def settled(self, batch: Batch) -> None:
-        """Take note of a batch that was given out by `next` and settled."""
+        """Take note that all records of the batch that `next` gave are settled, and look for those behind them."""
         if self._segment is not None and self._segment.is_own:
             self._own -= len(batch.records)
+        self._fetch()
 
     def sync_in(self) -> float | None:
         """In how many seconds what was kept is to be synced, None if all is."""
@@ -110,10 +106,21 @@ class Overflow:
         """Sync, and leave the rest to the next process."""
         self._spool.__exit__(None, None, None)
 
-    def _read(self, segment: SpoolSegment, most: int) -> Batch | None:
+    def _fetch(self) -> None:
+        self._batch = None
+        while self._batch is None and self.has_more:
+            self._segment = self._segment or self._spool.oldest()
+            self._has_adopted = self._segment is not None and not self._segment.is_own
+            if self._segment is None:
+                self.has_more = False
+            else:
+                self._batch = self._read(self._segment)
+        self.size_bytes = self._spool.size_bytes
+
+    def _read(self, segment: SpoolSegment) -> Batch | None:
         """The next records of a segment; at its end it is done with."""
         try:
-            records = segment.read(most)
+            records = segment.read(self._most)
         except SpoolUnavailable as error:
             self._complaints.complain("records stay in the spool for the next start: %s", error)
             self._spool.set_aside(segment)

@@ -9,7 +9,7 @@ from typing import Final
 
 from riglm.application.complaints import Complaints
 from riglm.application.overflow import Overflow
-from riglm.application.record_queue import Batch, QueueLimits, RecordQueue
+from riglm.application.record_queue import Batch, RecordQueue
 from riglm.application.record_writer import RecordWriter
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
@@ -46,7 +46,6 @@ class Dispatcher:
     def __init__(
         self,
         queue: RecordQueue,
-        limits: QueueLimits,
         writer: RecordWriter,
         overflow: Overflow | None,
         complaints: Complaints,
@@ -54,7 +53,6 @@ class Dispatcher:
         patience: float,
     ) -> None:
         self._queue = queue
-        self._limits = limits
         self._writer = writer
         self._overflow = overflow
         self._complaints = complaints
@@ -243,7 +241,7 @@ class Dispatcher:
         """Give the oldest records of the spool to the store; whether there were any."""
         if self._overflow is None or not self._can_replay():
             return False
-        batch = self._overflow.next(self._limits.batch_records)
+        batch = self._overflow.next()
         if batch is not None:
             self._replay_is_next = False
             self._give(batch)

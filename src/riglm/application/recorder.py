@@ -55,10 +55,11 @@ class Recorder:
         complaints = Complaints(_log, monotonic)
         self._queue = RecordQueue(limits)
         self._writer = RecordWriter(open_store, self._queue, complaints)
-        self._overflow = None if open_spool is None else Overflow(open_spool, self._queue, complaints)
+        self._overflow = (
+            None if open_spool is None else Overflow(open_spool, self._queue, limits.batch_records, complaints)
+        )
         self._dispatcher = Dispatcher(
             self._queue,
-            limits,
             self._writer,
             self._overflow,
             complaints,
