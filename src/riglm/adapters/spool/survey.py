@@ -39,7 +39,10 @@ def _looked_at(path: Path) -> SpoolFound:
     records = damaged = newer = size = 0
     segments = segments_in(path)
     for segment in segments:
-        data = segment.read_bytes()
+        try:
+            data = segment.read_bytes()
+        except FileNotFoundError:
+            continue
         size += len(data)
         if version_of(data) > VERSION:
             newer += 1

@@ -400,9 +400,23 @@ def test_a_claim_that_was_removed_while_another_waited_for_it_is_made_anew(tmp_p
 
 
 def test_what_goes_away_during_a_survey_is_left_out(root, left, monkeypatch):
-    def gone(_):
-        left[1].unlink()
+    read = type(root).read_bytes
+    with FileSpool(root) as spool:
+        spool.append(calls(2))
+
+    def gone(path):
+        if path != left[1]:
+            return read(path)
+        path.unlink()
         raise FileNotFoundError
 
     monkeypatch.setattr(type(root), "read_bytes", gone)
+    assert sorted(each.records for each in survey(root)) == [0, 2]
+
+
+def test_a_spool_that_goes_away_during_a_survey_is_left_out(root, left, monkeypatch):
+    def gone(path, pattern):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(type(root), "glob", gone)
     assert survey(root) == []
