@@ -67,7 +67,7 @@ def riglms(count: int, store_url: str, directory: Path, settings: Mapping[str, s
         shared = {name: value for name, value in shared.items() if value}
         ports, processes = [], []
         for number in range(count):
-            port = _free_port()
+            port = valkey.free_port()
             own = {**shared, "RIGLM_DATA_DIR": str(directory / f"data-{number}")}
             command = [sys.executable, "-m", "riglm", "serve", "--port", str(port), "--url", server]
             process = stack.enter_context(Process(command, directory / f"riglm-{number}.log", environment=own))
@@ -88,13 +88,6 @@ def _server(directory: Path) -> Iterator[str]:
         port = int("".join(filter(str.isdigit, said.decode().partition("port")[2].partition(",")[0])))
         server.wait_until(lambda: _listens(port))
         yield f"http://127.0.0.1:{port}/mcp"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _listens(port: int) -> bool:

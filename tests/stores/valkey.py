@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ EXTERNAL = "RIGLM_TEST_REDIS_URL"
 """The variable that names a server to use instead of one of our own."""
 
 _DEADLINE_SECONDS = 30.0
+_ATTEMPTS = 5
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -31,15 +33,21 @@ def _binary() -> Path:
     return Path(found.origin).parent / "bin" / "valkey-server"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port() -> int:
+    """A port of loopback that nobody uses, and that no outgoing connection takes while its server restarts."""
+    while True:
+        port = random.randrange(10_000, 32_768)  # below the ports that the kernel gives to those who connect
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _die_with_the_starter() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class PortTaken(Exception):  # reads as what it is
+    """Somebody else was faster."""
 
 
 class ValkeyServer:
@@ -48,10 +56,15 @@ class ValkeyServer:
     def __init__(self) -> None:
         """A server that answers."""
         self._folder = Path(tempfile.mkdtemp(prefix="riglm-valkey-"))
-        self.port = _free_port()
         self._child: subprocess.Popen[bytes] | None = None
-        self.start()
+        self.port = 0
         atexit.register(self.close)
+        for _ in range(_ATTEMPTS):
+            self.port = free_port()
+            with contextlib.suppress(PortTaken):
+                self.start()
+                return
+        raise AssertionError("valkey-server found no free port")
 
     @property
     def url(self) -> str:
@@ -100,13 +113,15 @@ class ValkeyServer:
         os.kill(self._child.pid, number)
 
     def _wait_until_ready(self) -> None:
+        assert self._child is not None
+        own = b"process_id:%d\r" % self._child.pid
         until = time.monotonic() + _DEADLINE_SECONDS
         while time.monotonic() < until:
             with contextlib.suppress(OSError):
-                if self.ask("PING").startswith(b"+PONG"):
+                if own in self.ask("INFO", "server"):
                     return
-            assert self._child is not None
-            assert self._child.poll() is None, "valkey-server ended at its start"
+            if self._child.poll() is not None:
+                raise PortTaken(f"valkey-server ended at its start, with {self._child.returncode}: port {self.port}")
             time.sleep(0.02)
         raise AssertionError("valkey-server does not answer")
 

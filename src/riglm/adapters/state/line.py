@@ -171,6 +171,9 @@ class Line:
                 await self._on_return()
             except StateUnavailable:
                 continue
+            except Exception:  # noqa: BLE001  # or else nobody would ever try again
+                _log.exception("what waited for shared state could not be told", extra=self._about(""))
+                continue
             self._back_at = asyncio.get_running_loop().time()
             self._returning = None
             _log.info("shared state is back", extra=self._about(""))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ _MOST_KEPT: Final = 10_000
 _BLOCK_MS: Final = 1_000
 _GRACE_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.25
-_FROM_NOW: Final = b"$"
 _READ: Final = ("XREAD", "COUNT", 100, "BLOCK", _BLOCK_MS, "STREAMS")
 _log: Final = logging.getLogger("riglm.state")
 
@@ -31,7 +31,7 @@ class NewsReader:
     def __init__(self, client: Redis, stream: str) -> None:
         self._client = client
         self._stream = stream
-        self._last = _FROM_NOW
+        self._last = b"0"
         self._listeners: list[Callable[[bytes], None]] = []
         self._reading: asyncio.Task[None] | None = None
 
@@ -46,7 +46,7 @@ class NewsReader:
                 newest = await self._ask("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
             self._last = newest[0][0] if newest else b"0"
         except (RedisError, OSError, TimeoutError, LookupError, TypeError):
-            self._last = _FROM_NOW
+            self._last = b"%d-0" % int(time.time() * 1000)  # places in a stream are times of the server
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def close(self) -> None:

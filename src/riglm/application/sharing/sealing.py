@@ -24,7 +24,8 @@ class Sealer:
         """`secret` is what all processes have in common."""
         self._naming = hmac.digest(secret, b"names", "sha256")
         self._sealing = hmac.digest(secret, b"values", "sha256")
-        self._warned = False
+        self.rejected = 0
+        """How many values were ignored."""
 
     def name(self, kind: str, *parts: str | bytes) -> str:
         """The key of something of this kind, from which nobody can tell what it is."""
@@ -56,9 +57,9 @@ class Sealer:
         return plain
 
     def reject(self, reason: str) -> None:
-        """Say once that a value is ignored."""
-        if not self._warned:
-            self._warned = True
+        """Count a value that is ignored, and say so the first time."""
+        self.rejected += 1
+        if self.rejected == 1:
             _log.warning("ignored a value of shared state; this is said once", extra={"reason": reason})
 
     def _seal(self, name: str, packed: bytes) -> bytes:

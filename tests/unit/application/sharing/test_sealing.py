@@ -40,6 +40,7 @@ def test_nothing_is_nothing(sealer, caplog):
 def test_a_value_that_riglm_did_not_seal_is_ignored_and_said_once(spoil, sealer, caplog):
     value = spoil(sealer.seal("name", b"plain"))
     assert [sealer.opened("name", value) for _ in range(3)] == [None] * 3
+    assert sealer.rejected == 3
     assert len(caplog.records) == 1
     assert "privacy.key" in caplog.records[0].__dict__["reason"]
 
