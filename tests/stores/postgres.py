@@ -62,7 +62,7 @@ class PostgresServer:
 
     def url_of(self, database: str) -> str:
         """Where its superuser finds a database."""
-        return f"postgresql://postgres@/{database}?host={self.directory}"
+        return f"postgresql://postgres@/{database}?host={self.directory}&port={self._settings.get('port', 5432)}"
 
     def start(self) -> Self:
         """Start it, and wait until it answers."""
