@@ -74,7 +74,7 @@ def bring_up_to_date(engine: Engine, url: str) -> None:
     import of alembic, which is 11 MiB and 0.1 s.
     """
     prepare(engine, url)
-    with reading(engine) as connection:
+    with reading(engine, seconds=None) as connection:
         current = current_revision(connection)
     if current == SCHEMA_REVISION:
         return
