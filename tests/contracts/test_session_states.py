@@ -109,6 +109,7 @@ async def test_what_could_not_be_told_is_told_when_the_server_is_back(
             server.freeze()
         await away(state)
         await state.keep("a", b"1", LONG)
+        waiting = asyncio.create_task(state.returned(60))
         await state.keep("a", b"2", LONG)
         await state.drop(["gone"])
         await state.tell(b"after")
@@ -116,6 +117,7 @@ async def test_what_could_not_be_told_is_told_when_the_server_is_back(
             server.start()
         else:
             server.thaw()
+        assert await waiting
         await back(state)
         await back(other)
         assert await other.take(["a", "gone"], LONG) == [b"2", None]
@@ -128,6 +130,7 @@ async def test_only_the_first_waits_for_a_server_that_hangs(server: valkey.Valke
         await state.keep("a", b"1", LONG)
         server.freeze()
         await away(state)
+        assert not await state.returned(0.0)
         for _ in range(1_000):  # with the deadline for each, the test would be given up long before
             await away(state)
             await state.keep("a", b"2", LONG)

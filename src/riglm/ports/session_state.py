@@ -50,6 +50,10 @@ class SessionStatePort(Protocol):
         """Let all processes hear of something, this one too; never raises."""
 
     @abstractmethod
+    async def returned(self, seconds: float) -> bool:
+        """Whether the state can be reached; one that went away less than so many seconds ago is waited for."""
+
+    @abstractmethod
     def listen(self, listener: Callable[[bytes], None]) -> None:
         """Call `listener` with all news from now on, in the order in which they were told."""
 

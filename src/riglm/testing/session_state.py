@@ -55,6 +55,7 @@ class SessionStateContract:
         assert await state.take(["a", "b"], LONG) == [None, None]
         assert await state.there(["a"]) == [False]
         assert await state.take([], LONG) == []
+        assert await state.returned(0.0)
         await state.drop(["a"])
         await state.drop([])
 

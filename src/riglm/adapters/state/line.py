@@ -21,8 +21,8 @@ _MOST_AT_ONCE: Final = 256
 _FIRST_DELAY: Final = 0.2
 _LONGEST_DELAY: Final = 5.0
 _STEADY_SECONDS: Final = 10.0
-_BUSY: Final = 0.2
-"""A deadline that is noticed later than by this share of it was missed by this process itself, not by the server."""
+_TURNS: Final = 20
+"""An answer that has come is taken within so many turns of the event loop, which take no time unless it is busy."""
 
 _log: Final = logging.getLogger("riglm.state")
 _Waiting = tuple[Sequence[Command], "asyncio.Future[list[Any]]"]
@@ -40,6 +40,7 @@ class Line:
         self._waiting: list[_Waiting] = []
         self._sending: asyncio.Task[None] | None = None
         self._returning: asyncio.Task[None] | None = None
+        self._lost_at = 0.0
         self._failures = 0
         self._back_at = 0.0
         self._closed = False
@@ -64,6 +65,13 @@ class Line:
             self._sending = loop.create_task(self._send())
         return await answers
 
+    async def returned(self, seconds: float) -> bool:
+        """Whether the server answers again within so many seconds of when it was lost, once it does."""
+        if self._returning is not None:
+            left = self._lost_at + seconds - asyncio.get_running_loop().time()
+            await asyncio.wait({self._returning}, timeout=max(0.0, left))
+        return not self.is_away
+
     async def try_now(self, *commands: Command) -> list[Any]:
         """The answers to commands, whether the server is thought to be away or not, apart from all others.
 
@@ -82,6 +90,7 @@ class Line:
         loop = asyncio.get_running_loop()
         if loop.time() - self._back_at > _STEADY_SECONDS:
             self._failures = 0
+        self._lost_at = loop.time()
         reason = str(error) or "no answer in time"
         _log.warning("shared state is away: sessions stay with this process", extra=self._about(reason))
         self._returning = loop.create_task(self._return())
@@ -130,16 +139,16 @@ class Line:
                 future.set_exception(refusal)
 
     async def _in_time(self, commands: Sequence[Command]) -> list[Any]:
-        """One round trip; a deadline that is missed because this process was busy is extended once."""
-        loop = asyncio.get_running_loop()
-        asking = loop.create_task(self._round_trip(commands))
+        """One round trip; an answer that is there, and waits for this process to look at it, is not late."""
+        asking = asyncio.get_running_loop().create_task(self._round_trip(commands))
         asking.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody may be left to hear it
         try:
-            until = loop.time() + self._deadline
-            done, _ = await asyncio.wait({asking}, timeout=self._deadline)
-            if not done and loop.time() - until > self._deadline * _BUSY:
-                done, _ = await asyncio.wait({asking}, timeout=self._deadline)
-            if not done:
+            await asyncio.wait({asking}, timeout=self._deadline)
+            for _ in range(_TURNS):
+                if asking.done():
+                    break
+                await asyncio.sleep(0)
+            else:
                 raise TimeoutError(f"no answer in {self._deadline * 1000:.0f} ms")
             return asking.result()
         finally:

@@ -50,6 +50,10 @@ class InMemorySessionState(SessionStatePort):
         for listener in self._listeners:
             listener(news)
 
+    async def returned(self, seconds: float) -> bool:
+        """It is never away."""
+        return True
+
     def listen(self, listener: Callable[[bytes], None]) -> None:
         """One more listens."""
         self._listeners.append(listener)

@@ -77,6 +77,10 @@ class RedisSessionState(SessionStatePort):
         except StateUnavailable:
             self._backlog.news(command)
 
+    async def returned(self, seconds: float) -> bool:
+        """Whether the server answers again within so many seconds of when it was lost."""
+        return await self._line.returned(seconds)
+
     def listen(self, listener: Callable[[bytes], None]) -> None:
         """One more listens."""
         self._reader.listen(listener)

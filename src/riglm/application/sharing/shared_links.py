@@ -21,6 +21,7 @@ from riglm.ports.upstream import EventMark
 LONGEST_HANDSHAKE: Final = 1 << 16
 """A client that says more of itself stays with its process."""
 
+_PATIENCE_SECONDS: Final = 1.0
 _RESUMING_SECONDS: Final = 60.0
 _ENDED_SECONDS: Final = 600.0
 _AGAIN: Final = b'"riglm-again"'
@@ -59,18 +60,16 @@ class SharedLinks:
         await asyncio.gather(self._keep(session_id, record), self._sessions.leave(session))
 
     async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
-        """What is needed to go on with a caller's connection here."""
+        """What is needed to go on with a caller's connection here, which is worth to wait a moment for."""
         try:
-            record = await self._read(session_id)
-            if record is None or record.ended or record.principal != self._principal(caller):
+            return await self._find(session_id, caller)
+        except StateUnavailable:
+            if not await self._state.returned(_PATIENCE_SECONDS):
                 return None
-            found = await self._sessions.fetch(record.session)
+        try:
+            return await self._find(session_id, caller)
         except StateUnavailable:
             return None
-        if found is None:
-            return None
-        self._known[session_id] = record
-        return _carried(record, self._sessions.adopted(found))
 
     async def resume(self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool) -> bool:
         """Bring a new conversation to where the connection stands; False when a server refuses that."""
@@ -148,6 +147,16 @@ class SharedLinks:
         """A connection is not kept here any more."""
         self._known.pop(session_id, None)
         self._values.pop(session_id, None)
+
+    async def _find(self, session_id: bytes, caller: Caller) -> Carried | None:
+        record = await self._read(session_id)
+        if record is None or record.ended or record.principal != self._principal(caller):
+            return None
+        found = await self._sessions.fetch(record.session)
+        if found is None:
+            return None
+        self._known[session_id] = record
+        return _carried(record, self._sessions.adopted(found))
 
     async def _catch_up(self, conversation: Conversation, known: LinkRecord, record: LinkRecord) -> None:
         """Bring a conversation from where it was `known` to stand to where its record says."""

@@ -1,6 +1,7 @@
 """The sessions that riglm records, and how far each has come: the same in every process."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -95,10 +96,8 @@ class SharedSessions:
             return
         if is_new:
             pointer = self._place_name(place)
-            try:
+            with contextlib.suppress(StateUnavailable):  # whoever comes first when it is back decides
                 await self._state.claim(pointer, self._sealer.seal(pointer, session.id.bytes), self._seconds)
-            except StateUnavailable:
-                await self._state.keep(pointer, self._sealer.seal(pointer, session.id.bytes), self._seconds)
         await self.leave(session)
 
     async def leave(self, session: Session) -> None:

@@ -45,6 +45,9 @@ class Flaky(InMemorySessionState):
         self._check()
         return await super().claim(key, value, seconds)
 
+    async def returned(self, seconds):
+        return not self.is_away
+
     async def keep(self, key, value, seconds):
         if not self.is_away:
             await super().keep(key, value, seconds)
@@ -346,3 +349,29 @@ async def test_a_process_with_another_key_is_noticed(one, state, caplog):
     stranger = Process(state, key=bytes([1]) * 32)
     await stranger.sharing.begin()
     assert "privacy.key" in caplog.records[0].__dict__["reason"]
+
+
+class Briefly(Flaky):
+    """Back as soon as somebody waits for it."""
+
+    async def returned(self, seconds):
+        self.is_away = False
+        return True
+
+
+async def test_a_connection_that_is_not_known_here_is_worth_a_moment_s_waiting():
+    state = Briefly()
+    one, other = Process(state), Process(state)
+    await one.opens()
+    state.is_away = True
+    assert await other.takes_over() is not None
+
+
+async def test_a_session_that_was_opened_while_the_state_was_away_gives_way_to_the_one_that_is_known(one, other, state):
+    first = await one.asked_modern(HANDLED, calls(one, "a"))
+    state.is_away = True
+    second = await other.asked_modern(HANDLED, calls(other, "b"))
+    assert second.id != first.id
+    state.is_away = False
+    assert (await other.asked_modern(HANDLED)).id == first.id
+    assert await one.asked_modern(HANDLED) is first
