@@ -20,10 +20,15 @@ from rich.table import Table
 from benchmarks.store_filling import STORES, TOOLS, Shape, a_session_of, fill
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.maintenance import MOST_LEARNED_PAIRS
+from riglm.application.sharing.link_record import LinkRecord
+from riglm.application.sharing.sealing import Sealer
+from riglm.application.sharing.session_record import encoded
 from riglm.domain.identifier import uuid7
 from riglm.domain.learning import LearnedPair
+from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
 from riglm.ports.analytics import AnalyticsPort, Record
 
 _DIMENSIONS = 384
@@ -60,6 +65,14 @@ class Teams:
     contexts_a_session: float = 1.5
     hours: float = 9.0
     minutes_a_session: float = 25.0
+
+
+_SHARED_SESSIONS = 2_000
+_HANDSHAKE = (
+    '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":'
+    '{"roots":{},"elicitation":{}},"clientInfo":{"name":"claude-code","version":"2.1.0"}}}'
+)
+_CONTEXT = "Fix the failing login test in the web app: find out why the cookie is not set, and open a pull request."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +169,32 @@ def memory() -> dict[str, float]:
     return {"session": round(of_session), "learned_pair": round(of_pair)}
 
 
+def shared_state() -> float:
+    """Bytes in Valkey of a session in mid-work with its connection and what it is recognised by."""
+    import redis
+    from tests.stores import valkey
+
+    sealer, chance = Sealer(bytes(32)), random.Random(9)
+    with redis.Redis.from_url(valkey.shared_url()) as client:
+        before = int(client.info("memory")["used_memory"])
+        for number in range(_SHARED_SESSIONS):
+            [session] = a_session_of(Shape(calls=0, lists=0), time.time(), chance)
+            assert isinstance(session, Session)
+            state = SessionState(context=Context(text=_CONTEXT), turn=3)
+            for tool in chance.choices(chance.sample(TOOLS, 6), k=25):
+                state.called(tool, time.time())
+            state.listed(tuple(chance.sample(TOOLS, 20)))
+            link = LinkRecord(principal=session.principal, session=session.id, handshake=_HANDSHAKE)
+            values = {
+                sealer.name("session", str(session.id)): encoded(session, state),
+                sealer.name("place", str(number)): str(session.id).encode(),
+                sealer.name("link", str(number)): link.encoded(),
+            }
+            for name, plain in values.items():
+                client.set(f"riglm:{name}", sealer.seal(name, plain), ex=1800)
+        return round((int(client.info("memory")["used_memory"]) - before) / _SHARED_SESSIONS)
+
+
 def needs(teams: Teams, costs: list[Costs], seed: int = 11) -> Needs:
     """What these teams need."""
     people = teams.teams * teams.people
@@ -224,7 +263,10 @@ def show(costs: list[Costs], kept: dict[str, float], needed: Needs, teams: Teams
         times = (each.session_us, each.invocation_us, each.learned_pair_us)
         table.add_row(each.store, *(f"{size:,.0f} B" for size in sizes), *(f"{us:.0f} µs" for us in times))
     console.print(table)
-    console.print(f"in memory: a session {kept['session']:,.0f} B, a learned pair {kept['learned_pair']:,.0f} B")
+    console.print(
+        f"in memory: a session {kept['session']:,.0f} B, a learned pair {kept['learned_pair']:,.0f} B; "
+        f"in Valkey: a session in mid-work {kept['session_in_valkey']:,.0f} B"
+    )
     table = Table(title=f"What {teams.teams:,} teams of {teams.people} need", title_justify="left")
     table.add_column("what")
     table.add_column("number", justify="right")
@@ -244,7 +286,7 @@ def main() -> None:
     told = Console(stderr=True)
     costs = [measure(kind, given.rows, told) for kind in STORES]
     teams = Teams(teams=given.teams, people=given.people)
-    needed, kept = needs(teams, costs), memory()
+    needed, kept = needs(teams, costs), {**memory(), "session_in_valkey": shared_state()}
     if given.json:
         whole = {"costs": [asdict(each) for each in costs], "memory": kept, "teams": asdict(teams)}
         print(json.dumps({**whole, "needs": asdict(needed)}, indent=2))

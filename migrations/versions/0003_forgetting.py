@@ -1,4 +1,4 @@
-"""What forgetting and purging need: who is forgotten, who taught a learned pair, when a list of tools was last used."""
+"""What forgetting and purging need: who is forgotten, who taught a learned pair, when a list was last used."""
 
 import time
 
@@ -16,6 +16,7 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("toolset", sa.Column("used_at", sa.Double, nullable=False, server_default="0"))
     op.execute(sa.text("UPDATE toolset SET used_at = :now").bindparams(now=time.time()))
+    op.create_index("session_ended_at", "session", ["ended_at", "started_at"])
     op.create_table(
         "lesson",
         sa.Column("pair_id", CompactUuid, primary_key=True),

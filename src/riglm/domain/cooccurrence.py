@@ -10,6 +10,9 @@ MAX_TOOLS_PER_SESSION: Final = 256
 LONGEST_TOOL: Final = 256
 """Tools with more characters in their names form no pairs: databases index no text of any length."""
 
+MOST_SESSIONS: Final = 50_000
+"""Only the latest so many sessions count: what was used together long ago says little, and all would take too long."""
+
 Pair = tuple[str, str]
 
 

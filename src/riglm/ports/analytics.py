@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
-from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import Found, ToolInvocation
@@ -168,8 +168,8 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
         """Invocations by tool since the given time."""
 
     @abstractmethod
-    def refresh_cooccurrences(self, now: float) -> int:
-        """Compute co-occurrence anew from the invocations that are uses, and give the number of pairs.
+    def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
+        """Compute co-occurrence anew from the uses in the latest `most_sessions`, and give the number of pairs.
 
         Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs. A pair that did not change may keep
         the time at which it was last updated.

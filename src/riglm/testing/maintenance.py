@@ -363,6 +363,15 @@ class MaintenanceContract:
         analytics.record_many(a_used_session(1.0)[1])
         assert len(known_sessions(analytics)) == 3
 
+    def test_only_the_latest_sessions_count_for_cooccurrence(self, analytics: AnalyticsPort) -> None:
+        """They are told by their ids."""
+        for tools in (("a", "b"), ("c", "d"), ("c", "d")):
+            session = a_session()
+            analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
+        assert analytics.refresh_cooccurrences(1.0, most_sessions=2) == 1
+        assert [pair.count for pair in analytics.get_cooccurrences(["a", "c"])] == [2]
+        assert analytics.refresh_cooccurrences(2.0) == 2
+
     def test_it_is_known_when_cooccurrence_was_refreshed_last(
         self, analytics: AnalyticsPort, used: tuple[Session, Session]
     ) -> None:

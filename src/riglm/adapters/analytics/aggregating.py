@@ -1,6 +1,7 @@
-"""Co-occurrence computed from the invocations, and written where it changed."""
+"""What follows from the records: co-occurrence, written where it changed, and the ends of sessions that have none."""
 
 from typing import Final
+from uuid import UUID
 
 from sqlalchemy import Connection, delete, func, select, tuple_
 
@@ -8,17 +9,18 @@ from riglm.adapters.analytics import queries
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.lookups import insert_into
 from riglm.adapters.analytics.rows import Row
-from riglm.adapters.analytics.tables import cooccurrence
+from riglm.adapters.analytics.storing import end_sessions
+from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
 
-_PAIRS_AT_ONCE: Final = 250  # in one transaction, for the end of which other writers wait
+_ROWS_AT_ONCE: Final = 250  # in one transaction, for the end of which other writers wait
 
 _Names = tuple[str, str]
 
 
-def refresh_cooccurrences(database: Database, now: float) -> int:
+def refresh_cooccurrences(database: Database, now: float, most_sessions: int) -> int:
     """Compute co-occurrence anew, store what changed, and give the number of pairs."""
-    counter = _counted(database)
+    counter = _counted(database, most_sessions)
     with database.reading() as connection:
         known = _known(connection)
     found = 0
@@ -29,14 +31,24 @@ def refresh_cooccurrences(database: Database, now: float) -> int:
         if known.pop((pair.tool_a, pair.tool_b), None) != (pair.count, pair.average_distance) or found == 1:
             changed.append(_pair_row(pair))
     changed.sort(key=lambda row: (row["tool_a"], row["tool_b"]))  # writers that lock in one order never lock each other
-    for start in range(0, len(changed), _PAIRS_AT_ONCE):
+    for start in range(0, len(changed), _ROWS_AT_ONCE):
         with database.writing() as connection:
-            _put(connection, changed[start : start + _PAIRS_AT_ONCE])
+            _put(connection, changed[start : start + _ROWS_AT_ONCE])
     gone = sorted(known)
-    for start in range(0, len(gone), _PAIRS_AT_ONCE):
+    for start in range(0, len(gone), _ROWS_AT_ONCE):
         with database.writing() as connection:
-            _remove(connection, gone[start : start + _PAIRS_AT_ONCE])
+            _remove(connection, gone[start : start + _ROWS_AT_ONCE])
     return found
+
+
+def end_idle_sessions(database: Database, before: float) -> int:
+    """End every open session that was last heard of before that time, then; their number."""
+    with database.reading() as connection:
+        ends = list(_idle(connection, before).items())
+    for start in range(0, len(ends), _ROWS_AT_ONCE):
+        with database.writing() as connection:
+            end_sessions(connection, dict(ends[start : start + _ROWS_AT_ONCE]))
+    return len(ends)
 
 
 def latest_refresh(connection: Connection) -> float:
@@ -44,9 +56,24 @@ def latest_refresh(connection: Connection) -> float:
     return float(connection.execute(select(func.max(cooccurrence.c.last_updated))).scalar_one() or 0.0)
 
 
-def _counted(database: Database) -> CooccurrenceCounter:
+def _idle(connection: Connection, before: float) -> dict[UUID, float]:
+    """The open sessions that were last heard of before that time, and when."""
+    last_call = select(func.max(invocation.c.timestamp)).where(invocation.c.session_id == session.c.id)
+    last_list = select(func.max(exposure.c.timestamp)).where(exposure.c.session_id == session.c.id)
+    found = connection.execute(
+        select(session.c.id, session.c.started_at, last_call.scalar_subquery(), last_list.scalar_subquery()).where(
+            session.c.ended_at.is_(None), session.c.started_at < before
+        )
+    )
+    latest = {id_: max(at for at in times if at is not None) for id_, *times in found}
+    return {id_: at for id_, at in latest.items() if at < before}
+
+
+def _counted(database: Database, most_sessions: int) -> CooccurrenceCounter:
     counter = CooccurrenceCounter()
-    last = None
+    newest = select(session.c.id).order_by(session.c.id.desc())  # ids sort by the time at which sessions began
+    with database.reading() as connection:
+        last = connection.execute(newest.offset(most_sessions).limit(1)).scalar_one_or_none()
     while True:
         with database.reading() as connection:  # a new one for a few sessions: a long one would keep the WAL growing
             ids = queries.sessions_after(connection, last)

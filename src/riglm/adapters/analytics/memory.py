@@ -13,7 +13,7 @@ from uuid import UUID
 
 from riglm.adapters.analytics import memory_counting as counting
 from riglm.adapters.analytics.memory_maintenance import InMemoryMaintenance
-from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
+from riglm.domain.cooccurrence import MOST_SESSIONS, CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.learning import LearnedPair
@@ -131,10 +131,11 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
         """Invocations by tool since the given time."""
         return Counter(call.tool for call in self._calls() if call.timestamp >= since)
 
-    def refresh_cooccurrences(self, now: float) -> int:
-        """Compute co-occurrence anew from the invocations, and give the number of pairs."""
+    def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
+        """Compute co-occurrence anew from the invocations of the latest sessions, and give the number of pairs."""
         counter = CooccurrenceCounter()
-        for calls in _by_session(_uses(self._calls())).values():
+        by_session = _by_session(_uses(self._calls()))
+        for _, calls in sorted(by_session.items(), reverse=True)[:most_sessions]:
             counter.add_session((call.tool, call.sequence_number) for call in _in_order(calls))
         self._cooccurrences = tuple(counter.pairs(now))
         return len(counter)

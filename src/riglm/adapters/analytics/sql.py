@@ -10,7 +10,7 @@ from riglm.adapters.analytics import aggregating, choices, exposures, queries, s
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
-from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import ToolInvocation
@@ -79,8 +79,7 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def end_idle_sessions(self, before: float) -> int:
         """End every open session that was last heard of before that time, and give their number."""
-        with self._database.writing(seconds=LONG_SECONDS) as connection:
-            return storing.end_idle_sessions(connection, before)
+        return aggregating.end_idle_sessions(self._database, before)
 
     def log_invocation(self, invocation: ToolInvocation) -> None:
         """Store one invocation."""
@@ -96,9 +95,9 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
         with self._database.reading() as connection:
             return queries.tool_frequencies(connection, since)
 
-    def refresh_cooccurrences(self, now: float) -> int:
-        """Compute co-occurrence anew from the invocations, and give the number of pairs."""
-        return aggregating.refresh_cooccurrences(self._database, now)
+    def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
+        """Compute co-occurrence anew from the invocations of the latest sessions, and give the number of pairs."""
+        return aggregating.refresh_cooccurrences(self._database, now, most_sessions)
 
     def latest_refresh(self) -> float:
         """When co-occurrence was computed last; 0 when it never was or there are no pairs."""

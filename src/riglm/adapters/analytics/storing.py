@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from riglm.adapters.analytics import pgvector, rows
@@ -101,7 +101,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     _upsert_sessions(connection, [rows.session_row(session) for session in sessions.values()])
     insert_new(connection, invocation, calls)
     insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
-    _end_sessions(connection, ends)
+    end_sessions(connection, ends)
     if learned:
         with _sparing_the_rest():
             _store_learned(connection, learned)
@@ -116,25 +116,11 @@ def _upsert_sessions(connection: Connection, new: list[Row]) -> None:
         connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=taken), new)
 
 
-def _end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
+def end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
+    """Note when sessions ended."""
     if ends:
         statement = update(session).where(session.c.id == bindparam("closed")).values(ended_at=bindparam("at"))
         connection.execute(statement, [{"closed": id_, "at": rows.finite(at)} for id_, at in ends.items()])
-
-
-def end_idle_sessions(connection: Connection, before: float) -> int:
-    """End every open session that was last heard of before that time, then; their number."""
-    last_call = select(func.max(invocation.c.timestamp)).where(invocation.c.session_id == session.c.id)
-    last_list = select(func.max(exposure.c.timestamp)).where(exposure.c.session_id == session.c.id)
-    found = connection.execute(
-        select(session.c.id, session.c.started_at, last_call.scalar_subquery(), last_list.scalar_subquery()).where(
-            session.c.ended_at.is_(None), session.c.started_at < before
-        )
-    )
-    latest = {id_: max(at for at in times if at is not None) for id_, *times in found}
-    ends = {id_: at for id_, at in latest.items() if at < before}
-    _end_sessions(connection, ends)
-    return len(ends)
 
 
 def _store_learned(connection: Connection, records: Sequence[LearnedPair | PairsForgotten]) -> None:

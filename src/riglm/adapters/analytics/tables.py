@@ -40,6 +40,7 @@ session: Final = Table(
     Column("metadata", JsonText, nullable=False),
     Column("tools_available", CompactUuid, nullable=False),  # a toolset
     Index("session_started_at", "started_at"),
+    Index("session_ended_at", "ended_at", "started_at"),  # those that have no end among them
 )
 
 invocation: Final = Table(
