@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from riglm.domain.session import Session
 _RATES = {"sqlite": 10_000, "postgresql": 20_000}
 _TICK_SECONDS = 0.002
 _LONGEST_BURST_SECONDS = 0.02
+_SWITCH_SECONDS = 0.0005  # what riglm sets where lists are filtered, which is the default
 
 
 def sustained(kind: str, seconds: float, directory: Path, tell: Callable[[str, int, int], None]) -> list[Finding]:
@@ -44,6 +46,7 @@ def sustained(kind: str, seconds: float, directory: Path, tell: Callable[[str, i
                 tell(f"{kind}: sustained", int(past), int(seconds))
         return made
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with STORES[kind](directory) as store:
         with Recorder(store.open, open_spool=lambda: FileSpool(directory / "spool"), head_start=0.0) as recorder:
             tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())

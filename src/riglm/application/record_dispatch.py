@@ -147,7 +147,7 @@ class Dispatcher:
         return given is not None and not given.from_spool and not given.taken_away
 
     def _relieve(self) -> bool:
-        """Expect nothing more from a store that has a batch for too long, or lets the queue fill: the spool gets it.
+        """Expect nothing more from a store that has a batch for too long, or blocks the way of others: it is spooled.
 
         What follows in the spool must not pass what is with the store. So that is spooled as well; if the store takes
         it after all, it will be given the same again, which changes nothing.
@@ -159,7 +159,7 @@ class Dispatcher:
         if not self._is_storing():
             news, self._is_slow = is_late and not self._is_slow, self._is_slow or is_late
             return news
-        if not is_late and not self._queue.is_pressed():
+        if not is_late and not (self._held and self._queue.is_pressed()):
             return False
         if self._writer.is_open:
             self._complaints.complain("records go to the spool, the store is slow or hangs")
@@ -176,7 +176,7 @@ class Dispatcher:
 
     def _place(self) -> bool:
         """Put what is held into the spool, or give it to the store when its turn has come; whether that was done."""
-        if not self._held:
+        if not self._held or self._is_storing():
             return False
         batch = self._held[0]
         if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
@@ -192,6 +192,9 @@ class Dispatcher:
             return False
         batch = self._ready or self._made(self._queue.take())
         self._ready = None
+        if self._is_storing():
+            self._spill(batch)
+            return True
         if self._given is not None or not self._is_well():
             self._held.append(batch)
             return True
@@ -202,10 +205,20 @@ class Dispatcher:
             self._give(batch)
         return True
 
+    def _spill(self, batch: Batch) -> None:
+        """Spool of a batch what may pass the one that is being stored; the rest waits for that."""
+        rest = self._queue.put_aside(batch, _depends_on_order)
+        if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
+            self._held.append(batch)
+        if rest.left:
+            self._held.append(rest)
+
     def _can_take(self) -> bool:
         """Whether a batch is there, and a place for it; also asked by whoever holds the queue's lock."""
-        if self._held or self._is_storing():
+        if self._held:
             return False
+        if self._is_storing():
+            return self._overflow is not None and self._queue.is_pressed()
         if self._queue.is_pressed():
             return self._overflow is not None or (self._given is None and self._is_well())
         if self._ready is None and self._queue.due_in() != 0.0:

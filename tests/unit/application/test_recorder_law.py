@@ -19,7 +19,7 @@ from riglm.ports.spool import SpoolUnavailable
 from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
-LIMITS = QueueLimits(records=400, batch_records=7, batch_seconds=0.001)
+LIMITS = QueueLimits(records=1000, batch_records=7, batch_seconds=0.001, high_water=0.02)
 
 
 class Even(Backoff):

@@ -119,14 +119,32 @@ def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
         until(lambda: recorder.counts().stored == 901)
 
 
+def test_what_overflows_passes_the_batch_that_is_being_stored_only_where_order_does_not_matter(shop, root):
+    session = a_session()
+    shop.gate.clear()
+    limits = QueueLimits(records=40, batch_records=4)
+    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
+        recorder.put(session)
+        assert shop.tried.wait(SOON)
+        for _ in range(35):
+            recorder.put(an_invocation(session, "read"))
+        until(lambda: recorder.counts().spooled >= 4)
+        assert shop.tries == 1
+        recorder.put(SessionClosed(session_id=session.id, ended_at=2000.0))
+        shop.gate.set()
+        until(lambda: recorder.counts().stored == 37)
+    (stored,) = shop.list_sessions()
+    assert (stored.session.ended_at, stored.invocations) == (2000.0, 35)
+
+
 def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
     shop.gate.clear()
     limits = QueueLimits(size_bytes=1000)
     with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
-        recorder.put(a_session(), 700)
+        recorder.put(an_invocation(a_session(), "read"), 700)
         assert shop.tried.wait(SOON)
-        recorder.put(a_session(), 200)
-        until(lambda: recorder.counts().spooled == 2)
+        recorder.put(an_invocation(a_session(), "read"), 200)
+        until(lambda: recorder.counts().spooled == 1)
         shop.gate.set()
         until(lambda: recorder.counts().stored == 2)
         assert recorder._queue._bytes == 0
