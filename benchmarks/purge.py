@@ -20,13 +20,15 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.store_filling import STORES, Shape, a_session_of, filled
+from benchmarks.store_filling import STORES, Shape, a_session_of, filled, multiply_calls
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.maintenance import Maintenance, Rhythm
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.retention import Expiry
 
-_QUIET_SECONDS = 60.0
+_QUIET_SECONDS = 45.0
+_TIMES = 20
+_SHAPE = Shape(calls=19, lists=1)
 _LOOP_MS = 1.0
 _BATCH_PAUSE = 0.05
 _BATCH = Shape(calls=7, lists=2)
@@ -124,7 +126,8 @@ class Beside:
 
 def measure(kind: str, rows: int, console: Console) -> Measured:
     """Fill a store, then purge it while others are at work."""
-    with filled(kind, rows, console) as url, SqlAnalytics(url) as store:
+    with filled(kind, rows // _TIMES, console, shape=_SHAPE) as url, SqlAnalytics(url) as store:
+        multiply_calls(url, _TIMES)
         before = store.size_bytes()
         expiry = Expiry.of_all(time.time() - 50 * 86_400.0, time.time())
         expired = store.expired(expiry).total
