@@ -65,13 +65,18 @@ def forget(database: Database, whom: Forgotten, at_once: int) -> Iterator[Remove
 
 def finish_forgetting(database: Database, at_once: int) -> Iterator[Removed]:
     """Remove what is left of all who were forgotten, in steps."""
-    for whom in _unfinished(database, Whose.CLIENT) + _unfinished(database, Whose.PRINCIPAL):
+    persons = _unfinished(database, Whose.CLIENT) + _unfinished(database, Whose.PRINCIPAL)
+    if persons:
+        _outlast_writers(database)
+    for whom in persons:
         yield from _note_sessions(database, whom, at_once)
         with _overwriting(database) as connection:
             removed = _remove_what_is_personal(connection, whom)
             _done(connection, whom.whose, [whom.key])
         yield removed
     sessions = _unfinished(database, Whose.SESSION)
+    if sessions:
+        _outlast_writers(database)
     for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
         yield from _remove_sessions(database, sessions[start : start + _SESSIONS_AT_ONCE], at_once)
 
@@ -164,6 +169,16 @@ def _note(connection: Connection, whom: Sequence[Forgotten]) -> None:
     upsert = note.on_conflict_do_update(index_elements=["whose", "key"], set_=taken)
     new = [{"whose": each.whose.value, "key": each.key, "at": float(each.at), "is_done": False} for each in whom]
     connection.execute(upsert, new)
+
+
+def _outlast_writers(database: Database) -> None:
+    """Wait for the end of all transactions that looked for notes before these were there.
+
+    SQLite has one writer at a time. On PostgreSQL whoever read the table holds it against this lock until its end.
+    """
+    with database.writing() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"LOCK TABLE {forgotten.name} IN ACCESS EXCLUSIVE MODE")
 
 
 def _unfinished(database: Database, whose: Whose) -> list[Forgotten]:
