@@ -130,6 +130,14 @@ MANIFEST = (
     # recording
     Requirement("record.calls", "PRODUCT 4", "Every invocation is recorded with its session, order and outcome."),
     Requirement("record.secrets", "RELIABILITY 2", "Planted secrets are found nowhere in what riglm stores or logs."),
+    # several processes
+    Requirement("processes.sessions", "PRODUCT 11", "Any process serves any request of a session, in both eras."),
+    Requirement("processes.principal", "RELIABILITY 2", "Only its own principal goes on with a session elsewhere."),
+    Requirement("processes.ended", "PRODUCT 11", "A session that its client ended is ended at every process."),
+    Requirement("processes.changed", "issue Storage", "A changed list is heard of at whichever process one listens."),
+    Requirement("processes.killed", "PRODUCT 11", "The loss of a process ends no session."),
+    Requirement("processes.alone", "RELIABILITY S7", "Without the shared state each process goes on by itself."),
+    Requirement("processes.learned", "PRODUCT 11", "What one process learns the others know within seconds."),
     # real peers
     Requirement("peer.sdk", "issue Proxy", "The SDK's client and server work through riglm in both eras."),
     Requirement("peer.fastmcp", "issue Proxy", "FastMCP's client works through riglm in both eras."),

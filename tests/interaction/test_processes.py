@@ -11,6 +11,7 @@ import pytest
 
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
+from tests.interaction.manifest import behaviour
 from tests.interaction.stage import Stage
 from tests.stores import valkey
 
@@ -108,6 +109,7 @@ def filtered(company: Stage) -> Processes:
     return processes(company, "http", "--many-tools", "40", env={**FILTERED, "RIGLM_FILTERING__COLD_START_LIMIT": "3"})
 
 
+@behaviour("processes.sessions")
 async def test_a_session_over_http_goes_on_at_the_server_wherever_its_requests_come_in(web: Processes) -> None:
     async with web.client(HANDSHAKE) as client, web.client(HANDSHAKE) as other:
         for number in range(1, 7):
@@ -115,6 +117,7 @@ async def test_a_session_over_http_goes_on_at_the_server_wherever_its_requests_c
         assert count(await other.call("counter")) == 1
 
 
+@behaviour("processes.sessions")
 async def test_many_requests_that_come_in_at_once_elsewhere_take_a_session_over_once(web: Processes) -> None:
     async with web.client(HANDSHAKE) as client:
         client.link.pin(web.origins[0])  # type: ignore[attr-defined]
@@ -124,6 +127,7 @@ async def test_many_requests_that_come_in_at_once_elsewhere_take_a_session_over_
         assert sorted([count(await one.answer()) for one in asked]) == list(range(2, 22))
 
 
+@behaviour("processes.sessions")
 async def test_a_session_in_front_of_a_process_is_introduced_to_the_one_of_each_riglm(pipes: Processes) -> None:
     async with pipes.client(HANDSHAKE) as client:
         await client.request("logging/setLevel", {"level": "debug"})
@@ -131,6 +135,7 @@ async def test_a_session_in_front_of_a_process_is_introduced_to_the_one_of_each_
         assert counts == [1, 1, 2, 2, 3, 3], "each riglm has a server of its own"
 
 
+@behaviour("processes.sessions")
 async def test_several_servers_of_both_kinds_are_gone_on_with(company: Stage) -> None:
     servers = {"web": company.entry("http", "--name", "web"), "own": company.entry("stdio", "--name", "own")}
     riglms = Processes(company, company.config("both", servers), {}, valkey.shared_url())
@@ -140,6 +145,7 @@ async def test_several_servers_of_both_kinds_are_gone_on_with(company: Stage) ->
         assert [count(await client.call("own__counter")) for _ in range(4)] == [1, 1, 2, 2]
 
 
+@behaviour("processes.principal")
 async def test_only_its_own_principal_goes_on_with_a_session(stage: Stage) -> None:
     tokens = [{"authorization": f"Bearer {name * 20}"} for name in "ab"]
     state = {"RIGLM_STATE__URL": valkey.shared_url(), "RIGLM_STATE__PREFIX": valkey.own_prefix()}
@@ -159,6 +165,7 @@ async def test_only_its_own_principal_goes_on_with_a_session(stage: Stage) -> No
         assert count(await client.call("counter")) == 1
 
 
+@behaviour("processes.ended")
 async def test_a_session_that_was_ended_at_one_process_is_ended_for_all(web: Processes) -> None:
     async with web.client(HANDSHAKE) as client:
         await client.call("counter")
@@ -172,6 +179,7 @@ async def test_a_session_that_was_ended_at_one_process_is_ended_for_all(web: Pro
             late.drop()
 
 
+@behaviour("processes.sessions")
 async def test_lists_agree_after_a_context_was_said_at_one_process(filtered: Processes) -> None:
     async with filtered.client(HANDSHAKE, listen=True) as client:
         first, second = [await client.request("tools/list") for _ in range(2)]
@@ -182,6 +190,7 @@ async def test_lists_agree_after_a_context_was_said_at_one_process(filtered: Pro
         assert len(set(lists)) == 1
 
 
+@behaviour("processes.sessions")
 async def test_a_session_of_the_modern_era_is_one_wherever_its_requests_come_in(filtered: Processes) -> None:
     async with filtered.client(MODERN, headers={"x-riglm-session": "modern"}) as client:
         for number in range(6):
@@ -191,6 +200,7 @@ async def test_a_session_of_the_modern_era_is_one_wherever_its_requests_come_in(
         assert len(set(lists)) == 1
 
 
+@behaviour("processes.changed")
 async def test_a_changed_list_reaches_a_client_whose_stream_is_at_another_process(pipes: Processes) -> None:
     one, other = pipes.origins
     link = AlternatingLink([one], listen=True)
@@ -205,6 +215,7 @@ async def test_a_changed_list_reaches_a_client_whose_stream_is_at_another_proces
         assert "extra" in listed(await client.request("tools/list"))
 
 
+@behaviour("processes.changed")
 async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_process(filtered: Processes) -> None:
     one, other = filtered.origins
     async with filtered.client(MODERN, headers={"x-riglm-session": "listening"}) as client:
@@ -221,6 +232,7 @@ async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_pr
         await client.wait_for("notifications/tools/list_changed")
 
 
+@behaviour("processes.killed")
 async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
     riglms = processes(stage, "http")
     one, other = riglms.origins
@@ -240,6 +252,7 @@ async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
         assert (await modern.call("nonce", {"nonce": "x"})).decoded()["content"][0]["text"] == "x"
 
 
+@behaviour("processes.learned")
 async def test_what_one_process_learned_the_others_know_soon(stage: Stage, postgres_url: str) -> None:
     env = {**FILTERED, "RIGLM_STORAGE__URL": postgres_url}
     riglms = processes(stage, "http", "--many-tools", "40", env=env)
@@ -263,6 +276,7 @@ async def pairs_known(client: RawClient) -> int:
     return int(status["structuredContent"]["learned_pairs"])
 
 
+@behaviour("processes.alone")
 @pytest.mark.parametrize("trouble", ["killed", "frozen"])
 async def test_without_shared_state_each_process_goes_on_by_itself(stage: Stage, trouble: str) -> None:
     with valkey.own_server() as server:
