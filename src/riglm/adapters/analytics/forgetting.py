@@ -1,7 +1,6 @@
-"""Removes all that is known of somebody, and keeps the writer from storing what comes late.
+"""Removes all that is known of somebody.
 
-Whoever is forgotten is noted in a table first, and so is each of their sessions. The writer looks there within the
-transaction that stores a batch: so it does not matter in which process, queue or spool a record still waits.
+Whoever is forgotten is noted first, and so is each of their sessions; the writer stores nothing of theirs from then on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +10,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, or_, select, update
 
+from riglm.adapters.analytics.admission import note
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.lookups import slices
 from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
@@ -23,15 +23,10 @@ from riglm.adapters.analytics.tables import (
     session,
     warm_set,
 )
-from riglm.domain.exposure import Exposure
 from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.identifier import parsed_uuid
-from riglm.domain.invocation import ToolInvocation
-from riglm.domain.learning import LearnedPair
 from riglm.domain.override import OverrideScope
 from riglm.domain.retention import Removed
-from riglm.domain.session import Session
-from riglm.ports.analytics import Record, SessionClosed
 
 _SESSIONS_AT_ONCE: Final = 50
 
@@ -58,7 +53,7 @@ def known_of(connection: Connection, whom: Forgotten) -> Removed:
 def forget(database: Database, whom: Forgotten, at_once: int) -> Iterator[Removed]:
     """Note who is forgotten, then remove all that is known of them, in steps."""
     with database.writing() as connection:
-        _note(connection, [whom])
+        note(connection, [whom])
     yield Removed()
     yield from finish_forgetting(database, at_once)
 
@@ -86,64 +81,6 @@ def latest_forgetting(connection: Connection) -> float:
     return float(connection.execute(select(func.max(forgotten.c.at))).scalar_one() or 0.0)
 
 
-def without_forgotten(connection: Connection, records: Sequence[Record]) -> Sequence[Record]:
-    """The records less those of whoever was forgotten; sessions that were forgotten unseen are noted on the way."""
-    if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
-        return records
-    unwanted = _Unwanted(connection, records)
-    if unwanted.sessions_by_person:
-        _note(connection, unwanted.sessions_by_person)
-    return [record for record in records if not unwanted.holds(record)]
-
-
-class _Unwanted:
-    """Which records of a batch are of somebody who was forgotten."""
-
-    def __init__(self, connection: Connection, records: Sequence[Record]) -> None:
-        sessions = [record for record in records if isinstance(record, Session)]
-        named = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
-        persons = {key for session in sessions for key in (session.client_id, session.client.name, session.principal)}
-        scopes = {record.scope for record in records if isinstance(record, LearnedPair)}
-        self._at: dict[tuple[str, str], float] = {}
-        for some in slices(sorted(named | persons | scopes)):
-            query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
-            self._at |= {(whose, key): at for whose, key, at in connection.execute(query)}
-        self.sessions_by_person = [
-            Forgotten(whose=Whose.SESSION, key=str(session.id), at=at)
-            for session in sessions
-            if (at := self._since(session)) is not None and (Whose.SESSION, str(session.id)) not in self._at
-        ]
-        self._at |= {(Whose.SESSION, each.key): each.at for each in self.sessions_by_person}
-
-    def holds(self, record: Record) -> bool:
-        """Whether this record is of somebody who was forgotten."""
-        id_ = _session_of(record)
-        if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
-            return True
-        return (
-            isinstance(record, LearnedPair) and self._at.get((Whose.PRINCIPAL, record.scope), -1.0) >= record.updated_at
-        )
-
-    def _since(self, session: Session) -> float | None:
-        """When it was that the client or principal of a session that had started already was forgotten."""
-        keys = (
-            (Whose.CLIENT, session.client_id),
-            (Whose.CLIENT, session.client.name),
-            (Whose.PRINCIPAL, session.principal),
-        )
-        times = [self._at[key] for key in keys if key in self._at]
-        return max((at for at in times if at >= session.started_at), default=None)
-
-
-def _session_of(record: Record) -> UUID | None:
-    match record:
-        case Session():
-            return record.id
-        case ToolInvocation() | Exposure() | LearnedPair() | SessionClosed():
-            return record.session_id
-    return None
-
-
 def _sessions_of(whom: Forgotten) -> ColumnElement[bool]:
     if whom.whose is Whose.SESSION:
         return session.c.id == parsed_uuid(whom.key)
@@ -161,14 +98,6 @@ def _pairs_of(whom: Forgotten) -> ColumnElement[bool]:
 def _overrides_of(whom: Forgotten) -> ColumnElement[bool]:
     scope = OverrideScope.PRINCIPAL if whom.whose is Whose.PRINCIPAL else OverrideScope.SESSION
     return and_(override.c.scope == scope.value, override.c.key == whom.key)
-
-
-def _note(connection: Connection, whom: Sequence[Forgotten]) -> None:
-    note = insert_into(connection, forgotten)
-    taken = {"at": note.excluded.at, "is_done": note.excluded.is_done}
-    upsert = note.on_conflict_do_update(index_elements=["whose", "key"], set_=taken)
-    new = [{"whose": each.whose.value, "key": each.key, "at": float(each.at), "is_done": False} for each in whom]
-    connection.execute(upsert, new)
 
 
 def _outlast_writers(database: Database) -> None:
@@ -204,7 +133,7 @@ def _note_sessions(database: Database, whom: Forgotten, at_once: int) -> Iterato
             return
         start = ids[-1]
         with database.writing() as connection:
-            _note(connection, [Forgotten(whose=Whose.SESSION, key=str(id_), at=whom.at) for id_ in ids])
+            note(connection, [Forgotten(whose=Whose.SESSION, key=str(id_), at=whom.at) for id_ in ids])
         yield Removed()
 
 

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, bindparam, delete, func, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from riglm.adapters.analytics import pgvector, rows
+from riglm.adapters.analytics.admission import without_forgotten
 from riglm.adapters.analytics.bulk import insert_new
 from riglm.adapters.analytics.engine import reason_of
-from riglm.adapters.analytics.forgetting import without_forgotten
 from riglm.adapters.analytics.lists import keep_lists
 from riglm.adapters.analytics.lookups import insert_into, slices
 from riglm.adapters.analytics.rows import Row

@@ -1,0 +1,85 @@
+"""Who was forgotten, as the writer asks before it stores a batch, in the transaction that stores it.
+
+So it does not matter in which process, queue or spool a record still waits.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.tables import forgotten
+from riglm.domain.exposure import Exposure
+from riglm.domain.forgetting import Forgotten, Whose
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.learning import LearnedPair
+from riglm.domain.session import Session
+from riglm.ports.analytics import Record, SessionClosed
+
+
+def note(connection: Connection, whom: Sequence[Forgotten]) -> None:
+    """Note who is forgotten; what was stored of them is still to be removed."""
+    new_note = insert_into(connection, forgotten)
+    taken = {"at": new_note.excluded.at, "is_done": new_note.excluded.is_done}
+    upsert = new_note.on_conflict_do_update(index_elements=["whose", "key"], set_=taken)
+    new = [{"whose": each.whose.value, "key": each.key, "at": float(each.at), "is_done": False} for each in whom]
+    connection.execute(upsert, new)
+
+
+def without_forgotten(connection: Connection, records: Sequence[Record]) -> Sequence[Record]:
+    """The records less those of whoever was forgotten; sessions that were forgotten unseen are noted on the way."""
+    if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
+        return records
+    unwanted = _Unwanted(connection, records)
+    if unwanted.sessions_by_person:
+        note(connection, unwanted.sessions_by_person)
+    return [record for record in records if not unwanted.holds(record)]
+
+
+class _Unwanted:
+    """Which records of a batch are of somebody who was forgotten."""
+
+    def __init__(self, connection: Connection, records: Sequence[Record]) -> None:
+        sessions = [record for record in records if isinstance(record, Session)]
+        named = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
+        persons = {key for session in sessions for key in (session.client_id, session.client.name, session.principal)}
+        scopes = {record.scope for record in records if isinstance(record, LearnedPair)}
+        self._at: dict[tuple[str, str], float] = {}
+        for some in slices(sorted(named | persons | scopes)):
+            query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
+            self._at |= {(whose, key): at for whose, key, at in connection.execute(query)}
+        self.sessions_by_person = [
+            Forgotten(whose=Whose.SESSION, key=str(session.id), at=at)
+            for session in sessions
+            if (at := self._since(session)) is not None and (Whose.SESSION, str(session.id)) not in self._at
+        ]
+        self._at |= {(Whose.SESSION, each.key): each.at for each in self.sessions_by_person}
+
+    def holds(self, record: Record) -> bool:
+        """Whether this record is of somebody who was forgotten."""
+        id_ = _session_of(record)
+        if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
+            return True
+        return (
+            isinstance(record, LearnedPair) and self._at.get((Whose.PRINCIPAL, record.scope), -1.0) >= record.updated_at
+        )
+
+    def _since(self, session: Session) -> float | None:
+        """When it was that the client or principal of a session that had started already was forgotten."""
+        keys = (
+            (Whose.CLIENT, session.client_id),
+            (Whose.CLIENT, session.client.name),
+            (Whose.PRINCIPAL, session.principal),
+        )
+        times = [self._at[key] for key in keys if key in self._at]
+        return max((at for at in times if at >= session.started_at), default=None)
+
+
+def _session_of(record: Record) -> UUID | None:
+    match record:
+        case Session():
+            return record.id
+        case ToolInvocation() | Exposure() | LearnedPair() | SessionClosed():
+            return record.session_id
+    return None
