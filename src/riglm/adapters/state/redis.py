@@ -49,8 +49,9 @@ class RedisSessionState(SessionStatePort):
 
     async def claim(self, key: str, value: bytes, seconds: float) -> bytes:
         """The value under a key, this one if there was none."""
-        answer, *_ = await self._line.ask(("SET", self._prefix + key, value, "NX", "GET", "PX", _ms(seconds)))
-        return answer if isinstance(answer, bytes) else value
+        name = self._prefix + key
+        _, found = await self._line.ask(("SET", name, value, "NX", "PX", _ms(seconds)), ("GET", name))
+        return found if isinstance(found, bytes) else value
 
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
         """Put a value in the place of the one before, now or when the server is back."""
