@@ -93,7 +93,7 @@ class Dispatcher:
             return True
         if self._held or self._ready or not (self._queue.is_closed and self._queue.is_empty()):
             return False
-        is_soon_done = self._overflow is not None and self._overflow.is_soon_empty and self._is_well()
+        is_soon_done = self._overflow is not None and self._overflow.is_soon_empty and not self._failures
         return not self._is_storing() and not is_soon_done
 
     def _is_well(self) -> bool:

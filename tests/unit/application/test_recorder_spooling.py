@@ -253,6 +253,19 @@ def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_
     assert list(shop.list_invocations(session.id)) == calls
 
 
+def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root):
+    pause = threading.Event()
+    shop.on_try = lambda: pause.wait(0.1)
+    recorder = spooling(shop, root, limits=QueueLimits(batch_records=20))
+    recorder.start()
+    for _ in range(100):
+        recorder.put(a_session())
+    until(lambda: recorder.counts().spooled > 0)
+    counts = recorder.close(timeout=SOON)
+    assert (counts.stored, counts.spooled) == (100, 0)
+    assert list(root.iterdir()) == []
+
+
 def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, caplog):
     shelf = Shelf(root)
     shelf.fails = shop.away = True
