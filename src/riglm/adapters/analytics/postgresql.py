@@ -20,10 +20,7 @@ _LEAST_CONNECT_SECONDS: Final = 2  # the driver's own least
 _IDLE_SECONDS: Final = 60  # a riglm that stopped in mid-transaction holds others up no longer
 _MOST_SECONDS: Final = 86_400.0
 _KEEPALIVE: Final = {"idle": 5, "interval": 3, "count": 3}  # whoever is gone without a word is noticed within 15 s
-_CONNECTIONS: Final[dict[str, Any]] = {
-    "pool_size": 1,
-    "max_overflow": 4,
-}  # a process has several stores, a server few connections
+_KEPT, _MORE = 1, 4  # connections: a process has several stores, and a server does not have many connections
 _READ_ONLY: Final = "25006"
 _SCHEMA: Final = "hashtext(coalesce(current_schema(), ''))"  # each schema of a database is a store of its own
 _TRY_LEASE: Final = text(f"SELECT pg_try_advisory_xact_lock({0x7269676C}, {_SCHEMA})")  # "rigl"
@@ -65,9 +62,13 @@ def make_engine(url: str, timeout: float) -> Engine:
     def connect() -> BoundedConnection:
         made = BoundedConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
         made.patience = timeout + _GRACE_SECONDS
-        _refuse_other_encodings(made)
-        made.execute(_session_settings(timeout))
-        made.autocommit = False
+        try:
+            _refuse_other_encodings(made)
+            made.execute(_session_settings(timeout))
+            made.autocommit = False
+        except BaseException:
+            made.close()
+            raise
         return made
 
     engine = create_engine(
@@ -76,8 +77,8 @@ def make_engine(url: str, timeout: float) -> Engine:
         hide_parameters=True,
         use_native_hstore=False,
         pool_timeout=timeout,
-        pool_use_lifo=True,
-        **_CONNECTIONS,
+        pool_size=_KEPT,
+        max_overflow=_MORE,
     )
     event.listen(engine, "begin", _Beginning(timeout))
     event.listen(engine, "checkout", _drop_if_hung_up)
@@ -141,11 +142,9 @@ def _parameters(url: str, timeout: float) -> dict[str, Any]:
 def _refuse_other_encodings(made: BoundedConnection) -> None:
     encoding = made.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        name = made.info.dbname
-        made.close()
         raise AnalyticsUnavailable(
-            f"the database {name} has the encoding {encoding}, which not every tool's name fits — fix: make one with "
-            "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+            f"the database {made.info.dbname} has the encoding {encoding}, which not every tool's name fits — fix: "
+            "make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
         )
 
 
