@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.tables import metadata
 
-_PAGES_AT_ONCE: Final = 200
+_PAGES_AT_ONCE: Final = 50
 _INCREMENTAL: Final = 2
 
 
