@@ -81,9 +81,9 @@ class Wire:
                 self.changes += message.get("method") == "notifications/tools/list_changed"
 
     async def listed(self) -> bytes:
-        """The tools of a list, byte by byte; how long it may be kept goes down as time goes by."""
+        """The whole result of a list, byte by byte."""
         line = await self.ask("tools/list")
-        return line[line.index(b'"tools":[') : line.rindex(b"]") + 1]
+        return line[line.index(b'"result":') + len(b'"result":') : line.rindex(b"}")]
 
     async def call(self, name: str, **arguments: object) -> None:
         """Call a tool that must not fail."""
@@ -109,7 +109,7 @@ class Wire:
 
 
 def names(listed: bytes) -> list[str]:
-    return [tool["name"] for tool in json.loads(b"{%b}" % listed)["tools"]]
+    return [tool["name"] for tool in json.loads(listed)["tools"]]
 
 
 async def teach(data: Path, tools: Sequence[str] = LESSON) -> None:

@@ -29,6 +29,12 @@ from riglm.domain.view import View
 LONGEST_FRESH: Final = 31_536_000.0
 """Seconds for which a list may be kept that riglm does not change."""
 
+PROMISED_SECONDS: Final = 2.0
+"""Seconds for which a warm set is promised: no longer than it takes until an override counts.
+
+It is the same at every request, since a time that runs down would make every answer another one.
+"""
+
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -135,13 +141,13 @@ class FilteringService:
                 self.predicting.know(catalogue)
 
     def fresh_seconds(self, session: Session) -> float:
-        """For how long a list that is composed now stays as it is, unless the catalogue or the policy changes."""
+        """For how long a list that is composed now may be kept; the same for the same list."""
         view = self.view(session)
         if view is not None and not self._surfaces.chooses(session, view):
             return LONGEST_FRESH
         if view is None or self.surface(session) is Surface.DYNAMIC or not self._is_warm(session, view):
             return 0.0
-        return self.rules.epoch - self._clock() % self.rules.epoch
+        return min(PROMISED_SECONDS, self.rules.epoch)
 
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:
         """Have at hand what a list needs that may have to come from the store; to be awaited before `compose`."""

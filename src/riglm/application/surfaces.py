@@ -54,8 +54,14 @@ class Surfaces:
         return small or view.kept == view.candidate_set
 
     def chooses(self, session: Session, view: View) -> bool:
-        """Whether the lists of a session are anything but whole."""
-        return self.of(session) is not Surface.FULL and not self.passes(view)
+        """Whether the lists of a session differ from the upstream's; marks do, however few tools there are."""
+        match self.of(session):
+            case Surface.FULL:
+                return False
+            case Surface.HINTS:
+                return True
+            case _:
+                return not self.passes(view)
 
     def offered(self, session: Session, view: View | None) -> tuple[str, ...]:
         """The names of riglm's own tools that a session is offered beside what it may see."""
@@ -65,9 +71,10 @@ class Surfaces:
 
     def compose(self, session: Session, state: SessionState, view: View, common: View) -> ShownList:
         """The list of a session; `common` is what all sessions of its principal may see."""
-        if self.passes(view):
+        surface = self.of(session)
+        if surface is not Surface.HINTS and self.passes(view):
             return self.everything(session, view, "there is nothing to save")
-        match self.of(session):
+        match surface:
             case Surface.FULL:
                 return self.everything(session, view, "the surface is full")
             case Surface.HINTS:

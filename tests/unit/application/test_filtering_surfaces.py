@@ -2,6 +2,8 @@
 
 import pytest
 
+from riglm.application.filtering import PROMISED_SECONDS
+from riglm.application.overrides import PAUSE_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.session import Era
 from riglm.domain.surface import Surface
@@ -65,11 +67,20 @@ async def test_nothing_that_a_session_does_changes_a_stable_list(catalogue):
     assert stage.filtering.state(session).changes == 0
 
 
-def test_a_stable_list_is_fresh_to_the_end_of_its_epoch(catalogue):
-    stage, session = Stage(epoch=600), a_session("x", Era.MODERN)
+@pytest.mark.parametrize(("epoch", "promised"), [(600, PROMISED_SECONDS), (1, 1.0)])
+def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalogue, epoch, promised):
+    stage, session = Stage(epoch=epoch), a_session("x", Era.MODERN)
     stage.prediction.warm = ("tool09",)
     stage.filtering.compose(session, catalogue)
-    assert stage.filtering.fresh_seconds(session) == 200.0
+    promises = set()
+    for _ in range(100):
+        promises.add(stage.filtering.fresh_seconds(session))
+        stage.now += 1.37
+    assert promises == {promised}
+
+
+def test_a_list_is_promised_for_no_longer_than_an_override_takes_to_count():
+    assert PROMISED_SECONDS <= PAUSE_SECONDS
 
 
 async def test_the_warm_set_is_prepared_for_surfaces_that_have_one(catalogue):
@@ -96,6 +107,16 @@ def test_a_mark_keeps_what_the_upstream_says_in_meta():
     stage.prediction.warm = ("a",)
     raw = stage.filtering.compose(a_session("claude-code"), catalogue).raw
     assert raw == b'[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":true}},{"name":"b"}]'
+
+
+def test_hints_mark_the_tools_of_a_small_catalogue_too():
+    stage, session = Stage(passthrough_below={}), a_session("claude-code")
+    stage.prediction.warm = ("tool02",)
+    small = a_catalogue(count=5)
+    entries = jsonrpc.elements(stage.filtering.compose(session, small).raw)
+    assert [MARK in bytes(entry) for entry in entries] == [False, False, True, False, False]
+    assert stage.prediction.known == [small]
+    assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
 
 def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_for_one_principal(catalogue):

@@ -48,7 +48,7 @@ class Filter(Protocol):
 
     @abstractmethod
     def fresh_seconds(self, session: Session) -> float:
-        """For how long a list that was composed now stays as it is, unless the catalogue changes."""
+        """For how long a list that was composed now may be kept; the same for the same list."""
 
     @abstractmethod
     def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
