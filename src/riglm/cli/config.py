@@ -104,7 +104,11 @@ def _notes(configuration: "Configuration") -> list[str]:
     from riglm.cli.embedder import examine
 
     facts = examine(configuration.settings.embedder)
-    return [f"embedder.model: {facts['identity']} stands in: {facts['reason']}"] if facts["reason"] else []
+    notes = [f"embedder.model: {facts['identity']} stands in: {facts['reason']}"] if facts["reason"] else []
+    both = configuration.settings.filtering.contradictions
+    if both:
+        notes.append(f"filtering: both lists name {', '.join(map(repr, both))}: what is in the deny list is denied")
+    return notes
 
 
 def _written(value: Any) -> str:

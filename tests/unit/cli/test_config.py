@@ -38,6 +38,13 @@ def test_check_tells_programs_what_it_tells_people() -> None:
     assert json.loads(result.stdout) == {"servers": ["one", "two"], "notes": []}
 
 
+def test_check_notes_a_tool_that_both_lists_name(tmp_path: Path) -> None:
+    text = "{upstream: {command: sh}, embedder: {provider: static}, filtering: {allowlist: [a, b], denylist: [b]}}"
+    (tmp_path / "both.yaml").write_text(text, "utf-8")
+    result = runner.invoke(app, ["config", "check", "--config", "both.yaml", "--json"])
+    assert json.loads(result.stdout)["notes"] == ["filtering: both lists name 'b': what is in the deny list is denied"]
+
+
 class Loud(FrequencyPredictor):
     """A stranger's predictor, which takes one option."""
 

@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from riglm.domain.patterns import fault
 from riglm.domain.schemas.base import Seconds, Section, problem
 
 SurfaceName = Literal["dynamic", "stable", "hints", "full"]
@@ -104,6 +105,15 @@ class Filtering(Section):
         return self
 
     @model_validator(mode="after")
+    def _matchable(self) -> Self:
+        for key in ("allowlist", "denylist", "pinned"):
+            for pattern in getattr(self, key):
+                found = fault(pattern)
+                if found is not None:
+                    raise problem(*found, key=key)
+        return self
+
+    @model_validator(mode="after")
     def _listed(self) -> Self:
         lists = {"allowlist": self.allowlist, "denylist": self.denylist}
         if self.strategy in lists and not lists[self.strategy]:
@@ -118,6 +128,11 @@ class Filtering(Section):
     def is_on(self) -> bool:
         """Whether riglm looks at lists and calls at all: it does wherever tools are denied."""
         return self.enabled and (self.strategy != "none" or self.denies)
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """What both lists name alike: it is denied."""
+        return tuple(name for name in self.allowlist if name in self.denylist)
 
     @property
     def denies(self) -> bool:

@@ -58,3 +58,19 @@ def test_what_is_denied_is_looked_at_whatever_the_strategy_unless_filtering_is_o
 def test_a_wrong_value_is_refused_by_its_place(name, value, words):
     with pytest.raises(ConfigurationError, match=words):
         settings(**{f"RIGLM_FILTERING__{name}": value})
+
+
+@pytest.mark.parametrize("key", ["DENYLIST", "ALLOWLIST", "PINNED"])
+def test_a_pattern_that_stands_for_no_tool_is_refused_with_its_list_and_a_fix(key):
+    with pytest.raises(ConfigurationError) as caught:
+        settings(**{f"RIGLM_FILTERING__{key}": "delete[_"})
+    assert str(caught.value) == (
+        f"RIGLM_FILTERING__{key}: filtering.{key.lower()}: 'delete[_' opens a bracket and does not close it"
+        " — fix: close it, or write [[] for the sign itself"
+    )
+
+
+def test_what_both_lists_name_is_a_contradiction():
+    found = settings(RIGLM_FILTERING__ALLOWLIST="a,b,c_*", RIGLM_FILTERING__DENYLIST="c_*,a").filtering
+    assert found.contradictions == ("a", "c_*")
+    assert settings().filtering.contradictions == ()
