@@ -213,6 +213,7 @@ def _prediction(
             put=recorder.put,
             most_pairs=settings.learning.max_pairs,
             key=hasher.derived_key("learned pairs"),
+            by_principal=settings.learning.scope == "principal",
         )
 
     asked = settings.embedder

@@ -99,7 +99,7 @@ class DynamicList:
             confidence = self._predicting.context_confidence(session, state)
         if not confidence >= UNSURE:
             return self._cold(view, state, prediction, "too little is known of the context", confidence)
-        size = max(self._rules.min_tools, min(self._predicting.size(prediction), self._rules.max_tools))
+        size = max(self._rules.min_tools, min(self._predicting.size(session, prediction), self._rules.max_tools))
         by = "the context" if state.context is not None else "what was used"
         chosen = self._limited(view, state, prediction, size)
         return replace(

@@ -63,7 +63,7 @@ class Predicting(Protocol):
         """How sure the session's context makes us, between 0 and 1."""
         ...
 
-    def size(self, prediction: Prediction) -> int:
+    def size(self, session: Session, prediction: Prediction) -> int:
         """How many of the best tools the configured coverage asks for."""
         ...
 

@@ -35,7 +35,7 @@ class Unpredicted(Predicting):
         """None at all."""
         return 0.0
 
-    def size(self, prediction: Prediction) -> int:
+    def size(self, session: Session, prediction: Prediction) -> int:
         """All of them."""
         return len(prediction.scores)
 

@@ -200,9 +200,12 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
         """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
 
     @abstractmethod
-    def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
+    def recent_calls(
+        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
+    ) -> Sequence[RecordedSession]:
         """The latest sessions that used a tool and started since the given time, oldest first, with all their uses.
 
+        Of one principal, which may be the empty one, or with None of all.
         An invocation is a use when its end is one of `USES`; all others may be calls of tools that there are not. Those
         of riglm's own tools (`OWN_UPSTREAM`) are none: they say how a tool was found, not which was needed.
         """

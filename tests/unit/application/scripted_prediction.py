@@ -46,7 +46,7 @@ class ScriptedPrediction(Predicting):
         self._fail()
         return self.confidence if state.context is not None else 0.0
 
-    def size(self, prediction):
+    def size(self, session, prediction):
         return self.most
 
     async def prepare(self, session, names, profile, most):

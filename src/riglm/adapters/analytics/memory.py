@@ -178,12 +178,15 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
         """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
         return counting.totals([each for each in self._shown() if each.timestamp >= since])
 
-    def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
-        """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
+    def recent_calls(
+        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
+    ) -> Sequence[RecordedSession]:
+        """The latest sessions, of a principal or of all, that used a tool, oldest first, with all their uses."""
         with self._lock:
             sessions = [_copy(session) for session in self._sessions.values() if session.started_at >= since]
         calls = _by_session(_lessons(self._calls()))
-        used = sorted((each for each in sessions if each.id in calls), key=lambda each: (each.started_at, each.id))
+        mine = (each for each in sessions if each.id in calls and principal in (None, each.principal))
+        used = sorted(mine, key=lambda each: (each.started_at, each.id))
         return [_recorded(session, calls[session.id]) for session in used[max(0, len(used) - limit_sessions) :]]
 
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:

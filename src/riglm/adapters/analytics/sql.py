@@ -129,10 +129,12 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
         with self._database.reading() as connection:
             return exposures.totals(connection, since)
 
-    def recent_calls(self, limit_sessions: int = 1000, since: float = 0.0) -> Sequence[RecordedSession]:
-        """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
+    def recent_calls(
+        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
+    ) -> Sequence[RecordedSession]:
+        """The latest sessions, of a principal or of all, that used a tool, oldest first, with all their uses."""
         with self._database.reading() as connection:
-            return warm_start.recent_sessions(connection, limit_sessions, since)
+            return warm_start.recent_sessions(connection, limit_sessions, since, principal)
 
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
         """The learned pairs of one model, newest first, then the most confident."""

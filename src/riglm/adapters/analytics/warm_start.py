@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, case, delete, exists, func, select
+from sqlalchemy import Connection, and_, case, delete, exists, func, select, true
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.lookups import slices, toolsets
@@ -17,9 +17,12 @@ from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
 _teaches = and_(ran, invocation.c.upstream != OWN_UPSTREAM)
 
 
-def recent_sessions(connection: Connection, limit: int, since: float) -> Sequence[RecordedSession]:
-    """The latest sessions that used a tool and started since the given time, oldest first, with all their uses."""
+def recent_sessions(
+    connection: Connection, limit: int, since: float, principal: str | None = None
+) -> Sequence[RecordedSession]:
+    """The latest sessions, of a principal or of all, that used a tool, oldest first, with all their uses."""
     columns = session.c
+    whose = true() if principal is None else columns.principal == principal
     query = (
         select(
             columns.id,
@@ -29,7 +32,7 @@ def recent_sessions(connection: Connection, limit: int, since: float) -> Sequenc
             columns.principal,
             columns.tools_available,
         )
-        .where(columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, _teaches))
+        .where(whose, columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, _teaches))
         .order_by(columns.started_at.desc(), columns.id.desc())
         .limit(limit)
     )

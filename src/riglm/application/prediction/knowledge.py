@@ -1,27 +1,24 @@
 """All that prediction works with, loaded on the worker."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from threadpoolctl import threadpool_limits
 
 from riglm.application.owners import ToolOwners
+from riglm.application.prediction.experience import Experience, Experiences, OnLoop
 from riglm.application.prediction.learner import Learner
-from riglm.application.prediction.replay import latest, replayed
 from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.prediction.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Situation
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.ports.analytics import AnalyticsPort, PairsForgotten
+from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedSession
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
-
-OnLoop = Callable[[Callable[[], None]], object]
-"""Has something done on the event loop, asked from any thread."""
 
 _REPLAYED_SESSIONS: Final = 300
 _REPLAYED_SECONDS: Final = 90 * 86_400.0
@@ -32,14 +29,11 @@ _log: Final = logging.getLogger("riglm.prediction")
 class Knowledge:
     """What was learned, and what learns. Read and changed on the event loop once it is loaded."""
 
-    predictor: PredictorPort
+    experiences: Experiences
     pairs: LearnedPairs
     learner: Learner
     index: ToolIndex
     embedder: EmbedderPort
-    coverage: CoverageCalibrator
-    used: set[str]
-    """The tools that were learned to have been used."""
 
     is_open: bool = False
     """Whether the model was loaded."""
@@ -68,10 +62,9 @@ class Knowledge:
         self.learner.pairs = pairs
         self.index.use(pairs)
 
-    def relearned(self, predictor: PredictorPort, used: set[str], pairs: LearnedPairs) -> None:
-        """Go on with what was learned anew."""
-        self.predictor = self.learner.predictor = predictor
-        self.used = used
+    def relearned(self, pairs: LearnedPairs) -> None:
+        """Go on with these pairs, and learn all else anew."""
+        self.experiences.reread()
         self.recalled(pairs)
 
     def with_relevance(self, situation: Situation, scope: str) -> Situation:
@@ -99,8 +92,12 @@ class Recollection:
         put: Callable[[LearnedPair | PairsForgotten, int], None],
         most_pairs: int,
         key: bytes = b"",
+        by_principal: bool = True,
     ) -> None:
-        """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept, hashed under `key`."""
+        """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept, hashed under `key`.
+
+        `by_principal` says that scopes are principals; else there is one, the empty one, for the calls of all.
+        """
         self._open_store = open_store
         self._make_predictor = make_predictor
         self._make_embedder = make_embedder
@@ -108,29 +105,33 @@ class Recollection:
         self._put = put
         self._most_pairs = most_pairs
         self._key = key
+        self._by_principal = by_principal
 
-    def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, now: float) -> Knowledge:
-        """A predictor that saw the latest sessions once more; no model is loaded and no pair known yet."""
+    def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, clock: Callable[[], float]) -> Knowledge:
+        """What the latest sessions of the empty scope taught; no model is loaded and no pair known yet.
+
+        The empty scope is that of all, or of whoever uses riglm on this machine.
+        """
         threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
-        try:
-            predictor, used = self._replayed(now)
-        except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
-            _log.warning("past sessions could not be loaded: prediction starts cold", exc_info=True)
-            predictor, used = self._make_predictor(), set()
-        learner = Learner(predictor, pairs, self._put, most_pairs=self._most_pairs)
+        experiences = Experiences(self._cold, lambda scope: self._recorded(scope, clock()), worker, on_loop, clock)
+        experiences.replay("")
+        learner = Learner(pairs, self._put, most_pairs=self._most_pairs)
 
-        def described_anew(tool: str, fingerprint: str) -> None:
-            on_loop(lambda: learner.described_anew(tool, fingerprint))
+        def described_anew(fingerprints: Mapping[str, str]) -> None:
+            def forget() -> None:
+                learner.described_anew(fingerprints)
+                for tool in fingerprints:
+                    experiences.forget(tool)
+
+            on_loop(forget)
 
         return Knowledge(
-            predictor=predictor,
+            experiences=experiences,
             pairs=pairs,
             learner=learner,
             index=ToolIndex(worker, embedder, pairs, owners, described_anew),
             embedder=embedder,
-            coverage=self._make_coverage(),
-            used=used,
         )
 
     def recall(self, knowledge: Knowledge) -> LearnedPairs:
@@ -142,21 +143,21 @@ class Recollection:
             _log.warning("learned pairs could not be loaded: contexts start cold", exc_info=True)
             return LearnedPairs(self._key)
 
-    def again(self, knowledge: Knowledge, now: float) -> Callable[[], None]:
+    def again(self, knowledge: Knowledge) -> Callable[[], None]:
         """Learn anew from what the store holds now; what is given makes it count, and is for the event loop.
 
         Whatever the store raises passes: what was learned before goes on to count then.
         """
-        predictor, used = self._replayed(now)
         pairs = self._restored(knowledge.opened_embedder().model)
-        return lambda: knowledge.relearned(predictor, used, pairs)
+        return lambda: knowledge.relearned(pairs)
 
-    def _replayed(self, now: float) -> tuple[PredictorPort, set[str]]:
-        """A predictor that saw the latest sessions once more, and the tools that they used."""
-        predictor = self._make_predictor()
+    def _cold(self) -> Experience:
+        return Experience(predictor=self._make_predictor(), coverage=self._make_coverage())
+
+    def _recorded(self, scope: str, now: float) -> Sequence[RecordedSession]:
+        principal = scope if self._by_principal else None
         with self._open_store() as store:
-            history = store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS)
-        return predictor, replayed(latest(history), predictor)
+            return store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS, principal)
 
     def _restored(self, model: str) -> LearnedPairs:
         pairs = LearnedPairs(self._key)

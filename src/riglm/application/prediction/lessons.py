@@ -1,6 +1,7 @@
 """What calls teach, learned when the calls are out of the way."""
 
 import asyncio
+import logging
 import math
 import time
 from collections import deque
@@ -8,11 +9,18 @@ from collections.abc import Callable
 from typing import Final
 
 MOST_LESSONS: Final = 256
-"""Lessons that wait; more are not taken, and are learned from the store at the next start."""
+"""Whole lessons that wait; of what comes beyond them only the gist is learned."""
+
+MOST_GISTS: Final = 2_000
+"""Gists that wait; one that comes beyond them is learned at once, while its call waits, once learning has begun."""
+
+Lesson = Callable[[], None]
 
 _PAUSE_SECONDS: Final = 0.01
 _SHARE: Final = 0.1
 _SHARE_BESIDE_CALLS: Final = 0.02
+_TELLING_SECONDS: Final = 60.0
+_log: Final = logging.getLogger("riglm.prediction")
 
 
 class Lessons:
@@ -20,29 +28,46 @@ class Lessons:
 
     While calls follow each other closely it takes a fiftieth: whichever call comes during a lesson waits for its end.
     Until `begin` nothing is learned: what calls teach is added to what earlier runs taught, which is loaded first.
+
+    A whole lesson is costly, and can be had again from the store at the next start. Its gist is cheap, can be had from
+    nowhere else, and is never left out: gists come before whole lessons, and the end waits for them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """`clock` tells how long a lesson took, in seconds."""
         self._clock = clock
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._gists: deque[Lesson] = deque()
+        self._waiting: deque[tuple[Lesson, Lesson | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
         self._last_seconds = 0.0
         self._last_end = -math.inf
         self._last_added = -math.inf
+        self._skipped = 0
+        self._last_told = -math.inf
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._gists) + len(self._waiting)
 
-    def add(self, lesson: Callable[[], None]) -> bool:
-        """Have something learned, which must not raise; whether there was room for it."""
-        if len(self._waiting) >= MOST_LESSONS:
-            return False
-        self._waiting.append(lesson)
-        self._last_added = self._clock()
-        self._set_timer()
-        return True
+    def add(self, whole: Lesson, gist: Lesson | None = None) -> None:
+        """Have something learned, or at least its gist, which is a part of the whole; neither may raise."""
+        if len(self._waiting) < MOST_LESSONS:
+            self._waiting.append((whole, gist))
+            self._wait()
+            return
+        self._skip(1)
+        if gist is not None:
+            self.add_gist(gist)
+
+    def add_gist(self, gist: Lesson) -> None:
+        """Have something learned for sure; it must not raise."""
+        if len(self._gists) < MOST_GISTS:
+            self._gists.append(gist)
+            self._wait()
+        elif self._begun:
+            gist()
+        else:
+            self._skip(1)
 
     def begin(self) -> None:
         """Start with what waits."""
@@ -50,18 +75,30 @@ class Lessons:
         self._set_timer()
 
     def finish(self, seconds: float) -> None:
-        """Learn what is left as far as there is time, if learning has begun, and drop the rest."""
+        """Learn the gist of all that is left, and whole lessons as far as there is time, if learning has begun."""
         until = self._clock() + seconds
+        while self._begun and self._gists:
+            self._gists.popleft()()
         while self._begun and self._waiting and self._clock() < until:
-            self._waiting.popleft()()
+            self._waiting.popleft()[0]()
+        self._skip(len(self))
+        for _, gist in self._waiting if self._begun else ():
+            if gist is not None:
+                gist()
+        self._gists.clear()
         self._waiting.clear()
         self._begun = False
+        self._tell()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _wait(self) -> None:
+        self._last_added = self._clock()
+        self._set_timer()
+
     def _set_timer(self) -> None:
-        if self._begun and self._waiting and self._timer is None:
+        if self._begun and len(self) and self._timer is None:
             pause = max(_PAUSE_SECONDS, self._last_seconds / _SHARE)
             self._timer = asyncio.get_running_loop().call_later(pause, self._learn_next)
 
@@ -69,7 +106,8 @@ class Lessons:
         self._timer = None
         began = self._clock()
         if not self._is_in_the_way(began):
-            self._waiting.popleft()()
+            lesson = self._gists.popleft() if self._gists else self._waiting.popleft()[0]
+            lesson()
             self._last_end = self._clock()
             self._last_seconds = self._last_end - began
         self._set_timer()
@@ -78,3 +116,17 @@ class Lessons:
         """Whether a call may come at any moment, and there was a lesson not long ago."""
         has_calls = now - self._last_added < _PAUSE_SECONDS
         return has_calls and now - self._last_end < self._last_seconds / _SHARE_BESIDE_CALLS
+
+    def _skip(self, count: int) -> None:
+        self._skipped += count
+        if self._skipped and self._clock() - self._last_told >= _TELLING_SECONDS:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._skipped:
+            _log.warning(
+                "%d lessons were left out, since there was no time to learn them: what the calls teach of their order "
+                "counts from the next start on",
+                self._skipped,
+            )
+            self._last_told, self._skipped = self._clock(), 0

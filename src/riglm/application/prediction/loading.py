@@ -11,7 +11,8 @@ from riglm.application.prediction.worker import Urgency, Worker
 from riglm.domain.tool import Catalogue
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.knowledge import Knowledge, OnLoop, Recollection
+    from riglm.application.prediction.experience import OnLoop
+    from riglm.application.prediction.knowledge import Knowledge, Recollection
     from riglm.domain.retrieval.pairs import LearnedPairs
 
 _MOST_WAITING: Final = 64
@@ -129,7 +130,7 @@ class Loading:
     def _load(self, on_loop: "OnLoop") -> None:
         try:
             recollection = self._recollection = self._make_recollection()
-            made = self._made = recollection.load(self._worker, self._owners, on_loop, self._clock())
+            made = self._made = recollection.load(self._worker, self._owners, on_loop, self._clock)
         except Exception:  # noqa: BLE001  # without prediction everything is shown
             _log.exception("prediction could not be loaded: everything is shown")
             on_loop(lambda: self._take(None))
@@ -150,7 +151,7 @@ class Loading:
         if self._made is None or self._recollection is None:
             return
         try:
-            swap = self._recollection.again(self._made, self._clock())
+            swap = self._recollection.again(self._made)
         except Exception:  # noqa: BLE001  # what was learned before is better than nothing
             _log.warning("what was learned could not be read anew", exc_info=True)
         else:

@@ -1,7 +1,7 @@
 """Recorded sessions, once more past a predictor that starts."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,8 +26,8 @@ def latest(history: Sequence[RecordedSession], most: int = MOST_REPLAYED) -> lis
     return found[::-1]
 
 
-def replayed(history: Sequence[RecordedSession], predictor: PredictorPort) -> set[str]:
-    """Teach `predictor` the calls of recorded sessions, in order; the tools that were called.
+def replaying(history: Sequence[RecordedSession], predictor: PredictorPort) -> Iterator[str]:
+    """Teach `predictor` the calls of recorded sessions, in order, and give the tool of each one when it was taught.
 
     The candidates are the tools that were called in any of them: what else there was matters little by now.
     """
@@ -46,4 +46,4 @@ def replayed(history: Sequence[RecordedSession], predictor: PredictorPort) -> se
             )
             predictor.learn(situation, call.tool, SIGNALS[call.found])
             before.append(call.tool)
-    return set(candidates)
+            yield call.tool

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
-from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.meta_tools import LONGEST_QUERY
@@ -15,10 +14,10 @@ from riglm.application.owners import ToolOwners
 from riglm.application.predicting import Predicting
 from riglm.application.prediction.lessons import Lessons
 from riglm.application.prediction.loading import Loading
+from riglm.application.prediction.teaching import Listener, Taught, Teaching
 from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.prediction.worker import Urgency, Worker
 from riglm.domain.invocation import Found
-from riglm.domain.learning import SIGNALS
 from riglm.domain.prediction import Context, Prediction, Situation
 from riglm.domain.retrieval.outcome import SearchOutcome
 from riglm.domain.retrieval.texts import request_texts
@@ -61,8 +60,7 @@ _log: Final = logging.getLogger("riglm.prediction")
 class PredictionService(Predicting):
     """Answers on the event loop from what is known there; what takes time is done on the worker.
 
-    Until the worker has loaded what prediction needs, nothing is known, and everything is shown. Calls are learned
-    after they were answered, one at a time; what comes faster than that is learned from the store at the next start.
+    Until the worker has loaded what prediction needs, nothing is known, and everything is shown. Calls X
     Nothing here raises because of a model, a predictor or a store.
     """
 
@@ -93,7 +91,7 @@ class PredictionService(Predicting):
         self._warm_sets = warm_sets
         self._configured = configured
         self._predictor = predictor
-        self._scope = scope
+        self._by_principal = scope == "principal"
         self._patience = patience
         self._clock = clock
         self._lessons = Lessons()
@@ -103,7 +101,7 @@ class PredictionService(Predicting):
         self._preparing: dict[tuple[str, str], tuple[float, asyncio.Task[None]]] = {}
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
-        self._on_learned: Callable[[Situation | None, str, Found], None] = lambda *_: None
+        self._teaching = Teaching(self._lessons, lambda: self._loading.knowledge)
         self._guarded = FailingOpen(_log, "prediction failed; what it would have said is left out, and")
 
     def know(self, catalogue: Catalogue) -> None:
@@ -115,12 +113,15 @@ class PredictionService(Predicting):
     ) -> Prediction | None:
         """What the session needs from now on among `names`, on request by signal; None with nothing to go by."""
         knowledge = self._loading.knowledge
-        if knowledge is None or not names or not (knowledge.used or state.calls or state.context):
+        if knowledge is None or not names:
+            return None
+        experience = knowledge.experiences.of(self._scope_of(session))
+        if not (experience.used or state.calls or state.context):
             return None
         with self._guarded:
             situation = replace(self._situation(session, state, names), lasting=True)
             situation = knowledge.with_relevance(situation, self._scope_of(session))
-            return knowledge.predictor.predict(situation, explain=explain)
+            return experience.predictor.predict(situation, explain=explain)
         return None
 
     def context_confidence(self, session: Session, state: SessionState) -> float:
@@ -129,13 +130,15 @@ class PredictionService(Predicting):
         if knowledge is None or state.context is None:
             return 0.0
         with self._guarded:
-            return knowledge.pairs.confidence(state.context, self._scope_of(session))
+            return knowledge.index.confidence(state.context, self._scope_of(session))
         return 0.0
 
-    def size(self, prediction: Prediction) -> int:
+    def size(self, session: Session, prediction: Prediction) -> int:
         """How many of the best tools hold the next one as often as the configured coverage asks for."""
         knowledge = self._loading.knowledge
-        return len(prediction.scores) if knowledge is None else knowledge.coverage.size(prediction)
+        if knowledge is None:
+            return len(prediction.scores)
+        return knowledge.experiences.of(self._scope_of(session)).coverage.size(prediction)
 
     async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
         """Have the warm set of the session's principal for this epoch at hand, if anything was learned.
@@ -175,6 +178,7 @@ class PredictionService(Predicting):
         knowledge = await self._loading.recalled()
         if knowledge is not None:  # the list is chosen once for a context: by all that there is to know
             await knowledge.index.read()
+            await knowledge.experiences.ready(self._scope_of(session), self._patience)
         take(await self._embedded(said, take))
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
@@ -197,17 +201,23 @@ class PredictionService(Predicting):
         """
         if self._loading.knowledge is None:
             return
-        situation, scope = self._situation(session, state, names), self._scope_of(session)
-        query = self._asked.get(state.queries.get(tool, "")) if found is Found.SEARCHED else None
-        self._lessons.add(lambda: self._learn(situation, tool, found, scope, query, session.id))
+        taught = Taught(
+            situation=self._situation(session, state, names),
+            tool=tool,
+            found=found,
+            scope=self._scope_of(session),
+            session_id=session.id,
+            query=self._asked.get(state.queries.get(tool, "")) if found is Found.SEARCHED else None,
+        )
+        self._teaching.called(taught)
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
         """The client says whether a tool belongs to the session's context."""
         if self._loading.knowledge is None or state.context is None:
             return
         signal = MARKED_SIGNAL if relevant else 0.0
-        context, scope, now = state.context, self._scope_of(session), self._clock()
-        self._lessons.add(lambda: self._pair(context, tool, signal, scope, now, session.id))
+        scope, now = self._scope_of(session), self._clock()
+        self._teaching.marked(state.context, tool, signal, scope=scope, at=now, session_id=session.id)
 
     def status(self) -> dict[str, Any]:
         """The embedder's runtime truth, how much is indexed, and how a client does best to ask."""
@@ -237,26 +247,18 @@ class PredictionService(Predicting):
         """What was learned, once it is loaded."""
         return self._loading.knowledge
 
-    def when_learned(self, listener: Callable[[Situation | None, str, Found], None]) -> None:
-        """Tell somebody what each call taught: what was known before, and how the tool was found.
-
-        Without a situation it was only that a tool belongs to a context.
-        """
-        self._on_learned = listener
+    def when_learned(self, listener: Listener) -> None:
+        """Tell somebody what each call taught."""
+        self._teaching.when_learned(listener)
 
     def learn_along(self, situation: Situation, tool: str, found: Found) -> None:
         """A call was made in another process, which keeps what it taught of contexts; candidates are filled in here."""
 
-        def learn() -> None:
-            knowledge = self._loading.knowledge
-            if knowledge is not None:
-                with self._guarded:
-                    names, servers = self._candidates
-                    here = replace(situation, candidates=names or tuple({*situation.calls, tool}), servers=servers)
-                    knowledge.predictor.learn(here, tool, SIGNALS[found])
-                    knowledge.used.add(tool)
+        def here() -> Situation:
+            names, servers = self._candidates
+            return replace(situation, candidates=names or tuple({*situation.calls, tool}), servers=servers)
 
-        self._lessons.add(learn)
+        self._teaching.called_elsewhere(here, tool, found, self._scope(situation.principal))
 
     async def close(self) -> None:
         """Learn what is left, as far as there is time, and let the model go."""
@@ -269,12 +271,12 @@ class PredictionService(Predicting):
     async def _settle(self, session: Session, names: tuple[str, ...], profile: str, most: int, now: float) -> None:
         """Find the list of this epoch or make one of what is at hand; what is still to be loaded is not waited for."""
         principal = self._scope_of(session)
-        whose = principal if self._scope == "principal" else None
+        whose = principal if self._by_principal else None
         with self._guarded:
             found = await self._asked_of_store(lambda: self._warm_sets.stored(principal, profile, now))
             if found is None:
                 tools, by = self._warmest(session, names, most), self._predictor
-                if self._loading.knowledge is None:
+                if not self._is_experienced(principal):
                     by = _BY_USE
                     tools = await self._asked_of_store(lambda: self._warm_sets.most_used(whose, names, most, now))
                 if tools:
@@ -282,6 +284,11 @@ class PredictionService(Predicting):
                         lambda: self._warm_sets.decide(principal, profile, tools, by, now)
                     )
             self._warm_sets.settle(principal, profile, now, found)
+
+    def _is_experienced(self, scope: str) -> bool:
+        """Whether the predictor knows the past of a scope by now."""
+        knowledge = self._loading.knowledge
+        return knowledge is not None and knowledge.experiences.held(scope) is not None
 
     async def _asked_of_store(self, question: Callable[[], _Answer]) -> _Answer:
         return await asyncio.wrap_future(self._asking.submit(question))
@@ -341,44 +348,16 @@ class PredictionService(Predicting):
         prediction = self.predict(session, SessionState(), names)
         if prediction is None or self._loading.knowledge is None:
             return ()
-        used = self._loading.knowledge.used
+        used = self._loading.knowledge.experiences.of(self._scope_of(session)).used
         order = sorted(range(len(names)), key=lambda index: (-float(prediction.scores[index]), index))
         best = [names[index] for index in order if names[index] in used]
-        return tuple(best[: min(most, max(1, self.size(prediction)))])
-
-    def _learn(
-        self, situation: Situation, tool: str, found: Found, scope: str, query: Context | None, session_id: UUID
-    ) -> None:
-        knowledge = self._loading.knowledge
-        if knowledge is None:
-            return
-        with self._guarded:
-            situation = knowledge.with_relevance(situation, scope)
-            expected = knowledge.predictor.predict(situation)
-            if tool in situation.candidates:
-                knowledge.coverage.observe(expected, situation.candidates.index(tool))
-            fingerprint = knowledge.index.fingerprint(tool)
-            knowledge.learner.called(
-                situation, tool, found, scope=scope, fingerprint=fingerprint, session_id=session_id
-            )
-            knowledge.used.add(tool)
-            self._on_learned(situation, tool, found)
-        if query is not None and (situation.context is None or situation.context.text != query.text):
-            self._pair(query, tool, SIGNALS[found], scope, situation.time, session_id)
-
-    def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session_id: UUID) -> None:
-        knowledge = self._loading.knowledge
-        if knowledge is None:
-            return
-        with self._guarded:
-            fingerprint = knowledge.index.fingerprint(tool)
-            knowledge.learner.paired(
-                context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session_id=session_id
-            )
-            self._on_learned(None, tool, Found.SEARCHED)
+        return tuple(best[: min(most, max(1, self.size(session, prediction)))])
 
     def _scope_of(self, session: Session) -> str:
-        return session.principal if self._scope == "principal" else ""
+        return self._scope(session.principal)
+
+    def _scope(self, principal: str) -> str:
+        return principal if self._by_principal else ""
 
 
 def _with_vector(embedder: EmbedderPort, context: Context) -> Context:

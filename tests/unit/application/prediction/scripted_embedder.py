@@ -144,7 +144,8 @@ class Stage:
             make_embedder=lambda: self.embedder,
             make_coverage=lambda: CoverageCalibrator(0.9, 1, 10),
             put=put,
-            most_pairs=100,
+            most_pairs=1000,
+            by_principal=self.options["scope"] == "principal",
         )
 
     async def recalled(self):

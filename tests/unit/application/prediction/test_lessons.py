@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.application.prediction.lessons import MOST_LESSONS, Lessons
+from riglm.application.prediction.lessons import MOST_GISTS, MOST_LESSONS, Lessons
 
 
 async def all_of(learned, count):
@@ -88,31 +88,58 @@ async def test_lessons_wait_longer_while_calls_follow_each_other(monkeypatch):
     assert len(learned) == 200
 
 
-async def test_what_comes_faster_than_it_can_be_learned_is_shed():
-    lessons = Lessons()
-    taken = [lessons.add(lambda: None) for _ in range(MOST_LESSONS + 5)]
-    assert taken.count(False) == 5
-    assert len(lessons) == MOST_LESSONS
+async def test_of_what_comes_faster_than_it_can_be_learned_the_gist_is_learned_and_comes_first():
+    lessons, learned = Lessons(), []
+    for number in range(MOST_LESSONS + 5):
+        lessons.add(lambda number=number: learned.append(number), lambda number=number: learned.append(-number))
+    assert len(lessons) == MOST_LESSONS + 5
+    lessons.begin()
+    await all_of(learned, 6)
+    assert learned[:6] == [*(-number for number in range(MOST_LESSONS, MOST_LESSONS + 5)), 0]
 
 
-async def test_the_end_learns_what_it_has_time_for_and_drops_the_rest():
+async def test_no_gist_is_ever_left_out_once_learning_has_begun():
+    lessons, learned = Lessons(), []
+    lessons.begin()
+    for number in range(MOST_GISTS + 5):
+        lessons.add_gist(lambda number=number: learned.append(number))
+    assert len(lessons) == MOST_GISTS
+    lessons.finish(0.0)
+    assert sorted(learned) == list(range(MOST_GISTS + 5))
+
+
+async def test_the_end_learns_the_gist_of_what_it_has_no_time_for():
     now, learned = [0.0], []
 
-    def lesson():
+    def lesson(name):
         now[0] += 0.2
-        learned.append(1)
+        learned.append(name)
 
     lessons = Lessons(clock=lambda: now[0])
     lessons.begin()
-    for _ in range(10):
-        lessons.add(lesson)
+    for number in range(5):
+        lessons.add(lambda number=number: lesson(f"whole {number}"), lambda number=number: lesson(f"gist {number}"))
+    lessons.add(lambda: lesson("whole without a gist"))
+    lessons.add_gist(lambda: lesson("a gist"))
     lessons.finish(0.5)
-    assert len(learned) == 3
+    assert learned == ["a gist", "whole 0", "whole 1", "gist 2", "gist 3", "gist 4"]
     assert len(lessons) == 0
 
 
-async def test_what_was_never_begun_is_not_learned_at_the_end():
+async def test_what_was_never_begun_is_not_learned_at_the_end_and_told(caplog):
     lessons, learned = Lessons(), []
-    lessons.add(lambda: learned.append(1))
+    lessons.add(lambda: learned.append(1), lambda: learned.append(2))
+    lessons.add_gist(lambda: learned.append(3))
     lessons.finish(1.0)
     assert learned == []
+    assert "2 lessons were left out" in caplog.text
+
+
+async def test_what_is_left_out_is_told_once_a_minute_with_its_number(caplog):
+    now = [0.0]
+    lessons = Lessons(clock=lambda: now[0])
+    for _ in range(MOST_LESSONS + 3):
+        lessons.add(lambda: None)
+    now[0] = 61.0
+    lessons.add(lambda: None)
+    assert [record.args for record in caplog.records] == [(1,), (3,)]

@@ -1,0 +1,183 @@
+"""What was learned from calls, kept apart for each scope: who learns from whom."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from riglm.application.prediction.replay import latest, replaying
+from riglm.application.prediction.worker import Urgency, Worker
+from riglm.domain.coverage import CoverageCalibrator
+from riglm.domain.prediction import Situation
+from riglm.ports.analytics import RecordedCall, RecordedSession
+from riglm.ports.predictor import PredictorPort
+
+MOST_SCOPES: Final = 32
+"""Scopes whose experience is held, those that were asked for last; another one is replayed when it is needed."""
+
+_MOST_CHANGED: Final = 20_000
+_SLICE_SECONDS: Final = 0.05  # whoever waits for the worker, waits so long for a replay at most
+_log: Final = logging.getLogger("riglm.prediction")
+
+OnLoop = Callable[[Callable[[], None]], object]
+"""Has something done on the event loop, asked from any thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Experience:
+    """What the calls of one scope taught; `used` are the tools that were called."""
+
+    predictor: PredictorPort
+    coverage: CoverageCalibrator
+    used: set[str] = field(default_factory=set)
+
+    def learn(self, situation: Situation, tool: str, signal: float) -> None:
+        """A call of `tool` was made in `situation`, and is as telling as `signal` says."""
+        if tool in situation.candidates:
+            expected = self.predictor.predict(situation)
+            self.coverage.observe(expected, situation.candidates.index(tool))
+        self.learn_along(situation, tool, signal)
+
+    def learn_along(self, situation: Situation, tool: str, signal: float) -> None:
+        """Somebody else showed the list that the call was made from: how long it was to be is not learned."""
+        self.predictor.learn(situation, tool, signal)
+        self.used.add(tool)
+
+
+class Experiences:
+    """Experience by scope, made on the worker from the scope's recorded sessions when it is first asked for.
+
+    Until it is made, it is that of a cold start. But for `replay`, everything is called on the event loop.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Experience],
+        recorded: Callable[[str], Sequence[RecordedSession]],
+        worker: Worker,
+        on_loop: OnLoop,
+        clock: Callable[[], float],
+    ) -> None:
+        """`make` gives experience that knows nothing; `recorded`, the latest sessions of a scope, blocks, may raise."""
+        self._make = make
+        self._recorded = recorded
+        self._worker = worker
+        self._on_loop = on_loop
+        self._clock = clock
+        self._cold = make()
+        self._held: OrderedDict[str, Experience] = OrderedDict()
+        self._loading: dict[str, asyncio.Event] = {}
+        self._outdated: set[str] = set()
+        self._changed: dict[str, float] = {}
+
+    def of(self, scope: str) -> Experience:
+        """What was learned in a scope; that of a cold start, which is not to be taught, while it is replayed."""
+        return self.held(scope) or self._cold
+
+    def held(self, scope: str) -> Experience | None:
+        """What was learned in a scope; None, while it is replayed."""
+        found = self._held.get(scope)
+        if found is None:
+            self._load(scope)
+        else:
+            self._held.move_to_end(scope)
+        return found
+
+    def known(self, scope: str) -> Experience | None:
+        """What was learned in a scope that was asked for lately, None in another."""
+        return self._held.get(scope)
+
+    async def ready(self, scope: str, seconds: float) -> None:
+        """Wait until a scope is replayed, or for so long."""
+        if self.held(scope) is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._loading[scope].wait()
+
+    def forget(self, tool: str) -> None:
+        """What was learned of a tool does not count any more, from its calls until now."""
+        self._changed.pop(tool, None)
+        self._changed[tool] = self._clock()
+        if len(self._changed) > _MOST_CHANGED:
+            del self._changed[next(iter(self._changed))]
+        self._outdated.update(self._loading)
+        for scope, experience in self._held.items():
+            if tool in experience.used:
+                experience.used.discard(tool)
+                self._load(scope)
+
+    def reread(self) -> None:
+        """Make all experience anew from what is recorded now; what there is serves until then."""
+        self._outdated.update(self._loading)
+        for scope in self._held:
+            self._load(scope)
+
+    def replay(self, scope: str) -> None:
+        """Make the experience of a scope before anybody asks for any; blocks."""
+        made = self._make()
+        try:
+            made.used.update(replaying(self._history(scope, {}), made.predictor))
+        except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
+            _log.warning("past sessions could not be loaded: prediction starts cold", exc_info=True)
+            made = self._make()
+        self._held[scope] = made
+
+    def _load(self, scope: str) -> None:
+        if scope not in self._loading:
+            self._loading[scope] = asyncio.Event()
+            self._worker.submit(partial(self._start, scope, dict(self._changed)), Urgency.LATER)
+
+    def _start(self, scope: str, changed: Mapping[str, float]) -> None:
+        made = self._make()
+        try:
+            steps = replaying(self._history(scope, changed), made.predictor)
+        except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
+            self._fail(scope)
+        else:
+            self._go_on(scope, made, steps)
+
+    def _go_on(self, scope: str, made: Experience, steps: Iterator[str]) -> None:
+        """Replay for a short while, and come back for the rest."""
+        until = time.perf_counter() + _SLICE_SECONDS
+        try:
+            for tool in steps:
+                made.used.add(tool)
+                if time.perf_counter() >= until:
+                    self._worker.submit(partial(self._go_on, scope, made, steps), Urgency.LATER)
+                    return
+        except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
+            self._fail(scope)
+        else:
+            self._on_loop(lambda: self._take(scope, made))
+
+    def _fail(self, scope: str) -> None:
+        _log.warning("past sessions could not be read anew: what is known counts, if anything is", exc_info=True)
+        blank = self._make()
+        self._on_loop(lambda: self._take(scope, self._held.get(scope, blank)))
+
+    def _take(self, scope: str, made: Experience) -> None:
+        self._held[scope] = made
+        while len(self._held) > MOST_SCOPES:
+            self._held.popitem(last=False)
+        done = self._loading.pop(scope)
+        if scope in self._outdated:
+            self._outdated.discard(scope)
+            self._load(scope)
+        done.set()
+
+    def _history(self, scope: str, changed: Mapping[str, float]) -> list[RecordedSession]:
+        """The sessions to replay, without the calls of tools that were something else by then."""
+        sessions = self._recorded(scope)
+        if changed:
+            sessions = [replace(each, calls=tuple(_of_today(each.calls, changed))) for each in sessions]
+        return latest(sessions)
+
+
+def _of_today(calls: Sequence[RecordedCall], changed: Mapping[str, float]) -> Iterator[RecordedCall]:
+    return (call for call in calls if call.timestamp >= changed.get(call.tool, -math.inf))

@@ -1,0 +1,121 @@
+"""What each call and each mark teaches, and whom."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.prediction.lessons import Lessons
+from riglm.domain.invocation import Found
+from riglm.domain.learning import SIGNALS
+from riglm.domain.prediction import Context, Situation
+
+if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+    from riglm.application.prediction.knowledge import Knowledge
+
+_log: Final = logging.getLogger("riglm.prediction")
+
+Listener = Callable[[Situation | None, str, Found], None]
+"""Told what was known before a call, its tool, and how it was found; no situation: only that a tool fits a context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Taught:
+    """A call of `tool` in `situation`, whose session learns for `scope`; `query` is the search that found the tool."""
+
+    situation: Situation
+    tool: str
+    found: Found
+    scope: str
+    session_id: UUID
+    query: Context | None = None
+
+    @property
+    def contexts(self) -> list[Context]:
+        """The different contexts that the tool was used in."""
+        said = self.situation.context
+        contexts = [] if said is None else [said]
+        if self.query is not None and (said is None or said.text != self.query.text):
+            contexts.append(self.query)
+        return contexts
+
+
+class Teaching:
+    """Puts lessons in the queue: pairs are the gist, which is cheap and nowhere else; the order of calls is the rest.
+
+    A call is learned whole before its pair is, or its pair would foretell it.
+    """
+
+    def __init__(self, lessons: Lessons, knowledge: "Callable[[], Knowledge | None]") -> None:
+        """`knowledge` gives what is known, None before it is loaded and after it was let go."""
+        self._lessons = lessons
+        self._knowledge = knowledge
+        self._on_learned: Listener = lambda *_: None
+        self._guarded = FailingOpen(_log, "a lesson failed; what it would have taught is left out, and")
+
+    def when_learned(self, listener: Listener) -> None:
+        """Tell somebody what each lesson taught."""
+        self._on_learned = listener
+
+    def called(self, taught: Taught) -> None:
+        """Have a call learned once it is out of the way."""
+        gist = (lambda: self._learn_gist(taught)) if taught.contexts else None
+        self._lessons.add(lambda: self._learn(taught), gist)
+
+    def marked(self, context: Context, tool: str, signal: float, *, scope: str, at: float, session_id: UUID) -> None:
+        """Have it learned for sure that a tool belongs to a context, or does not."""
+
+        def learn() -> None:
+            self._pair(context, tool, signal, scope, at, session_id)
+            self._tell(None, tool, Found.SEARCHED)
+
+        self._lessons.add_gist(learn)
+
+    def called_elsewhere(self, situation: Callable[[], Situation], tool: str, found: Found, scope: str) -> None:
+        """Have a call learned that another process served; where its scope is not held, the store tells it later."""
+
+        def learn() -> None:
+            knowledge = self._knowledge()
+            experience = None if knowledge is None else knowledge.experiences.known(scope)
+            if experience is not None:
+                with self._guarded:
+                    experience.learn_along(situation(), tool, SIGNALS[found])
+
+        self._lessons.add(learn)
+
+    def _learn(self, taught: Taught) -> None:
+        knowledge = self._knowledge()
+        if knowledge is None:
+            return
+        with self._guarded:
+            experience = knowledge.experiences.held(taught.scope)
+            if experience is not None:  # while it is replayed, the store tells of this call
+                situation = knowledge.with_relevance(taught.situation, taught.scope)
+                experience.learn(situation, taught.tool, SIGNALS[taught.found])
+        self._pair_all(taught)
+        self._tell(taught.situation, taught.tool, taught.found)
+
+    def _learn_gist(self, taught: Taught) -> None:
+        self._pair_all(taught)
+        self._tell(None, taught.tool, taught.found)
+
+    def _pair_all(self, taught: Taught) -> None:
+        signal, at = SIGNALS[taught.found], taught.situation.time
+        for context in taught.contexts:
+            self._pair(context, taught.tool, signal, taught.scope, at, taught.session_id)
+
+    def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session_id: UUID) -> None:
+        knowledge = self._knowledge()
+        if knowledge is None:
+            return
+        with self._guarded:
+            fingerprint = knowledge.index.fingerprint(tool)
+            knowledge.learner.paired(
+                context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session_id=session_id
+            )
+
+    def _tell(self, situation: Situation | None, tool: str, found: Found) -> None:
+        with self._guarded:
+            self._on_learned(situation, tool, found)
