@@ -34,11 +34,11 @@ class ShowingConversation(Conversation):
     __slots__ = (
         "_caller",
         "_catalogue",
+        "_changes",
         "_hears",
         "_latest",
         "_meta_calls",
         "_news",
-        "_number",
         "_own",
         "_showing",
         "_whole",
@@ -59,7 +59,7 @@ class ShowingConversation(Conversation):
         self._whole = converse(services, OverheardChannel(channel, self._forget))
         self._meta_calls: MetaCalls | None = None
         self._own: dict[bytes, ListWalk | MetaCall] = {}
-        self._number = 0
+        self._changes = 0  # how often the upstream's tools changed
         self._catalogue: Catalogue | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
         self._hears = False
@@ -150,7 +150,12 @@ class ShowingConversation(Conversation):
             return self._whole.received(
                 message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
             )
-        walk = self._walk(message, sink, lambda walk: self._showing.listed(session, walk, self._listed))
+        changes = self._changes
+        walk = self._walk(
+            message,
+            sink,
+            lambda walk: self._showing.listed(session, walk, lambda catalogue: self._listed(catalogue, changes)),
+        )
         self._own[jsonrpc.id_key(message.id or b"null")] = walk
         walk.start()
         return walk
@@ -173,13 +178,14 @@ class ShowingConversation(Conversation):
             message,
             sink,
             ask=self._whole.received,
-            new_id=self._new_id,
+            new_id=self._showing.new_id,
             whole=whole,
             over=lambda walk: self._finished(walk.asked),
         )
 
-    def _listed(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+    def _listed(self, catalogue: Catalogue, changes: int) -> None:
+        """The client gets a list that was asked for after so many changes; one that is torn counts no further."""
+        self._catalogue = catalogue if changes == self._changes else None
         self._news.listed()
 
     def _call(
@@ -218,27 +224,27 @@ class ShowingConversation(Conversation):
 
     async def _know(self, session: Session) -> None:
         """See to it that the list is known that one of riglm's own tools is about."""
-        if self._catalogue is None:
-            await self._learn()
-        if self._catalogue is not None:
-            self._showing.filtering.know(session, self._catalogue)
+        catalogue = self._catalogue or await self._learned()
+        if catalogue is not None:
+            self._showing.filtering.know(session, catalogue)
 
-    async def _learn(self) -> None:
-        """Ask for the whole list on riglm's own account; what cannot be had in time is not waited for."""
-
-        def take(catalogue: Catalogue) -> None:
-            self._catalogue = catalogue
-
+    async def _learned(self) -> Catalogue | None:
+        """The whole list, asked for on riglm's own account; None when it cannot be had in time."""
+        changes = self._changes
+        found: list[Catalogue] = []
         await self._showing.fetch(
-            jsonrpc.request(self._new_id(), "tools/list"),
+            jsonrpc.request(self._showing.new_id(), "tools/list"),
             ask=self._whole.received,
-            new_id=self._new_id,
-            take=take,
+            take=found.append,
             withdraw=self._withdraw,
         )
+        if found and changes == self._changes:
+            self._catalogue = found[0]
+        return found[0] if found else None
 
     def _forget(self) -> None:
         """The upstream's tools changed."""
+        self._changes += 1
         self._catalogue = None
 
     def _greeting(self, answer: Message) -> Message:
@@ -266,10 +272,6 @@ class ShowingConversation(Conversation):
             notice = jsonrpc.notification("notifications/cancelled", params)
         self._whole.received(notice, NOWHERE)
         walk.give_up()
-
-    def _new_id(self) -> bytes:
-        self._number += 1
-        return b'"riglm-list-%d"' % self._number
 
     def _over(self, call: Exchange) -> None:
         self._finished(call.message)

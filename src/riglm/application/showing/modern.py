@@ -1,6 +1,5 @@
 """Requests of the modern era that are shown what the filter chooses."""
 
-import itertools
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from riglm.application.showing.greeting import announcing
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.relays import Relay
+from riglm.application.showing.relays import Overheard, Relay
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
@@ -46,9 +45,9 @@ class ShowingModern(ModernService):
         showing.follow(lambda: self.listeners.overridden(showing.filtering))
         self._whole = serve(showing.observed(self.listeners.changed))
         self._meta_calls = MetaCalls(showing, self._whole.spellings)
-        self._numbers = itertools.count(1)
         self._catalogue: Catalogue | None = None
         self._known_until = 0.0
+        self._changes = 0
 
     def received(
         self,
@@ -70,7 +69,7 @@ class ShowingModern(ModernService):
                 return self._call(asked, sink)
             case "server/discover" if self._announces(asked):
                 return asked.forward(message, Relay(sink, announcing))
-            case "subscriptions/listen" if self._announces(asked):
+            case "subscriptions/listen":
                 return self._listen(asked, sink)
         return self._whole.received(message, envelope, sink, caller, headers)
 
@@ -107,12 +106,13 @@ class ShowingModern(ModernService):
         session = self._session(asked)
         if jsonrpc.members(asked.message.params).get("cursor") is not None:
             return asked.forward(asked.message, Relay(sink, lambda page: self._showing.without_denied(session, page)))
+        taken = self._taking()
         walk = ListWalk(
             asked.message,
             sink,
             ask=asked.forward,
-            new_id=self._new_id,
-            whole=lambda walk: self._showing.listed(session, walk, self._listed),
+            new_id=self._showing.new_id,
+            whole=lambda walk: self._showing.listed(session, walk, taken),
         )
         walk.start()
         return walk
@@ -142,8 +142,10 @@ class ShowingModern(ModernService):
         return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
 
     def _listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
+        if not self._announces(asked):
+            return asked.forward(asked.message, Overheard(sink, self._forget))
         listener = self.listeners.add(self._session(asked), asked.message, sink)
-        listener.underway = asked.forward(asked.message, listener)
+        listener.underway = asked.forward(asked.message, Overheard(listener, self._forget))
         return listener.underway
 
     async def _know(self, asked: "_Asked", session: Session) -> None:
@@ -159,16 +161,26 @@ class ShowingModern(ModernService):
         meta.pop("progressToken", None)
         params = b'{"_meta":%b}' % jsonrpc.join_object(meta)
         await self._showing.fetch(
-            jsonrpc.request(self._new_id(), "tools/list", params),
+            jsonrpc.request(self._showing.new_id(), "tools/list", params),
             ask=asked.forward_anew,
-            new_id=self._new_id,
-            take=self._listed,
+            take=self._taking(),
             withdraw=self.cancel,
         )
 
-    def _listed(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._known_until = time.monotonic() + KNOWN_SECONDS
+    def _taking(self) -> Callable[[Catalogue], None]:
+        """Takes a list that is asked for now; what changes until it is there lets it count once and no longer."""
+        changes = self._changes
+
+        def take(catalogue: Catalogue) -> None:
+            self._catalogue = catalogue
+            self._known_until = time.monotonic() + KNOWN_SECONDS if changes == self._changes else 0.0
+
+        return take
+
+    def _forget(self) -> None:
+        """An upstream said that its tools changed."""
+        self._changes += 1
+        self._known_until = 0.0
 
     def _announces(self, asked: "_Asked") -> bool:
         """Whether lists change for this client, found out without opening a session for it."""
@@ -181,9 +193,6 @@ class ShowingModern(ModernService):
         envelope = asked.envelope
         sessions = self._showing.services.sessions
         return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta)
-
-    def _new_id(self) -> bytes:
-        return b'"riglm-list-%d"' % next(self._numbers)
 
 
 def _answered(message: Message, sink: ReplySink, answer: Message, status: int = 200) -> Underway:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from riglm.application.showing.list_news import TOOLS_CHANGED
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ReplySink
 from riglm.ports.upstream import EventMark, Stream
@@ -29,6 +30,20 @@ class Relay(ReplySink):
     def interrupted(self) -> None:
         """Pass it on."""
         self._sink.interrupted()
+
+
+class Overheard(Relay):
+    """Passes everything on as it is, and notices when an upstream says that its tools changed."""
+
+    def __init__(self, sink: ReplySink, on_change: Callable[[], None]) -> None:
+        super().__init__(sink, lambda answer: answer)
+        self._on_change = on_change
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        """Pass it on."""
+        if message.method == TOOLS_CHANGED:
+            self._on_change()
+        super().related(message, event)
 
 
 class Unstreamed(Relay):

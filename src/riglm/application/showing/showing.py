@@ -1,7 +1,9 @@
 """What stands between all clients and the whole list: the filter, and what it is asked on the wire."""
 
 import asyncio
+import itertools
 import logging
+import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -51,6 +53,12 @@ class Showing:
         self._at_pages = FailingOpen(_log, "filtering failed; an error is the answer, since some tools are denied, and")
         self._tasks: set[asyncio.Task[None]] = set()
         self._followers: set[Callable[[], None]] = set()
+        self._prefix = f"riglm-{secrets.token_hex(8)}".encode()
+        self._numbers = itertools.count(1)
+
+    def new_id(self) -> bytes:
+        """The raw id of a request of riglm's own, which no client thinks of."""
+        return b'"%b-%d"' % (self._prefix, next(self._numbers))
 
     def observed(self, announce: Callable[[Session], None]) -> Services:
         """The services, with the filter told of every call; `announce` says that a session's list has changed."""
@@ -106,7 +114,6 @@ class Showing:
         asked: Message,
         *,
         ask: Callable[[Message, ReplySink], Underway | None],
-        new_id: Callable[[], bytes],
         take: Callable[[Catalogue], None],
         withdraw: Callable[[ListWalk], None],
     ) -> None:
@@ -117,7 +124,7 @@ class Showing:
             take(self.read(walk))
             walk.give_up()
 
-        walk = ListWalk(asked, NOWHERE, ask=ask, new_id=new_id, whole=whole, over=lambda _: heard.set())
+        walk = ListWalk(asked, NOWHERE, ask=ask, new_id=self.new_id, whole=whole, over=lambda _: heard.set())
         walk.start()
         try:
             async with asyncio.timeout(LISTING_SECONDS):

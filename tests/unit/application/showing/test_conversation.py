@@ -168,13 +168,13 @@ async def test_what_was_shown_is_recorded_once_and_by_the_filter_s_choice(stage)
     assert (exposure.tokens_shown, exposure.tokens_hidden, exposure.tokens_own) == (1, 2, 3)
 
 
-@pytest.mark.parametrize(("pages", "id_upstream"), [(0, b"5"), (1, b'"riglm-list-1"')])
-async def test_a_list_that_is_given_up_is_given_up_upstream(stage, pages, id_upstream):
+@pytest.mark.parametrize("pages", [0, 1])
+async def test_a_list_that_is_given_up_is_given_up_upstream(stage, pages):
     sink = stage.list(5)
     for _ in range(pages):
         stage.link.asked[-1].result(tools("a", nextCursor="n"))
     stage.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}')
-    assert [cancelled for cancelled, _ in stage.link.cancelled] == [id_upstream]
+    assert [cancelled for cancelled, _ in stage.link.cancelled] == [stage.link.asked[-1].message.id]
     stage.link.asked[-1].result(tools("b"))
     assert sink.got == []
     assert stage.list(5).got == []
@@ -436,6 +436,38 @@ async def test_an_own_tool_searches_the_list_even_if_the_client_never_asked_for_
     stage.link.says(CHANGED)
     stage.call(3, "search_available_tools", b'{"query":"q"}')
     await stage.link.next("tools/list", 3)
+
+
+async def test_a_list_that_changed_while_it_was_asked_for_counts_for_one_answer_only(stage):
+    sink = stage.list(1)
+    stage.link.asked[0].result(tools("a", nextCursor="n"))
+    stage.link.says(CHANGED)
+    stage.link.asked[1].result(tools("c"))
+    assert names_of(sink.answers[0])[:1] == ["a"]
+    for number, torn in ((2, True), (3, False)):
+        search = stage.call(number, "search_available_tools", b'{"query":"q"}')
+        asked = await stage.link.next("tools/list", number + 1)
+        if torn:
+            stage.link.says(CHANGED)
+        asked.result(tools("a", "b", "c"))
+        await search.answer()
+    await stage.call(4, "search_available_tools", b'{"query":"q"}').answer()
+    assert stage.filter.known == [("a", "c"), *[("a", "b", "c")] * 3]
+    assert len(stage.link.of("tools/list")) == 4
+
+
+async def test_no_client_thinks_of_the_ids_under_which_riglm_asks(stage):
+    other = Stage()
+    ids = set()
+    for one in (stage, other):
+        for number in (1, 2):
+            one.list(number)
+            one.link.asked[-1].result(tools("a", nextCursor="n"))
+            ids.add(one.link.asked[-1].message.id)
+    prefixes = {each.rpartition(b"-")[0] for each in ids}
+    assert (len(ids), len(prefixes)) == (4, 2)
+    assert all(len(prefix) >= len("riglm-") + 16 for prefix in prefixes)
+    await other.conversation.close()
 
 
 @pytest.mark.parametrize("denied", [False, True])

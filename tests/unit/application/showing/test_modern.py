@@ -278,6 +278,23 @@ async def test_an_own_tool_searches_a_list_that_no_client_asked_for(stage):
     assert stage.filter.known == [("a", "b"), ("a", "b")]
 
 
+@pytest.mark.parametrize("kind", [Surface.STABLE, Surface.DYNAMIC])
+async def test_a_list_that_changed_while_it_was_asked_for_counts_for_one_answer_only(stage, kind):
+    stage.filter.kind = kind
+    listener = await listening(stage, 5, b'{"toolsListChanged":true}')
+    listened = stage.link.asked[-1]
+    for number, torn in ((1, True), (2, False)):
+        search = stage.call(number, "search_available_tools", b'{"query":"a"}')
+        asked = await stage.link.next("tools/list", number)
+        if torn:
+            listened.says(jsonrpc.notification(CHANGED).line)
+        asked.result(listed("a", str(number)))
+        await search.answer()
+    await stage.call(3, "search_available_tools", b'{"query":"a"}').answer()
+    assert stage.filter.known == [("a", "1"), ("a", "2"), ("a", "2")]
+    assert jsonrpc.decode(listener.notes[-1]).method == CHANGED
+
+
 async def test_what_was_searched_counts_as_found_so(stage):
     stage.server.answers["tools/list"] = listed("a", "b", "c")
     stage.filter.shown = {"b"}
