@@ -179,6 +179,17 @@ class PredictionStoreContract:
         assert [each.started_at for each in analytics.recent_calls(since=1.0)] == [1.0, 2.0, 3.0]
         assert list(analytics.recent_calls(0)) == []
 
+    def test_recent_sessions_are_told_of_a_principal_or_of_all(self, analytics: AnalyticsPort) -> None:
+        """The limit counts those of the principal alone, and nobody has a name as well."""
+        mine, theirs = "m" * 32, ""
+        sessions = [a_session(started_at=float(at), principal=who) for at, who in enumerate([mine, theirs] * 2)]
+        analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions)])
+        assert [each.started_at for each in analytics.recent_calls(principal=mine)] == [0.0, 2.0]
+        assert [each.started_at for each in analytics.recent_calls(1, principal=mine)] == [2.0]
+        assert [each.started_at for each in analytics.recent_calls(principal=theirs)] == [1.0, 3.0]
+        assert [each.started_at for each in analytics.recent_calls(since=2.0, principal=theirs)] == [3.0]
+        assert list(analytics.recent_calls(principal="nobody")) == []
+
     def test_an_override_comes_back_as_it_was_stored_until_it_is_deleted(self, choices: Choices) -> None:
         """In the order in which they were made."""
         whole = an_override(
