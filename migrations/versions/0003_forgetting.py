@@ -14,6 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.execute(sa.text("DELETE FROM cached_vector"))  # those of requests told what was asked; tools' are made again
     op.add_column("toolset", sa.Column("used_at", sa.Double, nullable=False, server_default="0"))
     op.execute(sa.text("UPDATE toolset SET used_at = :now").bindparams(now=time.time()))
     op.create_index("session_ended_at", "session", ["ended_at", "started_at"])

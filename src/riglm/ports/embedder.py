@@ -58,6 +58,14 @@ class EmbedderPort(Protocol):
             EmbedderUnavailable: the model does not answer.
         """
 
+    def embed_public(self, texts: Sequence[str]) -> Vector:
+        """As `embed`, of texts that are nobody's own words, like those of tools: what they give may be kept for good.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer.
+        """
+        return self.embed(texts)
+
     @abstractmethod
     def status(self) -> EmbedderStatus:
         """What is at work now."""

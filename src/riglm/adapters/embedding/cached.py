@@ -22,8 +22,9 @@ _BATCH: Final = 16
 
 
 class CachedEmbedder(EmbedderPort):
-    """Asks another embedder only for what is neither in memory nor in the store, by model and hash of the text.
+    """Asks another embedder only for what it does not remember, by model and hash of the text.
 
+    In the store are public texts alone: from the hash or the vector of somebody's words a guess could be confirmed.
     A store that fails is done without. Vectors of low quality are quickly made anew and are not kept, so that every
     question asks whether the real model is back. Several threads may ask; their batches take turns.
     """
@@ -55,38 +56,45 @@ class CachedEmbedder(EmbedderPort):
         return self._embedder.model
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """One row for each text, all of the model that `model` names afterwards."""
-        by_hash = {text_hash(text): text for text in texts}
-        for _ in range(_ATTEMPTS):
-            if not texts or not self._worth_keeping():
-                break
-            model = self.model
-            known = self._known(model, by_hash)
-            missing = [key for key in by_hash if key not in known]
-            for start in range(0, len(missing), _BATCH):
-                known |= self._made({key: by_hash[key] for key in missing[start : start + _BATCH]})
-            if self.model == model:
-                return np.stack([known[text_hash(text)] for text in texts])
-        return self._embedder.embed(texts)
+        """One row for each text, all of the model that `model` names afterwards; remembered in memory only."""
+        return self._embedded(texts, None)
+
+    def embed_public(self, texts: Sequence[str]) -> Vector:
+        """The same, remembered in the store as well."""
+        return self._embedded(texts, self._store)
 
     def status(self) -> EmbedderStatus:
         """The embedder's."""
         return self._embedder.status()
 
+    def _embedded(self, texts: Sequence[str], store: VectorCachePort | None) -> Vector:
+        by_hash = {text_hash(text): text for text in texts}
+        for _ in range(_ATTEMPTS):
+            if not texts or not self._worth_keeping():
+                break
+            model = self.model
+            known = self._known(model, by_hash, store)
+            missing = [key for key in by_hash if key not in known]
+            for start in range(0, len(missing), _BATCH):
+                known |= self._made({key: by_hash[key] for key in missing[start : start + _BATCH]}, store)
+            if self.model == model:
+                return np.stack([known[text_hash(text)] for text in texts])
+        return self._embedder.embed(texts)
+
     def _worth_keeping(self) -> bool:
         return self.status().semantic_quality == "high"
 
-    def _known(self, model: str, hashes: Mapping[str, str]) -> dict[str, Vector]:
+    def _known(self, model: str, hashes: Mapping[str, str], store: VectorCachePort | None) -> dict[str, Vector]:
         known = {key: vector for key in hashes if (vector := self._recent.get(model, key)) is not None}
         missing = [key for key in hashes if key not in known]
         dimensions = self.status().dimensions
-        for key, vector in self._stored(model, missing).items():
+        for key, vector in self._stored(model, missing, store).items():
             if vector.shape == (dimensions,) and np.isfinite(vector).all():
                 self._recent.put(model, key, vector)
                 known[key] = vector
         return known
 
-    def _made(self, missing: Mapping[str, str]) -> dict[str, Vector]:
+    def _made(self, missing: Mapping[str, str], store: VectorCachePort | None) -> dict[str, Vector]:
         with self._turns:  # nobody may bring in another model between the answer and the question whose it is
             rows = self._embedder.embed(list(missing.values()))
             model = self.model
@@ -94,25 +102,25 @@ class CachedEmbedder(EmbedderPort):
         if self._worth_keeping():
             for key, vector in made.items():
                 self._recent.put(model, key, vector)
-            self._keep(model, made)
+            self._keep(model, made, store)
         return made
 
-    def _stored(self, model: str, hashes: Sequence[str]) -> Mapping[str, Vector]:
-        if self._store is None or not hashes:
+    def _stored(self, model: str, hashes: Sequence[str], store: VectorCachePort | None) -> Mapping[str, Vector]:
+        if store is None or not hashes:
             return {}
         try:
-            found = self._store.get_many(model, hashes)
+            found = store.get_many(model, hashes)
         except AnalyticsUnavailable as error:
             self._without_store(error)
             return {}
         self._store_failed = False
         return found
 
-    def _keep(self, model: str, vectors: Mapping[str, Vector]) -> None:
-        if self._store is None:
+    def _keep(self, model: str, vectors: Mapping[str, Vector], store: VectorCachePort | None) -> None:
+        if store is None:
             return
         try:
-            self._store.put_many(model, vectors)
+            store.put_many(model, vectors)
         except AnalyticsUnavailable as error:
             self._without_store(error)
 

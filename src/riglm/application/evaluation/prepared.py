@@ -45,12 +45,12 @@ def prepare(dataset: Dataset, embedder: EmbedderPort, on_embedded: Callable[[int
     tools = [tool_text(tool) for tool in dataset.tools]
     requests = [request_texts(query.text) for query in dataset.queries]
     texts = list(dict.fromkeys([*tools, *(text for request in requests for text in request)]))
-    embedder.embed(texts[:1])
+    embedder.embed_public(texts[:1])
     model = embedder.model
     known: dict[str, Vector] = {}
     for start in range(0, len(texts), _AT_ONCE):
         some = texts[start : start + _AT_ONCE]
-        known.update(zip(some, embedder.embed(some), strict=True))
+        known.update(zip(some, embedder.embed_public(some), strict=True))
         if embedder.model != model:
             raise EmbedderChanged(f"{dataset.name}: {embedder.model} took over from {model} — fix: run it again")
         on_embedded(len(some))

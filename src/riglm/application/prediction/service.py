@@ -38,14 +38,12 @@ LearningScope = Literal["principal", "tenant", "instance"]
 MARKED_SIGNAL: Final = 1.5
 """What a client says of a tool by `mark_tool` counts like a search that found it."""
 
-WEIGHTS: Final = {"high": {"lexical": 0.35, "semantic": 0.65}}
-"""How much words and meaning count in a search, by semantic quality; words alone where it is not listed."""
-
 _ADVICE: Final = {
     "high": "Ask in natural language: meaning counts more than words.",
     "low": "Ask with the words that tools use of themselves: meaning is recognised poorly.",
     "none": "Ask with the words that tools use of themselves: meaning is not recognised at all.",
 }
+_ADVICE_MEANWHILE: Final = "Ask with the words that tools use of themselves: meaning is not recognised yet."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
 _PREPARING_SECONDS: Final = 1.0  # a question of a file takes milliseconds: this is for a disk that hangs
@@ -228,12 +226,13 @@ class PredictionService(Predicting):
             state: Literal["unavailable", "loading"] = "unavailable" if self._loading.has_failed else "loading"
             embedder = replace(self._configured, status=state)
         tools, embedded = (0, 0) if knowledge is None else knowledge.index.counts()
+        is_waiting = tools > embedded == 0 and embedder.semantic_quality == "high"
         return {
             "embeddings": asdict(embedder),
             "tools": {"indexed": tools, "embedded": embedded},
             "learned_pairs": 0 if knowledge is None else len(knowledge.pairs),
-            "weights": WEIGHTS.get(embedder.semantic_quality, _WORDS_ALONE),
-            "advice": _ADVICE[embedder.semantic_quality],
+            "weights": _WORDS_ALONE if knowledge is None else asdict(knowledge.index.weights),
+            "advice": _ADVICE_MEANWHILE if is_waiting else _ADVICE[embedder.semantic_quality],
         }
 
     def relearn(self) -> None:

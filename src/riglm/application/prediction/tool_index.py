@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,9 +12,10 @@ from typing import Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.worker import Urgency, Worker
-from riglm.domain.prediction import Vector
+from riglm.domain.prediction import Context, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever, passage
+from riglm.domain.retrieval.static_index import WORDS_ALONE, Weights
 from riglm.domain.tool import Catalogue, ToolProfile, profile
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
 
@@ -23,6 +24,7 @@ MOST_TOOLS: Final = 20_000
 
 _READING_SECONDS: Final = 2.0
 _BATCH: Final = 8
+_GROWTH: Final = 4  # vectors count anew whenever there are a quarter more of them: matrices are made a few times
 _MOST_LISTS: Final = 256
 _log: Final = logging.getLogger("riglm.prediction")
 
@@ -43,7 +45,7 @@ class ToolIndex:
     """Takes note of lists on the event loop, and reads, indexes and embeds what is new in them on the worker.
 
     Words are indexed at once, vectors follow batch by batch, so that what a client waits for comes in between, and
-    count once all are there. While another model is taking over, the vectors of the last one serve.
+    count as they come. While another model is taking over, the vectors of the last one serve what it embedded.
     """
 
     def __init__(
@@ -52,9 +54,9 @@ class ToolIndex:
         embedder: EmbedderPort,
         pairs: LearnedPairs,
         owners: ToolOwners,
-        on_changed: Callable[[str, str], None],
+        on_changed: Callable[[Mapping[str, str]], None],
     ) -> None:
-        """`on_changed` is told, on the worker, the name and new fingerprint of a tool that describes itself anew."""
+        """`on_changed` is told, on the worker, the new fingerprints of the tools that describe themselves anew."""
         self.retriever: Retriever | None = None
         self._worker = worker
         self._embedder = embedder
@@ -62,28 +64,30 @@ class ToolIndex:
         self._owners = owners
         self._on_changed = on_changed
         self._reading: Future[None] | None = None
-        self._lists: OrderedDict[bytes, None] = OrderedDict()
+        self._unread: deque[Catalogue] = deque()
+        self._lists: dict[bytes, int] = {}  # what was read, and how often tools had described themselves anew by then
+        self._described_anew = 0
         self._last: Catalogue | None = None
         self._profiles: dict[str, ToolProfile] = {}
+        self._words = Retriever([], pairs=pairs)
         self._serving = _Vectors()
         self._coming = self._serving
         self._lacking: deque[ToolProfile] = deque()
         self._is_embedding = False
-        self._embedded = 0
+        self._counted: Mapping[str, int] = {}
+        self._uncounted = 0
         self._guarded = FailingOpen(_log, "tools could not be indexed; they are shown and not predicted, and")
 
     def know(self, catalogue: Catalogue) -> None:
-        """Take note of a list; one that was seen lately costs next to nothing."""
+        """Take note of a list; it costs next to nothing when no tool says other than when it was read."""
         if catalogue is self._last:
             return
         self._last = catalogue
-        if catalogue.digest in self._lists:
-            self._lists.move_to_end(catalogue.digest)
+        at_rest = self._reading is None or self._reading.done()
+        if at_rest and self._lists.get(catalogue.digest) == self._described_anew:
             return
-        self._lists[catalogue.digest] = None
-        if len(self._lists) > _MOST_LISTS:
-            self._lists.popitem(last=False)
-        self._reading = self._do(lambda: self._read(catalogue))
+        self._unread.append(catalogue)
+        self._reading = self._do(self._read_all)
 
     async def read(self) -> None:
         """Wait, a little, until the words of all lists and the pairs that were noted so far are indexed."""
@@ -105,14 +109,23 @@ class ToolIndex:
         """The model of the vectors that serve; empty before the first."""
         return self._serving.model
 
+    @property
+    def weights(self) -> Weights:
+        """How much words and meaning count in what is asked now."""
+        return WORDS_ALONE if self.retriever is None else self.retriever.weights(self._coming.model)
+
+    def confidence(self, context: Context, scope: str) -> float:
+        """How sure a context makes us, from 0 to 1, by what was learned of tools as they describe themselves now."""
+        return 0.0 if self.retriever is None else self.retriever.confidence(context, scope=scope)
+
     def fingerprint(self, tool: str) -> str:
         """The fingerprint of what a tool says of itself; empty when it is not known."""
         said = self._profiles.get(tool)
         return said.fingerprint if said is not None else ""
 
     def counts(self) -> tuple[int, int]:
-        """How many tools are indexed, and how many of them have vectors that serve."""
-        return len(self._profiles), self._embedded
+        """How many tools are indexed, and how many of them by vectors that what is asked now is compared with."""
+        return len(self._profiles), self._counted.get(self._coming.model, 0)
 
     def _do(self, job: Callable[[], None], urgency: Urgency = Urgency.SOON) -> Future[None]:
         def guarded() -> None:
@@ -121,21 +134,40 @@ class ToolIndex:
 
         return self._worker.submit(guarded, urgency)
 
-    def _read(self, catalogue: Catalogue) -> None:
-        changed = False
+    def _read_all(self) -> None:
+        described: dict[str, str] = {}
+        has_news = False
+        while self._unread:
+            has_news |= self._read(self._unread.popleft(), described)
+        self._forget_oldest()
+        if described:
+            self._on_changed(described)
+        if has_news:
+            self._build()
+            self._embed()
+
+    def _read(self, catalogue: Catalogue, described: dict[str, str]) -> bool:
+        """Whether there are tools that were not known or, added to `described`, say other than they did."""
+        if self._lists.get(catalogue.digest) == self._described_anew:
+            return False
+        new: list[str] = []
+        anew: dict[str, str] = {}
         for tool in islice(catalogue.tools, MOST_TOOLS):
             server, bare_name = self._owners.of(tool.name)
             said = profile(tool, server=server, bare_name=bare_name)
             known = self._profiles.pop(tool.name, None)
             self._profiles[tool.name] = said
-            if known is None or known.fingerprint != said.fingerprint:
-                changed = True
-            if known is not None and known.fingerprint != said.fingerprint:
-                self._on_changed(tool.name, said.fingerprint)
-        self._forget_oldest()
-        if changed:
-            self._build()
-            self._embed()
+            if known is None:
+                new.append(tool.name)
+            elif known.fingerprint != said.fingerprint:
+                anew[tool.name] = said.fingerprint
+        self._described_anew += len(anew)
+        self._lists.pop(catalogue.digest, None)
+        self._lists[catalogue.digest] = self._described_anew
+        if len(self._lists) > _MOST_LISTS:
+            del self._lists[next(iter(self._lists))]
+        described |= anew
+        return bool(new or anew)
 
     def _forget_oldest(self) -> None:
         for name in list(islice(self._profiles, max(0, len(self._profiles) - MOST_TOOLS))):
@@ -144,14 +176,19 @@ class ToolIndex:
             self._coming.rows.pop(name, None)
 
     def _build(self) -> None:
-        made = Retriever(list(self._profiles.values()), pairs=self._pairs)
-        vectors = self._current()
-        self.retriever = made.with_vectors(self._serving.model, vectors) if vectors else made
-        self._embedded = len(vectors)
+        self._words = Retriever(list(self._profiles.values()), pairs=self._pairs)
+        self._count_vectors()
 
-    def _current(self) -> Mapping[str, Vector]:
-        serving = self._serving
-        return {name: serving.rows[name][1] for name, said in self._profiles.items() if serving.fits(said)}
+    def _count_vectors(self) -> None:
+        """Have the vectors count that there are by now, of the model that serves and of the one that takes over."""
+        made, counted = self._words, {}
+        for vectors in (self._serving, self._coming):
+            rows = {name: vectors.rows[name][1] for name, said in self._profiles.items() if vectors.fits(said)}
+            if rows and vectors.model not in counted:
+                made = made.with_vectors(vectors.model, rows)
+                counted[vectors.model] = len(rows)
+        self.retriever, self._counted = made, counted
+        self._uncounted = 0
 
     def _embed(self) -> None:
         """See what lacks a vector of the model that answers now, and begin with it."""
@@ -172,17 +209,21 @@ class ToolIndex:
         some = list(islice(self._lacking, _BATCH))
         if some and model == coming.model:
             try:
-                vectors = self._embedder.embed([passage(said) for said in some])
+                vectors = self._embedder.embed_public([passage(said) for said in some])
             except EmbedderUnavailable as error:
+                self._count_vectors()
                 _log.warning("tools are found by their words alone: %s", error)
                 return
             if self._embedder.model == model:
                 for said, vector in zip(some, vectors, strict=True):
                     coming.rows[said.name] = (said.fingerprint, vector)
                     self._lacking.popleft()
+                self._uncounted += len(some)
         if self._embedder.model != coming.model:
             self._embed()
         elif self._lacking:
+            if self._uncounted * _GROWTH >= self._counted.get(coming.model, 0):
+                self._count_vectors()
             self._is_embedding = True
             self._do(self._embed_some, Urgency.BACKGROUND)
         else:
@@ -190,4 +231,4 @@ class ToolIndex:
 
     def _take_over(self) -> None:
         self._serving = self._coming
-        self._build()
+        self._count_vectors()

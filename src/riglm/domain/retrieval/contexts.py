@@ -12,6 +12,9 @@ from riglm.domain.retrieval.growing import GrowingRows
 WORDS_WEIGHT: Final = 0.3
 """How much shared words count beside the likeness of vectors."""
 
+_DROPPED: Final = -2  # the number of no scope, not even of an unknown one
+_WORTH_COMPACTING: Final = 128
+
 
 class Likeness(NamedTuple):
     """How similar each context is, between 0 and 1, and -1 where it does not count for the scope.
@@ -29,6 +32,7 @@ class LearnedContexts:
 
     def __init__(self) -> None:
         self._count = 0
+        self._living = 0
         self._scopes: dict[str, int] = {}
         self._scope = GrowingRows(0, np.int64)
         self._matrices: dict[tuple[str, int], tuple[GrowingRows, GrowingRows]] = {}
@@ -42,10 +46,16 @@ class LearnedContexts:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def is_hollow(self) -> bool:
+        """Whether most of the contexts were dropped, so that leaving them out is worth its time."""
+        return self._count > max(_WORTH_COMPACTING, 2 * self._living)
+
     def add(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> int:
         """Take in a context and give its number. A vector of no length is none."""
         number = self._count
         self._count += 1
+        self._living += 1
         self._weighed = None
         self._scope.append(self._scopes.setdefault(scope, len(self._scopes)))
         if len(vector):
@@ -62,6 +72,34 @@ class LearnedContexts:
             self._found.rows[at] += 1
             self._term.append(at)
         return number
+
+    def drop(self, number: int) -> None:
+        """Let a context count no more, in whatever scope; the others keep their numbers."""
+        if self._scope.rows[number] == _DROPPED:
+            return
+        self._scope.rows[number] = _DROPPED
+        self._living -= 1
+        self._weighed = None
+        first = int(self._first_term.rows[number])
+        end = int(self._first_term.rows[number + 1]) if number + 1 < self._count else len(self._term)
+        self._found.rows[self._term.rows[first + 1 : end]] -= 1
+
+    def compact(self) -> NDArray[np.int64]:
+        """Leave out what was dropped; the old numbers of what remains, in their order, which are numbered anew."""
+        kept = np.flatnonzero(self._scope.rows != _DROPPED)
+        number = np.full(self._count, -1, np.int64)
+        number[kept] = np.arange(len(kept))
+        for key, (rows, numbers) in list(self._matrices.items()):
+            renumbered = number[numbers.rows]
+            there = renumbered >= 0
+            self._matrices[key] = (rows.chosen(there), GrowingRows.of(renumbered[there]))
+        lengths = np.diff(self._first_term.rows, append=len(self._term))
+        self._term = self._term.chosen(np.repeat(number >= 0, lengths))
+        self._first_term = GrowingRows.of(np.cumsum(lengths[kept]) - lengths[kept])
+        self._scope = self._scope.chosen(kept)
+        self._count = self._living = len(kept)
+        self._weighed = None
+        return kept
 
     def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> Likeness:
         """How similar each context is that was learned for the scope, or for all."""
@@ -89,14 +127,14 @@ class LearnedContexts:
         rarity, own = self._weighed_words()
         asked = np.zeros(len(rarity))
         asked[known] = rarity[known]
-        unknown = (len(wanted) - len(known)) * np.log1p(self._count) ** 2
+        unknown = (len(wanted) - len(known)) * np.log1p(self._living) ** 2
         common = np.add.reduceat(asked[self._term.rows], self._first_term.rows)
         return np.asarray(common / np.maximum(own * np.sqrt(asked.sum() + unknown), 1e-9))
 
     def _weighed_words(self) -> tuple[Scores, Scores]:
         """How much each word counts, and how much all words of each context; kept until a context comes."""
         if self._weighed is None:
-            rarity = np.log1p(self._count / np.maximum(self._found.rows, 1)) ** 2
+            rarity = np.log1p(self._living / np.maximum(self._found.rows, 1)) ** 2
             rarity[0] = 0.0
             own = np.add.reduceat(rarity[self._term.rows], self._first_term.rows)
             self._weighed = rarity, np.sqrt(own)

@@ -1,6 +1,6 @@
 """Arrays that grow."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,6 +20,19 @@ class GrowingRows:
     def rows(self) -> NDArray[Any]:
         """What was appended; changing it changes what is kept."""
         return self._kept[: self._count]
+
+    @classmethod
+    def of(cls, rows: NDArray[Any]) -> Self:
+        """One that holds these rows, or numbers, and takes more."""
+        made = cls(rows.shape[1] if rows.ndim == 2 else 0, rows.dtype)
+        if len(rows):
+            made._kept = rows
+        made._count = len(rows)
+        return made
+
+    def chosen(self, which: NDArray[Any]) -> Self:
+        """Another with the rows at these places, or where this mask is true."""
+        return self.of(self.rows[which])
 
     def append(self, row: Any) -> None:
         """Add one at the end."""

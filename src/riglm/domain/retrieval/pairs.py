@@ -28,7 +28,7 @@ _KEPT: Final = 0.8
 _HALF_LIFE: Final = 30 * 86_400.0
 _SAME: Final = 0.95
 _CHECKED: Final = 200
-_KEPT_WHEN_PRUNED: Final = 0.9
+_KEPT_WHEN_PRUNED: Final = 0.98
 
 
 class Votes(NamedTuple):
@@ -54,6 +54,7 @@ class LearnedPairs:
         self._contexts = LearnedContexts()
         self._numbers: dict[tuple[str, str, bytes], int] = {}
         self._lessons: list[dict[str, LearnedPair]] = []
+        self._taught: defaultdict[str, set[int]] = defaultdict(set)  # the contexts of each tool, by number
         self._size = 0
         self._reliability = Reliability()
 
@@ -113,28 +114,27 @@ class LearnedPairs:
         """Forget the oldest and least sure pairs when there are more than `bound`; the ids of those that went."""
         if self._size <= bound:
             return []
-        kept = [pair for lessons in self._lessons for pair in lessons.values()]
-        newest = max(pair.updated_at for pair in kept)
-        kept.sort(key=lambda pair: pair.confidence * 0.5 ** ((newest - pair.updated_at) / _HALF_LIFE), reverse=True)
+        pairs = [pair for lessons in self._lessons for pair in lessons.values()]
+        confidence = np.array([pair.confidence for pair in pairs])
+        age = np.array([pair.updated_at for pair in pairs])
+        order = np.argsort(-confidence * 0.5 ** ((age.max() - age) / _HALF_LIFE), kind="stable")
         most = int(bound * _KEPT_WHEN_PRUNED)  # some room, so that not every lesson to come prunes again
-        self._rebuild(kept[:most])
-        return [pair.id for pair in kept[most:]]
+        return self._forget([pairs[at] for at in order[most:]])
 
-    def forget_tool(self, tool: str, keep_hash: str) -> list[UUID]:
-        """Forget what was learned of a tool under another description; the ids of the pairs that went."""
-        kept: list[LearnedPair] = []
-        gone: list[LearnedPair] = []
-        for lessons in self._lessons:
-            for pair in lessons.values():
-                stale = pair.tool == tool and pair.description_hash != keep_hash
-                (gone if stale else kept).append(pair)
-        if gone:
-            self._rebuild(kept)
-        return [pair.id for pair in gone]
+    def forget_tools(self, described: Mapping[str, str]) -> list[UUID]:
+        """Forget what was learned of tools under other descriptions than these hashes; the ids of the pairs that went.
 
-    def confidence(self, context: Context, scope: str) -> float:
-        """The context confidence: the mean similarity of the ten most similar lessons, times their number by ten."""
-        return self.votes(context, scope, {}).confidence
+        It costs what these tools were taught, not what all were.
+        """
+        taught = (self._lessons[number][tool] for tool in described for number in self._taught.get(tool, ()))
+        return self._forget([pair for pair in taught if pair.description_hash != described[pair.tool]])
+
+    def confidence(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> float:
+        """The context confidence: the mean similarity of the ten most similar lessons, times their number by ten.
+
+        As for votes, lessons count of tools that still describe themselves as they did then.
+        """
+        return self.votes(context, scope, fingerprints).confidence
 
     def votes(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> Votes:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""
@@ -151,13 +151,13 @@ class LearnedPairs:
             lessons = self._lessons[number]
             most = max(1, *(pair.uses for pair in lessons.values()))
             for tool, pair in lessons.items():
-                if pair.description_hash in ("", fingerprints.get(tool, "")):
+                if _still_counts(pair, fingerprints):
                     votes[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT
         sameness = (float(likeness.meaning[best].max()) - _SAME) / (1 - _SAME)
         return Votes(
             by_tool={tool: min(1.0, vote) for tool, vote in votes.items()},
             trust=max(self._reliability.trust, min(1.0, sameness)),
-            confidence=self._confidence(likeness.meaning),
+            confidence=self._confidence(likeness.meaning, fingerprints),
         )
 
     def _terms(self, text: str) -> tuple[int, ...]:
@@ -167,10 +167,12 @@ class LearnedPairs:
         said = "\0".join((scope, context.model, context.text, tool)).encode("utf-8", "surrogatepass")
         return UUID(bytes=blake2b(said, digest_size=16, key=self._key).digest(), version=5)
 
-    def _confidence(self, meaning: Scores) -> float:
+    def _confidence(self, meaning: Scores, fingerprints: Mapping[str, str]) -> float:
         left, total = MOST_SIMILAR, 0.0
         for number in _best(meaning):
-            uses = min(left, sum(pair.uses for pair in self._lessons[number].values() if pair.confidence > 0))
+            lessons = self._lessons[number].values()
+            counted = (pair.uses for pair in lessons if pair.confidence > 0 and _still_counts(pair, fingerprints))
+            uses = min(left, sum(counted))
             total += float(meaning[number]) * uses
             left -= uses
         return min(1.0, total / MOST_SIMILAR)
@@ -192,12 +194,33 @@ class LearnedPairs:
             self._lessons.append({})
         pairs = self._lessons[number]
         self._size += pair.tool not in pairs
+        self._taught[pair.tool].add(number)
         pairs[pair.tool] = pair
 
-    def _rebuild(self, pairs: Iterable[LearnedPair]) -> None:
-        self._contexts, self._numbers, self._lessons, self._size = LearnedContexts(), {}, [], 0
+    def _forget(self, pairs: Iterable[LearnedPair]) -> list[UUID]:
+        gone = []
         for pair in pairs:
-            self._put(pair)
+            number = self._numbers[_key(pair)]
+            del self._lessons[number][pair.tool]
+            self._taught[pair.tool].discard(number)
+            if not self._lessons[number]:
+                self._contexts.drop(number)
+                del self._numbers[_key(pair)]
+            gone.append(pair.id)
+        self._size -= len(gone)
+        if self._contexts.is_hollow:
+            self._compact()
+        return gone
+
+    def _compact(self) -> None:
+        kept = self._contexts.compact().tolist()
+        self._lessons = [self._lessons[number] for number in kept]
+        at = dict(zip(kept, range(len(kept)), strict=True))
+        self._numbers = {key: at[number] for key, number in self._numbers.items()}
+        self._taught = defaultdict(set)
+        for number, lessons in enumerate(self._lessons):
+            for tool in lessons:
+                self._taught[tool].add(number)
 
 
 def _best(similar: Scores) -> NDArray[np.intp]:
@@ -213,6 +236,11 @@ def _vector(context: Context) -> Vector:
     if context.vector is None:
         return np.zeros(0, np.float32)
     return np.asarray(context.vector if context.vector.ndim == 1 else context.vector[0], np.float32)
+
+
+def _still_counts(pair: LearnedPair, fingerprints: Mapping[str, str]) -> bool:
+    """Whether the tool describes itself as it did when the pair was learned, or that is not known."""
+    return pair.description_hash in ("", fingerprints.get(pair.tool, ""))
 
 
 def _key(pair: LearnedPair) -> tuple[str, str, bytes]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from riglm.domain.prediction import Context, Relevance, Scores, Vector
 from riglm.domain.retrieval.outcome import Hit, SearchOutcome
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.retrieval.static_index import StaticIndex
+from riglm.domain.retrieval.static_index import StaticIndex, Weights
 from riglm.domain.retrieval.texts import LONGEST_REQUEST, tool_text
 from riglm.domain.retrieval.words import spelt
 from riglm.domain.tool import ToolProfile
@@ -54,11 +54,22 @@ class Retriever:
         self._layout = self._laid_out(())
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "Retriever":
-        """The same with vectors of one model, by tool; a tool that has none yet is found by its words."""
+        """The same with vectors of one model, by tool, beside those of others.
+
+        A tool that has none yet is found by its words.
+        """
         other = object.__new__(Retriever)
         other.__dict__.update(self.__dict__)
         other._static = self._static.with_vectors(model, vectors)
         return other
+
+    def weights(self, model: str) -> Weights:
+        """How much words and meaning count in a question that was embedded with a model."""
+        return self._static.weights(model)
+
+    def confidence(self, context: Context, *, scope: str = "") -> float:
+        """The context confidence, between 0 and 1; see `LearnedPairs.confidence`."""
+        return self._pairs.confidence(context, scope, self._fingerprints)
 
     def relevance(self, context: Context, candidates: Sequence[str] | None = None, *, scope: str = "") -> Relevance:
         """How well each candidate fits; all tools in their order when none are named. Unknown ones fit by use alone."""

@@ -35,6 +35,7 @@ class Weights:
 
 REAL_MODEL: Final = Weights(lexical=0.35, semantic=0.65)
 FALLBACK_MODEL: Final = Weights(lexical=0.65, semantic=0.35)
+WORDS_ALONE: Final = Weights(lexical=1.0, semantic=0.0)
 
 
 class StaticIndex:
@@ -44,13 +45,20 @@ class StaticIndex:
         self.lexical = LexicalIndex(tools)
         self._names = [tool.name for tool in tools]
         self._servers = [tool.server for tool in tools]
-        self._dense: DenseIndex | None = None
+        self._dense: Mapping[str, DenseIndex] = {}
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "StaticIndex":
-        """The same with vectors of the tools, by name."""
+        """The same with vectors of the tools, by name, beside those of other models."""
         other = copy(self)
-        other._dense = DenseIndex(model, self._names, self._servers, vectors)  # noqa: SLF001  # a copy of its own
+        dense = DenseIndex(model, self._names, self._servers, vectors)
+        other._dense = {**self._dense, model: dense}  # noqa: SLF001  # a copy of its own
         return other
+
+    def weights(self, model: str) -> Weights:
+        """How much words and meaning count for what was embedded with a model."""
+        if model not in self._dense:
+            return WORDS_ALONE
+        return FALLBACK_MODEL if model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
 
     def scores(self, context: Context) -> Scores:
         """Each tool's score, the best at 1 and what is no better than the mean at 0."""
@@ -58,13 +66,15 @@ class StaticIndex:
         if not self._names or not stems:
             return np.zeros(len(self._names))
         lexical = standardised(np.stack([self.lexical.scores(part) for part in stems]))
-        queries = self._queries(context)
-        if queries is None or self._dense is None:
+        compared = self._compared(context)
+        if compared is None:
             return relative(_with_sentences(standardised(lexical[0]), lexical[1:]))
-        dense = self._dense
-        weights = FALLBACK_MODEL if dense.model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
+        dense, queries = compared
+        weights = self.weights(dense.model)
         semantic = lexical[[min(row, len(lexical) - 1) for row in range(len(queries))]]
-        semantic[:, dense.rows] = dense.scores(queries, dense.similarities(queries))
+        near = dense.scores(queries, dense.similarities(queries))
+        semantic = np.minimum(semantic, near.max(axis=1, keepdims=True))  # words know no meaning better than vectors do
+        semantic[:, dense.rows] = near
         both = min(len(lexical), len(queries))
         parts = weights.lexical * lexical[:both] + weights.semantic * semantic[:both]
         whole = parts[0].copy()
@@ -74,24 +84,32 @@ class StaticIndex:
     def likeness(self, context: Context) -> tuple[float | None, Scores]:
         """The best cosine of any part of a request, and each tool's; None and zeros where there is no meaning."""
         each = np.zeros(len(self._names))
-        queries = self._queries(context)
-        if queries is None or self._dense is None or self._dense.model.startswith(WORDS_WITHOUT_MEANING):
+        compared = self._compared(context)
+        if compared is None or compared[0].model.startswith(WORDS_WITHOUT_MEANING):
             return None, each
-        each[self._dense.rows] = self._dense.similarities(queries).max(axis=0)
+        dense, queries = compared
+        each[dense.rows] = dense.similarities(queries).max(axis=0)
         return float(each.max(initial=0.0)), each
 
     def fits(self, context: Context) -> bool:
         """Whether any tool is near enough to be of use."""
+        if not self._names:
+            return False
         best, _ = self.likeness(context)
         covered = self.lexical.coverage(words(context.text)[:_MOST_STEMS])
-        return bool(self._names) and fits(best, covered, len(self._names))
+        if fits(best, covered, len(self._names)):
+            return True
+        compared = self._compared(context)
+        is_partial = compared is not None and len(compared[0].rows) < len(self._names)
+        return is_partial and fits(None, covered, len(self._names))  # what has no vector yet may be what is meant
 
-    def _queries(self, context: Context) -> Vector | None:
-        """The context's vectors as rows, if they can be compared with those of the tools."""
-        if context.vector is None or self._dense is None or context.model != self._dense.model:
+    def _compared(self, context: Context) -> tuple[DenseIndex, Vector] | None:
+        """The vectors of the tools that those of the context, as rows, can be compared with."""
+        dense = self._dense.get(context.model)
+        if context.vector is None or dense is None:
             return None
         rows = np.atleast_2d(np.asarray(context.vector, np.float32))
-        return rows if len(rows) and self._dense.fits(rows) else None
+        return (dense, rows) if len(rows) and dense.fits(rows) else None
 
 
 def _stems(text: str) -> list[list[str]]:

@@ -21,15 +21,24 @@ def test_only_new_texts_are_asked_for_and_each_once() -> None:
 
 def test_a_restart_finds_its_vectors_in_the_store() -> None:
     store, inner = DictionaryCache(), ScriptedEmbedder()
-    first = CachedEmbedder(ScriptedEmbedder(), store).embed(["a", "bb"])
-    assert np.array_equal(CachedEmbedder(inner, store).embed(["a", "bb"]), first)
+    first = CachedEmbedder(ScriptedEmbedder(), store).embed_public(["a", "bb"])
+    assert np.array_equal(CachedEmbedder(inner, store).embed_public(["a", "bb"]), first)
     assert inner.asked == []
+
+
+def test_nothing_of_what_somebody_asked_reaches_the_store() -> None:
+    store, inner = DictionaryCache(), ScriptedEmbedder()
+    embedder = CachedEmbedder(inner, store)
+    asked = embedder.embed(["read my medical records"])
+    assert store.vectors == {}
+    assert np.array_equal(embedder.embed(["read my medical records"]), asked)
+    assert len(inner.asked) == 1
 
 
 def test_vectors_of_another_model_are_never_used() -> None:
     store, inner = DictionaryCache(), ScriptedEmbedder("scripted@2")
-    CachedEmbedder(ScriptedEmbedder("scripted@1"), store).embed(["a"])
-    rows = CachedEmbedder(inner, store).embed(["a"])
+    CachedEmbedder(ScriptedEmbedder("scripted@1"), store).embed_public(["a"])
+    rows = CachedEmbedder(inner, store).embed_public(["a"])
     assert inner.asked == [["a"]]
     assert rows[0, -1] == ord("2")
 
@@ -37,9 +46,9 @@ def test_vectors_of_another_model_are_never_used() -> None:
 def test_a_model_that_changes_meanwhile_makes_all_rows() -> None:
     inner = ScriptedEmbedder("scripted@1")
     embedder = CachedEmbedder(inner)
-    embedder.embed(["a"])
+    embedder.embed_public(["a"])
     inner.changes_to = "scripted@2"
-    rows = embedder.embed(["a", "bb"])
+    rows = embedder.embed_public(["a", "bb"])
     assert embedder.model == "scripted@2"
     assert set(rows[:, -1]) == {float(ord("2"))}
 
@@ -48,7 +57,7 @@ def test_a_stored_vector_that_cannot_be_right_is_made_anew() -> None:
     store, inner = DictionaryCache(), ScriptedEmbedder()
     store.vectors["scripted@1", text_hash("a")] = np.zeros(7, dtype=np.float32)
     store.vectors["scripted@1", text_hash("bb")] = np.full(3, np.nan, dtype=np.float32)
-    rows = CachedEmbedder(inner, store).embed(["a", "bb"])
+    rows = CachedEmbedder(inner, store).embed_public(["a", "bb"])
     assert list(rows[:, 0]) == [1, 2]
 
 
@@ -61,8 +70,8 @@ def test_a_store_that_fails_is_done_without_and_told_once(caplog) -> None:
             raise AnalyticsUnavailable("the disk is full")
 
     embedder = CachedEmbedder(ScriptedEmbedder(), Failing())
-    assert list(embedder.embed(["a"])[:, 0]) == [1]
-    assert list(embedder.embed(["a", "bb"])[:, 0]) == [1, 2]
+    assert list(embedder.embed_public(["a"])[:, 0]) == [1]
+    assert list(embedder.embed_public(["a", "bb"])[:, 0]) == [1, 2]
     [told] = caplog.records
     assert told.reason == "the disk is full"
 
@@ -71,7 +80,7 @@ def test_the_vectors_of_a_stand_in_are_not_stored() -> None:
     store, inner = DictionaryCache(), ScriptedEmbedder()
     inner.fails = True
     embedder = CachedEmbedder(FallbackEmbedder(inner, HashingEmbedder()), store)
-    assert embedder.embed(["a"]).shape == (1, 256)
+    assert embedder.embed_public(["a"]).shape == (1, 256)
     assert store.vectors == {}
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from riglm.domain.prediction import Context
+from riglm.domain.retrieval import pairs as pairs_module
 from riglm.domain.retrieval.pairs import LearnedPairs
 from tests.unit.domain.retrieval.samples import context
 
@@ -94,9 +95,70 @@ def test_a_changed_description_forgets_what_was_learned_of_the_tool():
     pairs = LearnedPairs()
     gone = _learn(pairs, "ship it")
     _learn(pairs, "ship it", tool="rollback")
-    assert pairs.forget_tool("deploy", "changed") == [gone.id]
-    assert pairs.forget_tool("deploy", "changed") == []
+    assert pairs.forget_tools({"deploy": "changed"}) == [gone.id]
+    assert pairs.forget_tools({"deploy": "changed"}) == []
     assert len(pairs) == 1
+    assert set(pairs.votes(context("ship it"), "", HASHES).by_tool) == {"rollback"}
+
+
+def _of_three_tools(count: int = 600):
+    hashes = {"deploy": "d1", "rollback": "r1", "notify": "n1"}
+    pairs = LearnedPairs()
+    for number in range(count):
+        tool = list(hashes)[number % 3]
+        asked = context(f"ship number{number} to place{number % 7}")
+        pairs.learn(asked, tool, 1.0, scope="", at=float(number), description_hash=hashes[tool])
+    return pairs, hashes
+
+
+def _compared(pairs, hashes):
+    """What pairs say about contexts, with what those say that learned the same and forgot nothing."""
+    fresh = LearnedPairs()
+    fresh.catch_up(pair for lessons in pairs._lessons for pair in lessons.values())
+    for text in ("ship number3 to place3", "ship number10 to place4", "place2 number300"):
+        said, expected = (each.votes(context(text), "", hashes) for each in (pairs, fresh))
+        assert said.by_tool == pytest.approx(expected.by_tool)
+        assert said.confidence == pytest.approx(expected.confidence)
+    assert len(pairs) == len(fresh)
+
+
+@pytest.mark.parametrize("changed", [("deploy",), ("deploy", "rollback")], ids=["a third", "most"])
+def test_what_is_left_answers_as_if_the_rest_had_never_been_learned(changed):
+    pairs, hashes = _of_three_tools()
+    gone = pairs.forget_tools(dict.fromkeys(changed, "changed"))
+    assert len(gone) == 200 * len(changed)
+    _compared(pairs, hashes)
+    pairs.learn(context("ship number3 to place3"), "deploy", 1.0, scope="", at=1e3, description_hash="d1")
+    _compared(pairs, hashes)
+
+
+def test_pruned_pairs_answer_as_if_the_rest_had_never_been_learned():
+    pairs, hashes = _of_three_tools()
+    pairs.pruned(100)
+    _compared(pairs, hashes)
+
+
+def test_forgetting_a_tool_looks_at_no_pair_of_another_and_builds_nothing_anew(monkeypatch):
+    pairs, _ = _of_three_tools()
+    looked_at = []
+    key = pairs_module._key
+    monkeypatch.setattr(pairs_module, "_key", lambda pair: looked_at.append(pair.tool) or key(pair))
+    assert len(pairs.forget_tools({"deploy": "changed"})) == 200
+    assert set(looked_at) == {"deploy"}
+
+
+def test_pruning_forgets_little_at_a_time_so_that_no_lesson_waits_long_for_it():
+    pairs, _ = _of_three_tools()
+    assert 1 <= len(pairs.pruned(599)) <= 600 * 0.03
+
+
+def test_all_can_be_forgotten_and_learned_again():
+    pairs, hashes = _of_three_tools()
+    pairs.forget_tools(dict.fromkeys(hashes, "changed"))
+    assert len(pairs) == 0
+    assert pairs.votes(context("ship number3 to place3"), "", hashes) == ({}, 0.0, 0.0)
+    _learn(pairs, "ship it")
+    assert pairs.votes(context("ship it"), "", HASHES).by_tool == pytest.approx({"deploy": 1.0})
 
 
 def test_learning_under_a_changed_description_starts_anew():
@@ -110,7 +172,7 @@ def test_confidence_grows_to_the_similarity_as_ten_lessons_come():
     pairs = LearnedPairs()
     grown = []
     for _ in range(12):
-        grown.append(pairs.confidence(context("ship it"), ""))
+        grown.append(pairs.confidence(context("ship it"), "", HASHES))
         _learn(pairs, "ship it")
     assert grown[:3] == pytest.approx([0.0, 0.1, 0.2])
     assert grown[10:] == pytest.approx([1.0, 1.0])
@@ -120,7 +182,7 @@ def test_confidence_in_a_context_of_other_words_stays_low():
     pairs = LearnedPairs()
     for _ in range(20):
         _learn(pairs, "ship the release to production")
-    assert pairs.confidence(context("tune my violin"), "") < 0.3
+    assert pairs.confidence(context("tune my violin"), "", HASHES) < 0.3
 
 
 def test_pruning_keeps_within_the_bound_what_is_newest_and_surest():
@@ -143,7 +205,7 @@ def test_what_was_restored_answers_as_what_was_learned():
     restored.restore(kept)
     asked = context("ship number3 again")
     assert restored.votes(asked, "", HASHES).by_tool == pytest.approx(pairs.votes(asked, "", HASHES).by_tool)
-    assert restored.confidence(asked, "") == pytest.approx(pairs.confidence(asked, ""))
+    assert restored.confidence(asked, "", HASHES) == pytest.approx(pairs.confidence(asked, "", HASHES))
     again = restored.learn(context("ship number3"), "deploy", 1.0, scope="", at=1.0, description_hash="d1")
     assert (again.id, again.uses) == (kept[3].id, 2)
 
@@ -163,7 +225,15 @@ def test_a_tool_that_was_marked_as_wrong_gets_no_vote_and_gives_no_confidence():
     pairs = LearnedPairs()
     _learn(pairs, "ship it", signal=0.0)
     assert pairs.votes(context("ship it"), "", HASHES).by_tool == {"deploy": 0.0}
-    assert pairs.confidence(context("ship it"), "") == 0.0
+    assert pairs.confidence(context("ship it"), "", HASHES) == 0.0
+
+
+def test_lessons_of_a_description_that_changed_while_riglm_was_away_give_no_confidence():
+    restored = LearnedPairs()
+    restored.restore(_learn(LearnedPairs(), f"ship number{number}") for number in range(20))
+    asked = context("ship number3")
+    assert restored.confidence(asked, "", HASHES) > 0.3
+    assert restored.confidence(asked, "", {"deploy": "changed"}) == 0.0
 
 
 def test_learned_vectors_are_the_whole_context_only():
