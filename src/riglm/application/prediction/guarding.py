@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import weakref
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as Late
 from typing import Final
@@ -31,6 +32,7 @@ class GuardedPredictor(PredictorPort):
         self._patience = patience
         self._worker = Worker("riglm-predictor")
         self._worker.start()
+        weakref.finalize(self, self._worker.stop)  # there is one for each scope, and scopes come and go
         self._room = threading.BoundedSemaphore(_MOST_UNLEARNED)
         self._late: Future[Prediction] | None = None
         self._told: set[str] = set()

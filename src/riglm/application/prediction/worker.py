@@ -79,11 +79,16 @@ class Worker:
                 if not self._jobs:
                     return
                 _, _, future, job = heapq.heappop(self._jobs)
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                result = job()
-            except BaseException as error:  # noqa: BLE001  # whoever waits is told; a plug-in may even try to exit
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            _do(job, future)
+            del job, future  # while there is nothing to do, nothing is held
+
+
+def _do(job: Callable[[], Any], future: Future[Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = job()
+    except BaseException as error:  # noqa: BLE001  # whoever waits is told; a plug-in may even try to exit
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,6 +1,7 @@
 """A predictor of somebody else's cannot harm the list."""
 
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -106,3 +107,14 @@ def test_both_learn_and_a_failure_to_learn_is_said_once(guard, instead, caplog):
     predictor._worker.submit(lambda: None).result(5)
     assert instead.learned == [("a", 0.5)] * 3
     assert [record.getMessage().count("while learning") for record in caplog.records] == [1]
+
+
+def test_the_thread_of_a_predictor_that_nobody_has_any_more_ends(instead):
+    guarded = GuardedPredictor(Scripted(scores(0.3, 0.4)), instead, patience=5.0)
+    guarded.learn(SITUATION, "a")
+    guarded.predict(SITUATION)
+    thread, gone = guarded._worker._thread, weakref.ref(guarded)
+    del guarded
+    thread.join(10)
+    assert gone() is None
+    assert not thread.is_alive()
