@@ -6,7 +6,7 @@ from typing import Final
 
 from riglm.application.meta_tool_definitions import DEFINITIONS, NAMES, PROMINENT_SEARCH, SEARCH
 from riglm.domain import jsonrpc
-from riglm.domain.tool import Catalogue, Tool
+from riglm.domain.tool import Catalogue
 
 ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
 """Where a definition says that its schema is worth loading at once."""
@@ -38,16 +38,17 @@ class ListWriter:
         return self._written(catalogue, ("some", names, own, search_first), entries)
 
     def marked(self, catalogue: Catalogue, names: frozenset[str], warm: frozenset[str]) -> bytes:
-        """The entries of some tools, those of the warm ones with a mark."""
+        """The entries of some tools and those without a name; of each warm name the first one has a mark."""
 
-        def entry(tool: Tool) -> bytes:
-            return jsonrpc.with_member(tool.raw, ALWAYS_LOAD, b"true") if tool.name in warm else bytes(tool.raw)
+        def entries() -> Iterable[bytes]:
+            for raw, tool in catalogue.entries():
+                if tool is None:
+                    yield bytes(raw)
+                elif tool.name in names:
+                    marks = tool.name in warm and tool is catalogue.by_name[tool.name]
+                    yield jsonrpc.with_member(raw, ALWAYS_LOAD, b"true") if marks else bytes(raw)
 
-        return self._written(
-            catalogue,
-            ("marked", names, warm),
-            lambda: (entry(tool) for tool in catalogue.tools if tool.name in names),
-        )
+        return self._written(catalogue, ("marked", names, warm), entries)
 
     def _written(self, catalogue: Catalogue, what: tuple[object, ...], entries: Callable[[], Iterable[bytes]]) -> bytes:
         key = (id(catalogue), *what)

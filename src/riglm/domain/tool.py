@@ -1,5 +1,6 @@
 """Tools as upstreams list them: names for riglm, raw bytes for the client."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -20,11 +21,22 @@ class Tool:
 class Catalogue:
     """One upstream's list of tools, in its order, never changed in place.
 
-    `raw` is the result it was read from, so that the next list can be compared with it byte by byte.
+    `raw` is the result it was read from, so that the next list can be compared with it byte by byte. `others` are the
+    entries without a name, each with the number of tools before it.
     """
 
     tools: tuple[Tool, ...] = ()
     raw: bytes = b""
+    others: tuple[tuple[int, Raw], ...] = ()
+
+    def entries(self) -> Iterator[tuple[Raw, Tool | None]]:
+        """All entries in order, with the tool that each one is; None for those without a name."""
+        start = 0
+        for place, raw in self.others:
+            yield from ((tool.raw, tool) for tool in self.tools[start:place])
+            yield raw, None
+            start = place
+        yield from ((tool.raw, tool) for tool in self.tools[start:])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -53,13 +65,16 @@ class Catalogue:
 
 
 def read_catalogue(result: bytes) -> Catalogue:
-    """Read the raw result of a `tools/list`; entries without a name are left out of what riglm knows."""
-    tools = []
+    """Read the raw result of a `tools/list`; entries without a name are no tools."""
+    tools: list[Tool] = []
+    others = []
     for raw in jsonrpc.elements(jsonrpc.members(result).get("tools", b"[]")):
         name = jsonrpc.text(jsonrpc.members(raw).get("name"))
-        if name is not None:
+        if name is None:
+            others.append((len(tools), raw))
+        else:
             tools.append(Tool(name, raw))
-    return Catalogue(tuple(tools), result)
+    return Catalogue(tuple(tools), result, tuple(others))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,6 +109,14 @@ def test_a_mark_keeps_what_the_upstream_says_in_meta():
     assert raw == b'[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":true}},{"name":"b"}]'
 
 
+def test_hints_keep_entries_that_riglm_cannot_read_and_mark_a_name_once():
+    catalogue = read_catalogue(b'{"tools":[5,{"name":"a"},{"x":1},{"name":"a","y":2},{"name":"b"},null]}')
+    stage = Stage()
+    stage.prediction.warm = ("a",)
+    raw = stage.filtering.compose(a_session("claude-code"), catalogue).raw
+    assert raw == b'[5,{"name":"a",%b},{"x":1},{"name":"a","y":2},{"name":"b"},null]' % MARK
+
+
 def test_hints_mark_the_tools_of_a_small_catalogue_too():
     stage, session = Stage(passthrough_below={}), a_session("claude-code")
     stage.prediction.warm = ("tool02",)
