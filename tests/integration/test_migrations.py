@@ -10,7 +10,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import func, insert, inspect, select, text
 
 import riglm
 from riglm.adapters.analytics import pgvector, schema, sqlite, tables
@@ -177,6 +177,17 @@ def test_a_store_of_an_earlier_schema_keeps_its_rows_and_is_used_as_any_other(ur
         kept = ["new", "old"] if revision > "0001" else ["new"]
         assert [pair.tool for pair in store.list_learned_pairs("minilm")] == kept
     assert schema.status(url).pending == ()
+
+
+@pytest.mark.parametrize("revision", ["0002"])
+def test_vectors_of_what_was_asked_are_gone_after_an_upgrade(url, revision):
+    migrate(url, revision)
+    execute(url, insert(tables.cached_vector).values(model="minilm", hash="h", dimensions=1, data=b"0000", used_at=0.0))
+    schema.upgrade(url)
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(tables.cached_vector)) == 0
+    engine.dispose()
 
 
 def test_pgvector_gets_the_pairs_of_a_store_that_had_none(empty_postgres_url):

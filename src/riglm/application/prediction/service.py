@@ -43,7 +43,7 @@ _ADVICE: Final = {
     "low": "Ask with the words that tools use of themselves: meaning is recognised poorly.",
     "none": "Ask with the words that tools use of themselves: meaning is not recognised at all.",
 }
-_ADVICE_MEANWHILE: Final = "Ask with the words that tools use of themselves: meaning is not recognised yet."
+_ADVICE_MEANWHILE: Final = "Ask with the words that tools use of themselves: most tools' meaning is not known yet."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
 _PREPARING_SECONDS: Final = 1.0  # a question of a file takes milliseconds: this is for a disk that hangs
@@ -226,7 +226,7 @@ class PredictionService(Predicting):
             state: Literal["unavailable", "loading"] = "unavailable" if self._loading.has_failed else "loading"
             embedder = replace(self._configured, status=state)
         tools, embedded = (0, 0) if knowledge is None else knowledge.index.counts()
-        is_waiting = tools > embedded == 0 and embedder.semantic_quality == "high"
+        is_waiting = embedded < tools / 2 and embedder.semantic_quality == "high"
         return {
             "embeddings": asdict(embedder),
             "tools": {"indexed": tools, "embedded": embedded},

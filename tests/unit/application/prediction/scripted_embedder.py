@@ -19,7 +19,7 @@ from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.tool import read_catalogue
-from riglm.ports.embedder import EmbedderPort
+from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2
@@ -28,7 +28,8 @@ NOON = 20_000 * DAY + DAY / 2
 class ScriptedEmbedder(EmbedderPort):
     """Hashed vectors under the name of any model, which wait for `go` or fail when they are told to.
 
-    With `held_after`, only answers after so many wait.
+    With `held_after`, only answers after so many wait, and `held` tells when one does; with `fails_after`, those after
+    so many fail.
     """
 
     def __init__(self):
@@ -42,7 +43,9 @@ class ScriptedEmbedder(EmbedderPort):
         self.error = None
         self.open = 0
         self.asked = []
-        self.held_after = None
+        self.public = []
+        self.held_after = self.fails_after = None
+        self.held = threading.Event()
 
     def __enter__(self):
         self.entered.set()
@@ -60,10 +63,18 @@ class ScriptedEmbedder(EmbedderPort):
     def embed(self, texts):
         self.asked.append(tuple(texts))
         if self.held_after is None or len(self.asked) > self.held_after:
+            if not self.go.is_set():
+                self.held.set()
             assert self.go.wait(10)
+        if self.fails_after is not None and len(self.asked) > self.fails_after:
+            raise EmbedderUnavailable("it ended")
         if self.error is not None:
             raise self.error
         return self._hashing.embed(texts)
+
+    def embed_public(self, texts):
+        self.public.append(tuple(texts))
+        return self.embed(texts)
 
     def status(self):
         return self._hashing.status()

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -172,6 +173,25 @@ async def test_tools_are_embedded_once_the_model_answers_again():
         await service.search(a_session(), "read a file", 3, anything)
         await stage.at_rest()
         assert service.status()["tools"] == {"indexed": 3, "embedded": 3}
+
+
+async def test_the_status_tells_of_words_alone_until_there_are_vectors():
+    stage = Stage()
+    good = replace(stage.embedder.status(), semantic_quality="high")
+    stage.embedder.status = lambda: good
+    stage.embedder.held_after = 0
+    stage.embedder.go.clear()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await asyncio.to_thread(stage.embedder.held.wait, 10)
+        told = service.status()
+        assert (told["tools"], told["weights"]) == ({"indexed": 3, "embedded": 0}, {"lexical": 1.0, "semantic": 0.0})
+        assert "not known yet" in told["advice"]
+        stage.embedder.go.set()
+        await stage.recalled()
+        told = service.status()
+        assert (told["tools"], told["weights"]) == ({"indexed": 3, "embedded": 3}, {"lexical": 0.35, "semantic": 0.65})
+        assert "natural language" in told["advice"]
 
 
 async def test_a_new_model_embeds_all_anew_while_the_vectors_of_the_old_one_serve():

@@ -1,0 +1,156 @@
+"""The index says what tools say now, and counts vectors as they come."""
+
+import threading
+
+import numpy as np
+
+from riglm.application.owners import ToolOwners
+from riglm.application.prediction.tool_index import ToolIndex
+from riglm.application.prediction.worker import Urgency, Worker
+from riglm.domain.prediction import Context
+from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.retrieval.texts import request_texts
+from tests.unit.application.prediction.scripted_embedder import ScriptedEmbedder, catalogue
+
+LEDGER, ZEBRA = ({"keep": said, "send": "Send a mail."} for said in ("Keep a ledger.", "Feed a zebra."))
+
+
+class Bench:
+    """An index over a worker of its own."""
+
+    def __init__(self, pairs=None):
+        self.embedder = ScriptedEmbedder()
+        self.told = []
+        self.worker = Worker()
+        pairs = pairs or LearnedPairs()
+        self.index = ToolIndex(self.worker, self.embedder, pairs, ToolOwners("server"), self.told.append)
+
+    def __enter__(self):
+        self.worker.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.embedder.go.set()
+        self.worker.close(10)
+
+    def know(self, **tools):
+        """A list came, and all that follows from it was done."""
+        self.index.know(catalogue(**tools))
+        self.at_rest()
+
+    def at_rest(self):
+        """Wait until the worker has nothing left to do."""
+        self.worker.submit(lambda: None, 99).result(30)
+
+    def asked(self, text):
+        vector = self.embedder._hashing.embed(request_texts(text))
+        return Context(text=text, vector=vector, model=self.embedder.name)
+
+    def found(self, text):
+        return [hit.name for hit in self.index.retriever.search(self.asked(text), 1).hits]
+
+
+def test_a_description_that_comes_back_is_indexed_again():
+    with Bench() as bench:
+        for described, found in ((LEDGER, []), (ZEBRA, ["keep"]), (LEDGER, []), (ZEBRA, ["keep"])):
+            bench.know(**described)
+            retriever = bench.index.retriever
+            assert [hit.name for hit in retriever.search(Context(text="zebra"), 1).hits] == found
+
+
+def test_a_description_that_comes_back_before_the_other_was_read_is_what_counts():
+    with Bench() as bench:
+        bench.know(**LEDGER)
+        first = bench.index.fingerprint("keep")
+        held = threading.Event()
+        bench.worker.submit(lambda: held.wait(10), Urgency.AWAITED)
+        for described in (ZEBRA, LEDGER):
+            bench.index.know(catalogue(**described))
+        held.set()
+        bench.at_rest()
+        assert bench.index.fingerprint("keep") == first
+        assert bench.index.retriever.search(Context(text="zebra"), 1).abstained
+
+
+def test_a_list_that_says_nothing_new_is_not_read_again():
+    with Bench() as bench:
+        bench.know(**LEDGER)
+        bench.know(play="Play a song.")
+        made = bench.index.retriever
+        submitted = []
+        bench.worker.submit = lambda *job: submitted.append(job)
+        for described in (LEDGER, {"play": "Play a song."}, LEDGER):
+            bench.index.know(catalogue(**described))
+        assert submitted == []
+        assert bench.index.retriever is made
+
+
+def test_all_tools_of_a_list_that_describe_themselves_anew_are_told_at_once():
+    names = [f"tool{number}" for number in range(30)]
+    with Bench() as bench:
+        bench.know(**dict.fromkeys(names, "It does this."))
+        assert bench.told == []
+        bench.know(**dict.fromkeys(names, "It does that."))
+        [told] = bench.told
+        assert told == {name: bench.index.fingerprint(name) for name in names}
+
+
+def test_vectors_count_while_others_are_still_made():
+    tools = {f"tool{number}": f"It is about subject{number}." for number in range(64)}
+    with Bench() as bench:
+        bench.embedder.held_after = 3
+        bench.embedder.go.clear()
+        bench.index.know(catalogue(**tools))
+        assert bench.embedder.held.wait(10)
+        counted = bench.index.counts()[1]
+        assert bench.index.counts()[0] == 64
+        assert 8 <= counted <= 24
+        assert bench.index.weights.semantic > 0
+        likeness = bench.index.retriever._static.likeness(bench.asked("subject1"))[1]
+        assert np.count_nonzero(likeness) <= counted
+        bench.embedder.go.set()
+        bench.at_rest()
+        assert bench.index.counts() == (64, 64)
+
+
+def test_until_the_first_vectors_are_there_words_count_alone():
+    with Bench() as bench:
+        bench.embedder.held_after = 0
+        bench.embedder.go.clear()
+        bench.index.know(catalogue(**LEDGER))
+        assert bench.embedder.held.wait(10)
+        assert bench.index.counts() == (2, 0)
+        assert (bench.index.weights.lexical, bench.index.weights.semantic) == (1.0, 0.0)
+        assert bench.found("ledger") == ["keep"]
+
+
+def test_what_the_last_model_embedded_is_compared_with_its_vectors_while_another_takes_over():
+    with Bench() as bench:
+        bench.know(**LEDGER)
+        before = bench.asked("a ledger")
+        bench.embedder.held_after = len(bench.embedder.asked)
+        bench.embedder.go.clear()
+        bench.embedder.name = "model-b"
+        bench.index.answered_by("model-b")
+        assert bench.embedder.held.wait(10)
+        retriever = bench.index.retriever
+        assert retriever.weights("model-a").semantic > 0 == retriever.weights("model-b").semantic
+        assert bench.index.counts() == (2, 0)
+        assert retriever._static.likeness(before)[0] is not None
+
+
+def test_what_was_embedded_before_the_model_failed_counts():
+    tools = {f"tool{number}": f"It is about subject{number}." for number in range(64)}
+    with Bench() as bench:
+        bench.embedder.fails_after = 5
+        bench.know(**tools)
+        assert bench.index.counts() == (64, 40)
+
+
+def test_only_what_tools_say_is_given_to_be_kept():
+    with Bench() as bench:
+        bench.know(**LEDGER)
+        assert {text for texts in bench.embedder.public for text in texts} == {
+            "server keep: Keep a ledger.",
+            "server send: Send a mail.",
+        }
