@@ -81,15 +81,17 @@ class FilteringService:
 
     def overridden(self, session: Session) -> bool:
         """People decided anew about tools; whether the session's list is another one now than its client has."""
-        state, view = self._states.of(session), self.view(session)
-        before = state.view
-        if view is None or before is None or (view.candidates, view.kept) == (before.candidates, before.kept):
+        state = self._states.known(session)
+        if state is None or state.view is None:
+            return False
+        before, view = state.view, self._views.of(session, state.view.catalogue)
+        if (view.candidates, view.kept) == (before.candidates, before.kept):
             return False
         if self._is_shadow:
             return view.candidates != before.candidates
         with self._guarded:
             common = self._views.of(session, view.catalogue, whoever=True)
-            return self._surfaces.compose(session, state, view, common).selection.shown != state.shown
+            return self._surfaces.names(session, state, view, common) != state.shown
         return False
 
     def state(self, session: Session) -> SessionState:

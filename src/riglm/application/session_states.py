@@ -21,6 +21,10 @@ class SessionStates:
     def __len__(self) -> int:
         return len(self._states)
 
+    def known(self, session: Session) -> SessionState | None:
+        """The state of a session as it is, None when nothing is remembered; asking is no sign of life."""
+        return self._states.get(session.id.int)
+
     def of(self, session: Session) -> SessionState:
         """The state of a session, a new one when nothing is remembered."""
         key = session.id.int  # hashed faster than a UUID, several times for each call

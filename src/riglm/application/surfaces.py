@@ -1,6 +1,7 @@
 """What a view of a catalogue becomes on each surface."""
 
 import logging
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -84,6 +85,19 @@ class Surfaces:
             case Surface.DYNAMIC:
                 return self._limited(session, view, self._dynamic.choice(session, state, view))
 
+    def names(self, session: Session, state: SessionState, view: View, common: View) -> tuple[str, ...]:
+        """The names that `compose` would show now; nothing is written, and nothing changes."""
+        match self.of(session):
+            case Surface.HINTS:
+                return common.candidates
+            case Surface.STABLE if not self.passes(view):
+                choice, seen = self._warm(session, common, least=self._rules.min_tools), common
+            case Surface.DYNAMIC if not self.passes(view):
+                choice, seen = self._dynamic.choice(session, replace(state), view), view
+            case _:
+                return view.candidates
+        return _in_order(seen, self._chosen(session, seen, choice))
+
     def everything(self, session: Session, view: View, reason: str) -> ShownList:
         """All that policy leaves."""
         choice = Choice(candidates=view.candidates, reason=reason)
@@ -119,16 +133,17 @@ class Surfaces:
     def _limited(self, session: Session, view: View, choice: Choice) -> ShownList:
         """A list of what was chosen, beside riglm's own tools."""
         own = self.offered(session, view)
-        names = (choice.chosen | view.kept) & view.candidate_set
-        names = self._without_reserved(names) if own else names
-        shown = view.candidates
-        if names != view.candidate_set:
-            shown = tuple(name for name in view.candidates if name in names)
+        names = self._chosen(session, view, choice)
+        shown = _in_order(view, names)
         selection = self._selection(session, view, shown, choice, own_tokens=self._own_tokens if own else 0)
         if self._rules.mode == "shadow":
             return self._as_it_is(view, selection)
         raw = self._writer.some(view.catalogue, names, own, search_first=choice.search_first)
         return ShownList(raw, selection)
+
+    def _chosen(self, session: Session, view: View, choice: Choice) -> frozenset[str]:
+        names = (choice.chosen | view.kept) & view.candidate_set
+        return self._without_reserved(names) if self.offered(session, view) else names
 
     def _without_reserved(self, names: frozenset[str]) -> frozenset[str]:
         """Names without those of riglm's own tools: an upstream's tool of such a name is reached by `call_tool`."""
@@ -154,3 +169,9 @@ class Surfaces:
             tokens_hidden=max(0, view.tokens - visible),
             tokens_own=own_tokens,
         )
+
+
+def _in_order(view: View, names: frozenset[str]) -> tuple[str, ...]:
+    if names == view.candidate_set:
+        return view.candidates
+    return tuple(name for name in view.candidates if name in names)

@@ -114,6 +114,23 @@ async def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_
     assert stage.filtering.overridden(session) is False
 
 
+async def test_to_ask_what_an_override_changes_changes_nothing(catalogue):
+    stage, session = Stage(), a_session()
+    await filtered(stage, session, catalogue)
+    state = stage.filtering.state(session)
+    before = [getattr(state, name) for name in state.__slots__]
+    stage.overrides = (override(OverrideKind.INCLUDE, "tool28"), override(OverrideKind.EXCLUDE, "tool02"))
+    assert [stage.filtering.overridden(session) for _ in range(2)] == [True, True]
+    assert [getattr(state, name) for name in state.__slots__] == before
+
+
+def test_an_override_is_no_news_to_a_session_that_was_shown_nothing(catalogue):
+    stage = Stage()
+    stage.shown(a_session(), catalogue)
+    stage.overrides = (override(OverrideKind.EXCLUDE, "tool02"),)
+    assert stage.filtering.overridden(a_session()) is False
+
+
 @pytest.mark.parametrize(
     "harmless",
     [

@@ -167,10 +167,16 @@ class Showing:
         self._followers.discard(follower)
 
     def overridden(self) -> None:
-        """People decided anew about tools."""
+        """People decided anew about tools: start to tell all who follow."""
+        self._start(self.tell_overridden())
+
+    async def tell_overridden(self) -> None:
+        """Tell all who follow that people decided anew, one after the other, with the loop free in between."""
         for follower in list(self._followers):
-            with self._guarded:
-                follower()
+            if follower in self._followers:
+                with self._guarded:
+                    follower()
+                await asyncio.sleep(0)
 
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""

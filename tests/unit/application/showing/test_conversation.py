@@ -1,6 +1,7 @@
 """A client of the handshake era that is shown what a filter chooses: tools change, and nothing else does."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -670,11 +671,11 @@ async def test_a_client_hears_of_an_override_where_changes_are_promised(stage, k
     sink = stage.send(asks(1, "initialize").line)
     stage.link.asked[0].result(opened("tools", announces=announces))
     await sink.answer()
-    stage.showing.overridden()
+    await stage.showing.tell_overridden()
     assert stage.channel.told == []  # its list is as it was
     stage.filter.changes = True
-    stage.showing.overridden()
-    stage.showing.overridden()
+    await stage.showing.tell_overridden()
+    await stage.showing.tell_overridden()
     promised = announces or kind is Surface.DYNAMIC
     assert stage.channel.told == [CHANGED] * promised
 
@@ -685,5 +686,18 @@ async def test_a_client_that_left_is_told_of_no_override(stage):
     await sink.answer()
     await stage.conversation.close()
     stage.filter.changes = True
-    stage.showing.overridden()
+    await stage.showing.tell_overridden()
     assert stage.channel.told == []
+
+
+async def test_the_loop_is_free_between_those_who_are_told_of_an_override(stage):
+    told = []
+    for name in "abc":
+        stage.showing.follow(lambda name=name: told.append(name))
+    stage.showing.overridden()
+    counts = [len(told)]
+    while len(told) < 3 and len(counts) < 100:
+        await asyncio.sleep(0)
+        counts.append(len(told))
+    assert sorted(told) == ["a", "b", "c"]
+    assert all(after - before <= 1 for before, after in pairwise(counts))

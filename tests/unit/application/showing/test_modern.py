@@ -354,10 +354,10 @@ async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage
 async def test_listeners_hear_of_an_override_that_makes_their_list_another_one(stage):
     stage.filter.kind = Surface.DYNAMIC
     sinks = [await listening(stage, number, b'{"%bListChanged":true}' % what) for number, what in WANTED]
-    stage.showing.overridden()
+    await stage.showing.tell_overridden()
     assert [len(sink.notes) for sink in sinks] == [1, 1]
     stage.filter.changes = True
-    stage.showing.overridden()
+    await stage.showing.tell_overridden()
     assert [len(sink.notes) for sink in sinks] == [2, 1]
 
 
