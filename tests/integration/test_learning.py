@@ -1,6 +1,9 @@
 """What riglm learned in earlier runs is there in the next: real processes, a real client, the real model."""
 
+import asyncio
+import contextlib
 import os
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +13,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.integration.topical_server import TOPICS
+
 SERVER = Path(__file__).with_name("topical_server.py")
+TOOLS = [f"{topic}_{action.replace(' ', '_')}" for topic, actions in TOPICS.items() for action in actions]
 
 LESSONS = {  # nothing that the tools say of themselves leads from the context to the tools
     "prepare the monthly zebra review": ("maps_elevation", "notes_tag_note"),
@@ -95,3 +101,18 @@ async def test_nothing_about_a_context_is_stored_in_clear(tmp_path):
     assert b"maps_elevation" in stored
     assert b"zebra" not in stored
     assert b"auditors" not in stored
+
+
+async def test_what_a_burst_of_calls_and_a_mark_teach_of_contexts_is_stored_before_a_clean_end(tmp_path):
+    contexts = [f"matter {number} of the zebra" for number in range(5)]
+    async with riglm(tmp_path, "legacy", RIGLM_EMBEDDER__PROVIDER="static") as client:
+        for context in contexts:
+            await best_for(client, context)
+            answers = await asyncio.gather(*(client.call_tool(name, {"about": "it"}) for name in TOOLS))
+            assert not any(answer.is_error for answer in answers)
+        await best_for(client, "something else")
+        answer = await client.call_tool("mark_tool", {"name": TOOLS[0], "relevant": True})
+        assert not answer.is_error
+    with contextlib.closing(sqlite3.connect(tmp_path / "riglm.db")) as store:
+        [(pairs,)] = store.execute("select count(*) from learned_pair")
+    assert pairs == len(contexts) * len(TOOLS) + 1
