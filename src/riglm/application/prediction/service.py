@@ -176,8 +176,9 @@ class PredictionService(Predicting):
         knowledge = await self._loading.recalled()
         if knowledge is not None:  # the list is chosen once for a context: by all that there is to know
             await knowledge.index.read()
-            await knowledge.experiences.ready(self._scope_of(session), self._patience)
-        take(await self._embedded(said, take))
+            replayed = knowledge.experiences.ready(self._scope_of(session), self._patience)
+            embedded, _ = await asyncio.gather(self._embedded(said, take), replayed)
+            take(embedded)
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
         """The tools that fit a query, among those that are allowed."""

@@ -1,11 +1,14 @@
 """Whoever does not learn from somebody is told nothing of what that one did; what changed starts anew."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
 
+from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.application.prediction.experience import MOST_SCOPES
+from riglm.application.prediction.worker import Urgency
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Situation
@@ -173,3 +176,27 @@ async def test_a_mark_does_not_wait_for_the_calls_before_it():
             while not any(isinstance(record, LearnedPair) for record in stage.put):
                 await asyncio.sleep(0)
         assert stage.put[0].tool == "play_song"
+
+
+async def test_a_long_past_is_replayed_in_slices_between_which_others_get_their_turn(monkeypatch):
+    monkeypatch.setattr("riglm.application.prediction.experience._SLICE_SECONDS", 0.0)
+    stage, order = Stage(), []
+    stage.used_before(*["play_song", "read_file"] * 2, principal="ann")
+
+    class Told(FrequencyPredictor):
+        def learn(self, situation, tool, weight=1.0):
+            order.append(tool)
+
+    stage.make_predictor = Told
+    async with stage.running() as service:
+        await loaded(stage)
+        held, running = threading.Event(), threading.Event()
+        stage.worker.submit(lambda: running.set() or held.wait(10))
+        assert await asyncio.to_thread(running.wait, 10)
+        assert first(stage, "ann") is None
+        for _ in range(3):
+            stage.worker.submit(lambda: order.append("another's turn"), Urgency.LATER)
+        held.set()
+        await service.knowledge.experiences.ready("ann", 10.0)
+        assert order == ["play_song", *["another's turn"] * 3, "read_file", "play_song", "read_file"]
+        assert used(stage, "ann") == {"play_song", "read_file"}
