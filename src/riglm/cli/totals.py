@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from riglm.domain.invocation import OWN_UPSTREAM
+
 if TYPE_CHECKING:
     from riglm.domain.exposure import ExposureTotals
     from riglm.ports.analytics import SessionSummary, ToolStatistics
@@ -25,18 +27,20 @@ EXPOSURE_COLUMNS = (
 def totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]") -> dict[str, int | float | None]:
     """Numbers over all tools and sessions; shares are None where there is nothing to share.
 
-    A call had zero hops when its tool was in the list that the client had.
+    A call had zero hops when its tool was in the list that the client had. riglm's own tools are counted apart.
     """
-    calls = sum(tool.invocations for tool in known)
-    listed = sum(tool.listed for tool in known)
+    tools = [tool for tool in known if tool.upstream != OWN_UPSTREAM]
+    calls = sum(tool.invocations for tool in tools)
+    listed = sum(tool.listed for tool in tools)
     searches = sum(summary.searches for summary in counted)
     return {
         "sessions": len(counted),
-        "calls": sum(summary.invocations for summary in counted),
-        "failed_calls": sum(summary.failures for summary in counted),
-        "tools_seen": len(known),
-        "tools_used": sum(tool.uses > 0 for tool in known),
-        "calls_found_by_search": sum(tool.searched for tool in known),
+        "calls": calls,
+        "failed_calls": sum(tool.failures for tool in tools),
+        "calls_of_own_tools": sum(tool.invocations for tool in known) - calls,
+        "tools_seen": len(tools),
+        "tools_used": sum(tool.uses > 0 for tool in tools),
+        "calls_found_by_search": sum(tool.searched for tool in tools),
         "zero_hop_percent": round(100 * listed / calls, 1) if calls else None,
         "searches_per_session": round(searches / len(counted), 3) if counted else None,
         "list_changes_per_session": (

@@ -165,14 +165,14 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
 
     @abstractmethod
     def get_tool_frequencies(self, since: float) -> Mapping[str, int]:
-        """Invocations by tool since the given time."""
+        """Invocations by tool since the given time, without riglm's own tools (`OWN_UPSTREAM`)."""
 
     @abstractmethod
     def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
         """Compute co-occurrence anew from the uses in the latest `most_sessions`, and give the number of pairs.
 
-        Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs. A pair that did not change may keep
-        the time at which it was last updated.
+        Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs, without riglm's own. A pair
+        that did not change may keep the time at which it was last updated.
         """
 
     @abstractmethod
@@ -193,7 +193,10 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
 
     @abstractmethod
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
-        """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros."""
+        """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros.
+
+        riglm's own tools that were called are among them, under `OWN_UPSTREAM`.
+        """
 
     @abstractmethod
     def exposure_totals(self, since: float = 0.0) -> Sequence[ExposureTotals]:

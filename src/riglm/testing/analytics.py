@@ -10,7 +10,7 @@ import pytest
 from riglm.domain.cooccurrence import LONGEST_TOOL, MAX_TOOLS_PER_SESSION
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.identifier import uuid7
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed, SessionSummary
 from riglm.testing.maintenance import MaintenanceContract
@@ -377,6 +377,20 @@ class AnalyticsContract(MaintenanceContract, PredictionStoreContract):
         assert found == {"good": (1, 1), "tool": (1, 1)} | {
             kind.value: (1, 0) for kind in ErrorKind if kind is not ErrorKind.TOOL
         }
+
+    def test_riglm_s_own_tools_form_no_pairs_have_no_frequency_and_are_told_under_their_upstream(
+        self, analytics: AnalyticsPort
+    ) -> None:
+        """They say how a tool was found, not which was needed; a server's tool of such a name counts."""
+        session = a_session()
+        own = an_invocation(session, "call_tool", upstream=OWN_UPSTREAM)
+        analytics.record_many([session, own, an_invocation(session, "good"), an_invocation(session, "mark_tool")])
+        analytics.refresh_cooccurrences(1.0)
+        pairs = analytics.get_cooccurrences(["good", "call_tool"])
+        assert [(each.tool_a, each.tool_b) for each in pairs] == [("good", "mark_tool")]
+        assert dict(analytics.get_tool_frequencies(0.0)) == {"good": 1, "mark_tool": 1}
+        found = {each.tool: each.upstream for each in analytics.tool_statistics()}
+        assert found == {"call_tool": OWN_UPSTREAM, "good": "github", "mark_tool": "github"}
 
     def test_pairs_are_given_most_frequent_first_and_each_once(self, analytics: AnalyticsPort) -> None:
         """Then by name; asking for both tools of a pair does not give it twice."""

@@ -10,7 +10,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
 from riglm.domain.identifier import uuid7
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
 
 runner = CliRunner()
@@ -153,6 +153,7 @@ def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
         "sessions": 1,
         "calls": 3,
         "failed_calls": 1,
+        "calls_of_own_tools": 0,
         "tools_seen": 3,
         "tools_used": 2,
         "calls_found_by_search": 1,
@@ -165,6 +166,24 @@ def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
     text = run("stats")
     assert "Used together" in text
     assert "net saved" in text
+
+
+def test_stats_count_riglm_s_own_tools_apart(store: Path, used: UUID) -> None:
+    before = json.loads(run("stats", "--json"))
+    own = ToolInvocation(
+        id=uuid7(),
+        session_id=used,
+        tool="call_tool",
+        upstream=OWN_UPSTREAM,
+        timestamp=time.time(),
+        duration_ms=1.0,
+        success=True,
+        sequence_number=4,
+        found=Found.LISTED,
+    )
+    with SqlAnalytics(f"sqlite:///{store}") as analytics:
+        analytics.record_many([own])
+    assert json.loads(run("stats", "--json")) == {**before, "calls_of_own_tools": 1}
 
 
 def test_stats_of_an_empty_store_are_zeros(store: Path) -> None:

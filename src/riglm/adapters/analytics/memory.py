@@ -128,13 +128,14 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
         return sorted(found, key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
 
     def get_tool_frequencies(self, since: float) -> Mapping[str, int]:
-        """Invocations by tool since the given time."""
-        return Counter(call.tool for call in self._calls() if call.timestamp >= since)
+        """Invocations by tool since the given time, without riglm's own tools."""
+        calls = (call for call in self._calls() if call.upstream != OWN_UPSTREAM)
+        return Counter(call.tool for call in calls if call.timestamp >= since)
 
     def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
         """Compute co-occurrence anew from the invocations of the latest sessions, and give the number of pairs."""
         counter = CooccurrenceCounter()
-        by_session = _by_session(_uses(self._calls()))
+        by_session = _by_session(_lessons(self._calls()))
         for _, calls in sorted(by_session.items(), reverse=True)[:most_sessions]:
             counter.add_session((call.tool, call.sequence_number) for call in _in_order(calls))
         self._cooccurrences = tuple(counter.pairs(now))

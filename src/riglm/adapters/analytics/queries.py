@@ -14,13 +14,15 @@ from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.rows import Names
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import ToolCooccurrence
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
 from riglm.ports.analytics import SessionSummary, ToolStatistics
 
 _SESSIONS_AT_ONCE: Final = 500
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
 """Whether an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
+
+_of_servers: Final = invocation.c.upstream != OWN_UPSTREAM
 
 _failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
 
@@ -48,8 +50,8 @@ def invocations(connection: Connection, session_id: UUID) -> Sequence[ToolInvoca
 
 
 def tool_frequencies(connection: Connection, since: float) -> Mapping[str, int]:
-    """Invocations by tool since the given time."""
-    query = select(invocation.c.tool, func.count()).where(invocation.c.timestamp >= since)
+    """Invocations by tool since the given time, without riglm's own tools."""
+    query = select(invocation.c.tool, func.count()).where(invocation.c.timestamp >= since, _of_servers)
     return dict(connection.execute(query.group_by(invocation.c.tool)).all())
 
 
@@ -83,10 +85,10 @@ def sessions_after(connection: Connection, after: UUID | None) -> Sequence[UUID]
 
 
 def calls_of_sessions(connection: Connection, first: UUID, last: UUID) -> Iterator[Iterator[tuple[str, int]]]:
-    """Tool and sequence number of each use in order, session by session, from the session `first` to `last`."""
+    """Tool and sequence number of each use of a server's tool, session by session, from `first` to `last`, in order."""
     query = (
         select(invocation.c.session_id, invocation.c.tool, invocation.c.sequence_number)
-        .where(invocation.c.session_id.between(first, last), ran)
+        .where(invocation.c.session_id.between(first, last), ran, _of_servers)
         .order_by(invocation.c.session_id, invocation.c.sequence_number, invocation.c.id)
     )
     for _, calls in groupby(connection.execute(query), key=itemgetter(0)):
