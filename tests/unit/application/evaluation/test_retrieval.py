@@ -35,7 +35,7 @@ class Words:
         self._models = list(models)
         self.model = models[0]
 
-    def embed(self, texts):
+    def embed_public(self, texts):
         self.model = self._models.pop(0) if len(self._models) > 1 else self._models[0]
         return np.stack([vector(text) for text in texts])
 

@@ -175,6 +175,17 @@ async def test_tools_are_embedded_once_the_model_answers_again():
         assert service.status()["tools"] == {"indexed": 3, "embedded": 3}
 
 
+async def test_what_a_client_says_is_not_given_to_be_kept():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "my medical records")
+        await service.search(a_session(), "my medical records of June", 3, anything)
+        assert state.context.vector is not None
+        assert not [text for texts in stage.embedder.public for text in texts if "medical" in text]
+
+
 async def test_the_status_tells_of_words_alone_until_there_are_vectors():
     stage = Stage()
     good = replace(stage.embedder.status(), semantic_quality="high")
