@@ -92,7 +92,7 @@ class Recollection:
         put: Callable[[LearnedPair | PairsForgotten, int], None],
         most_pairs: int,
         key: bytes = b"",
-        by_principal: bool = True,
+        by_principal: bool,
     ) -> None:
         """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept, hashed under `key`.
 
