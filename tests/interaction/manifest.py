@@ -129,6 +129,9 @@ MANIFEST = (
     Requirement("life.start_errors", "issue Proxy", "What cannot start ends with exit code 2 and says what is wrong."),
     # recording
     Requirement("record.calls", "PRODUCT 4", "Every invocation is recorded with its session, order and outcome."),
+    Requirement(
+        "record.purge", "RELIABILITY 5 #24", "No call waits for records that are purged or forgotten meanwhile."
+    ),
     Requirement("record.secrets", "RELIABILITY 2", "Planted secrets are found nowhere in what riglm stores or logs."),
     # several processes
     Requirement("processes.sessions", "PRODUCT 11", "Any process serves any request of a session, in both eras."),
