@@ -48,8 +48,8 @@ class LearnedContexts:
 
     @property
     def is_hollow(self) -> bool:
-        """Whether most of the contexts were dropped, so that leaving them out is worth its time."""
-        return self._count > max(_WORTH_COMPACTING, 2 * self._living)
+        """Whether a third of the contexts were dropped, so that leaving them out is worth its time."""
+        return self._count > _WORTH_COMPACTING and 2 * self._count > 3 * self._living
 
     def add(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> int:
         """Take in a context and give its number. A vector of no length is none."""
@@ -92,14 +92,32 @@ class LearnedContexts:
         for key, (rows, numbers) in list(self._matrices.items()):
             renumbered = number[numbers.rows]
             there = renumbered >= 0
-            self._matrices[key] = (rows.chosen(there), GrowingRows.of(renumbered[there]))
+            del self._matrices[key]
+            if there.any():
+                self._matrices[key] = (rows.chosen(there), GrowingRows.of(renumbered[there]))
         lengths = np.diff(self._first_term.rows, append=len(self._term))
         self._term = self._term.chosen(np.repeat(number >= 0, lengths))
         self._first_term = GrowingRows.of(np.cumsum(lengths[kept]) - lengths[kept])
-        self._scope = self._scope.chosen(kept)
+        self._compact_scopes(self._scope.rows[kept])
+        self._compact_words()
         self._count = self._living = len(kept)
         self._weighed = None
         return kept
+
+    def _compact_scopes(self, scope: NDArray[np.int64]) -> None:
+        left, scope = np.unique(scope, return_inverse=True)
+        names = {number: name for name, number in self._scopes.items()}
+        self._scopes = {names[number]: at for at, number in enumerate(left.tolist())}
+        self._scope = GrowingRows.of(scope)
+
+    def _compact_words(self) -> None:
+        is_left = self._found.rows > 0
+        is_left[0] = True
+        at = np.cumsum(is_left) - 1
+        new, left = at.tolist(), is_left.tolist()
+        self._vocabulary = {term: new[old] for term, old in self._vocabulary.items() if left[old]}
+        self._found = self._found.chosen(is_left)
+        self._term = GrowingRows.of(at[self._term.rows])
 
     def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> Likeness:
         """How similar each context is that was learned for the scope, or for all."""
