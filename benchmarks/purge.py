@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, Shape, a_session_of, filled, multiply_calls
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.maintenance import Maintenance, Rhythm
+from riglm.application.recording.maintenance import Maintenance, Rhythm
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.retention import Expiry
 

@@ -15,9 +15,9 @@ from tests.stores.postgres import PostgresServer
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.record_queue import QueueLimits
-from riglm.application.recorder import Recorder
-from riglm.application.tracking import TrackingService
+from riglm.application.recording.record_queue import QueueLimits
+from riglm.application.recording.recorder import Recorder
+from riglm.application.recording.tracking import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import Found
 from riglm.domain.session import Era, Method, Session, Transport

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, TOOLS, Shape, a_session_of, fill
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.maintenance import MOST_LEARNED_PAIRS
+from riglm.application.recording.maintenance import MOST_LEARNED_PAIRS
 from riglm.application.sharing.link_record import LinkRecord
 from riglm.application.sharing.sealing import Sealer
 from riglm.application.sharing.session_record import encoded

@@ -13,7 +13,7 @@ from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
 from riglm.adapters.spool.files import FileSpool
 from riglm.adapters.spool.survey import survey
-from riglm.application.recorder import Recorder
+from riglm.application.recording.recorder import Recorder
 
 _RATE = 3000.0
 _LONGEST_LIFE_SECONDS = 1.5

@@ -11,8 +11,8 @@ from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES
 from benchmarks.recording import Privacy, a_session, call
 from riglm.adapters.spool.files import FileSpool
-from riglm.application.recorder import Recorder
-from riglm.application.tracking import TrackingService
+from riglm.application.recording.recorder import Recorder
+from riglm.application.recording.tracking import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.session import Session
 

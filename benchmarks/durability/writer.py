@@ -16,7 +16,7 @@ from pathlib import Path
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.files import FileSpool
-from riglm.application.recorder import Recorder
+from riglm.application.recording.recorder import Recorder
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Era, Method, Session, Transport

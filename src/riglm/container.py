@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.catalogues import Catalogues
-from riglm.application.maintenance import Maintenance
 from riglm.application.owners import ToolOwners
 from riglm.application.proxy import ProxyService
-from riglm.application.recorder import Recorder
+from riglm.application.recording.maintenance import Maintenance
+from riglm.application.recording.recorder import Recorder
+from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
-from riglm.application.tracking import TrackingService
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings

@@ -14,7 +14,7 @@ from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
-from riglm.application.recorder import Recorder
+from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
 from riglm.domain.identifier import uuid7
 from riglm.domain.override import OverrideKind

@@ -16,7 +16,7 @@ KILLS = 10
 RECORDING = """
 import sys
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recorder import Recorder
+from riglm.application.recording.recorder import Recorder
 from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
 
 session = a_session()

@@ -17,7 +17,7 @@ SESSIONS = 100
 KEEPER = """
 import json, sys, threading, time
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.maintenance import Maintenance, Rhythm
+from riglm.application.recording.maintenance import Maintenance, Rhythm
 from riglm.domain.retention import Expiry
 
 class Told(SqlAnalytics):

@@ -10,8 +10,8 @@ from riglm.application.catalogues import Catalogues, SeenTools
 from riglm.application.exchange import Call, Exchange
 from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
+from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions import SessionRegistry
-from riglm.application.tracking import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.jsonrpc import Message

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riglm.application.kept_sessions import KeptSessions, Place
-from riglm.application.tracking import TrackingService
+from riglm.application.recording.tracking import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
-from riglm.application.record_dispatch import Backoff
-from riglm.application.recorder import Recorder
+from riglm.application.recording.dispatch import Backoff
+from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable
 
 SOON = 10.0

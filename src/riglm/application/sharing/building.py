@@ -3,13 +3,13 @@
 from typing import Protocol
 
 from riglm.application.predicting import Predicting
+from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions import SessionRegistry
 from riglm.application.sharing.news import News
 from riglm.application.sharing.sealing import Sealer
 from riglm.application.sharing.shared_links import SharedLinks
 from riglm.application.sharing.shared_sessions import SharedSessions
 from riglm.application.sharing.sharing import Sharing
-from riglm.application.tracking import TrackingService
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.session_state import SessionStatePort

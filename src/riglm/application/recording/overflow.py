@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.complaints import Complaints
-from riglm.application.record_queue import Batch, RecordQueue
+from riglm.application.recording.complaints import Complaints
+from riglm.application.recording.record_queue import Batch, RecordQueue
 from riglm.ports.spool import SpoolPort, SpoolSegment, SpoolUnavailable
 
 _SYNC_SECONDS: Final = 0.5

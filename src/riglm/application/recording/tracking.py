@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.record_queue import Item
+from riglm.application.recording.record_queue import Item
 from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.identifier import uuid7

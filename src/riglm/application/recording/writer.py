@@ -7,8 +7,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from riglm.application.complaints import Complaints
-from riglm.application.record_queue import Batch, RecordQueue
+from riglm.application.recording.complaints import Complaints
+from riglm.application.recording.record_queue import Batch, RecordQueue
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.analytics import AnalyticsPort
 

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.spool.files import FileSpool
 from riglm.adapters.spool.survey import survey
-from riglm.application.record_dispatch import Backoff
-from riglm.application.record_queue import QueueLimits
+from riglm.application.recording.dispatch import Backoff
+from riglm.application.recording.record_queue import QueueLimits
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 from riglm.ports.spool import SpoolUnavailable
 from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation

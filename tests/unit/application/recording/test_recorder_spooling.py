@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from riglm.adapters.spool.files import FileSpool
-from riglm.application.record_dispatch import Backoff
-from riglm.application.record_queue import QueueLimits
+from riglm.application.recording.dispatch import Backoff
+from riglm.application.recording.record_queue import QueueLimits
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 from riglm.ports.spool import SpoolUnavailable

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
-from riglm.application.maintenance import Maintenance, Rhythm
+from riglm.application.recording.maintenance import Maintenance, Rhythm
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.retention import Expiry

@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.application.complaints import Complaints
-from riglm.application.overflow import Overflow
-from riglm.application.record_queue import Batch, RecordQueue
-from riglm.application.record_writer import RecordWriter
+from riglm.application.recording.complaints import Complaints
+from riglm.application.recording.overflow import Overflow
+from riglm.application.recording.record_queue import Batch, RecordQueue
+from riglm.application.recording.writer import RecordWriter
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.ports.analytics import Record

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.tracking import TrackingService
+from riglm.application.recording.tracking import TrackingService
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
