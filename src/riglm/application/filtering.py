@@ -139,7 +139,7 @@ class FilteringService:
         view = self._states.of(session).view = self._views.of(session, catalogue)
         self._last_catalogue = catalogue
         with self._guarded:
-            if self._surfaces.chooses(session, view):  # no model is loaded for what is passed whole anyway
+            if self._surfaces.predicts(session, view):  # else no model is loaded
                 self.predicting.know(catalogue)
 
     def fresh_seconds(self, session: Session) -> float:

@@ -64,6 +64,10 @@ class Surfaces:
             case _:
                 return not self.passes(view)
 
+    def predicts(self, session: Session, view: View) -> bool:
+        """Whether it takes a model to choose; what is small is marked by use alone."""
+        return self.of(session) is not Surface.FULL and not self.passes(view)
+
     def offered(self, session: Session, view: View | None) -> tuple[str, ...]:
         """The names of riglm's own tools that a session is offered beside what it may see."""
         if self._rules.mode == "shadow" or self.of(session) not in (Surface.DYNAMIC, Surface.STABLE):

@@ -117,13 +117,13 @@ def test_hints_keep_entries_that_riglm_cannot_read_and_mark_a_name_once():
     assert raw == b'[5,{"name":"a",%b},{"x":1},{"name":"a","y":2},{"name":"b"},null]' % MARK
 
 
-def test_hints_mark_the_tools_of_a_small_catalogue_too():
+def test_hints_mark_the_tools_of_a_small_catalogue_too_and_load_no_model_for_it():
     stage, session = Stage(passthrough_below={}), a_session("claude-code")
     stage.prediction.warm = ("tool02",)
     small = a_catalogue(count=5)
     entries = jsonrpc.elements(stage.filtering.compose(session, small).raw)
     assert [MARK in bytes(entry) for entry in entries] == [False, False, True, False, False]
-    assert stage.prediction.known == [small]
+    assert stage.prediction.known == []
     assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
 
