@@ -41,13 +41,17 @@ class Claim:
 
         Raises:
             Held: another process holds it.
-            OSError: the file cannot be made or locked.
+            OSError: the file cannot be made, locked or written.
         """
         self.path = path
         self._descriptor = _claimed(path)
-        os.ftruncate(self._descriptor, 0)
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-        os.write(self._descriptor, words.encode())
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, words.encode())
+        except BaseException:
+            self.release()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +61,8 @@ class Claim:
 
     def release(self) -> None:
         """Let go; the file stays."""
-        os.close(self._descriptor)
+        with suppress(OSError):
+            os.close(self._descriptor)
 
     def remove(self) -> None:
         """Remove the file, then let go of it: nobody can take hold of it in between."""

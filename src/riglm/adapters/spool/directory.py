@@ -1,5 +1,6 @@
 """A directory of segments that one process holds: its own, or one that it adopted from a process that is gone."""
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from riglm.adapters.spool.segment import Segment, segments_in
 from riglm.domain.identifier import uuid7
 
 _LOCK: Final = ".lock"
+_log: Final = logging.getLogger("riglm.spool")
 
 
 class SpoolDirectory:
@@ -27,7 +29,13 @@ class SpoolDirectory:
         """A new directory below `root`, of this process's own. Raises `OSError`."""
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = root / f"{uuid7().hex}-{os.getpid()}"  # sorts by time of birth
-        claim = Claim(lock_of(path), str(os.getpid()))
+        lock = lock_of(path)
+        try:
+            claim = Claim(lock, str(os.getpid()))
+        except OSError:
+            with suppress(OSError):
+                lock.unlink()
+            raise
         try:
             path.mkdir(mode=0o700)
         except OSError:
@@ -44,11 +52,17 @@ class SpoolDirectory:
             except (Held, OSError):
                 continue
             path = lock.with_suffix("")
-            if not path.is_dir():
-                claim.remove()
+            try:
+                if not path.is_dir():
+                    claim.remove()
+                    continue
+                segments = segments_in(path)
+            except OSError as error:
+                _log.warning("left a spool alone that cannot be looked at: %s", error)
+                claim.release()
                 continue
             directory = cls(path, claim)
-            directory.segments.extend(Segment(found) for found in segments_in(path))
+            directory.segments.extend(map(Segment, segments))
             yield directory
 
     def remove(self, segment: Segment) -> None:
@@ -57,10 +71,12 @@ class SpoolDirectory:
         segment.path.unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """Let go of the directory, and remove it when there is nothing in it."""
-        with suppress(OSError):
+        """Let go of the directory, and remove it when there is nothing in it, as far as the disk lets this happen."""
+        try:
             self.path.rmdir()
-        if self.path.exists():
+        except FileNotFoundError:
+            self._claim.remove()
+        except OSError:
             self._claim.release()
         else:
             self._claim.remove()

@@ -159,6 +159,7 @@ class FileSpool(SpoolPort):
                 if not readable:
                     _log.warning("left %s alone, which a newer riglm wrote: upgrade riglm to store it", segment.path)
             if not readable:
+                self._sizes.pop(segment.path, None)
                 directory.segments.remove(segment)
         if directory.segments:
             self._adopted.append(directory)

@@ -65,8 +65,8 @@ def version_of(data: bytes) -> int:
 
 
 def segments_in(directory: Path) -> list[Path]:
-    """The segments of a directory, oldest first."""
-    return sorted(directory.glob(f"*{_SUFFIX}"))
+    """The segments of a directory, oldest first; what is no regular file is none. Raises `OSError`."""
+    return sorted(path for path in directory.glob(f"*{_SUFFIX}") if path.is_file())
 
 
 def segment_name(number: int) -> str:
@@ -164,6 +164,7 @@ class SegmentWriter:
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, before)
+                self.size_bytes = before
             raise
         self.written += len(lines)
 

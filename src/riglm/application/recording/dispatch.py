@@ -19,6 +19,7 @@ _log: Final = logging.getLogger("riglm.recorder")
 _REST_SHARE: Final = 0.25  # of the time that replay takes: so much it leaves to others
 _SHORTEST_WAIT_SECONDS: Final = 0.005
 _PAUSE_AT_THE_END: Final = 0.1
+_PAUSE_AFTER_A_FAULT: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +83,19 @@ class Dispatcher:
     def run(self) -> None:
         """Hand out what comes until the queue is closed and nothing is left to do, or not to be waited for."""
         while not self._is_over():
-            if self._overflow is not None:
-                self._overflow.sync_if_due()
-            if not any(step() for step in self._steps):
-                self._wait()
+            try:
+                self._do_next()
+            except Exception:  # noqa: BLE001  # whatever went wrong, records still come
+                self._complaints.complain("handing out records failed; it is tried again", traceback=True)
+                with self._queue.changed:
+                    self._queue.changed.wait_for(lambda: self._queue.is_abandoned, _PAUSE_AFTER_A_FAULT)
         self._finish()
+
+    def _do_next(self) -> None:
+        if self._overflow is not None:
+            self._overflow.sync_if_due()
+        if not any(step() for step in self._steps):
+            self._wait()
 
     def _is_over(self) -> bool:
         if self._queue.is_abandoned:
@@ -125,12 +134,12 @@ class Dispatcher:
         self._given = None
         failure = self._writer.failure
         if failure is not None:
+            if not given.from_spool and not given.taken_away:
+                self._hold(given)
             self._failures += 1
             delay = self._backoff.delay(self._failures)
             self._retry_at = time.monotonic() + (min(delay, _PAUSE_AT_THE_END) if self._is_ending else delay)
             self._complaints.complain("records wait, the store is away: %s", failure)
-            if not given.from_spool and not given.taken_away:
-                self._hold(given)
             return True
         if self._failures:
             _log.info("the store is back after %d failures", self._failures)
@@ -258,6 +267,8 @@ class Dispatcher:
         if batch is not None:
             self._replay_is_next = False
             self._give(batch)
+        elif self._has_more():
+            self._replay_at = time.monotonic() + _PAUSE_AFTER_A_FAULT
         return batch is not None
 
     def _wait(self) -> None:

@@ -15,6 +15,7 @@ _RETRY_SECONDS: Final = 0.5
 class Overflow:
     """Moves records between the queue's account and a spool. The recorder's thread alone uses it.
 
+    Whatever the spool raises counts as its being away, and comes no further: it is told, and tried again later.
     `has_more` says whether records wait in the spool: what depends on the order must queue up there. `size_bytes` is
     what the spool takes on disk; any thread may ask for it.
     """
@@ -27,6 +28,7 @@ class Overflow:
         self._most = most
         self._queue = queue
         self._complaints = complaints
+        self._spool: SpoolPort | None = None
         self._own = 0
         self._has_adopted = False
         self._segment: SpoolSegment | None = None
@@ -43,19 +45,20 @@ class Overflow:
 
     def open(self) -> None:
         """Adopt what processes left that are gone."""
-        self._spool = self._open_spool().__enter__()
-        self.has_more = self._has_adopted = self._spool.oldest() is not None
-        self.size_bytes = self._spool.size_bytes
+        try:
+            self._opened()
+        except Exception as error:  # noqa: BLE001  # see the class
+            self._fail(error)
 
     def keep(self, batch: Batch) -> bool:
         """Put a batch into the spool; False when it takes nothing now."""
         if self.pause():
             return False
         try:
-            refused = self._spool.append(batch.rest)
-        except SpoolUnavailable as error:
-            self._failed_at = time.monotonic()
-            self._complaints.complain("records wait in memory, and may be lost: %s", error)
+            spool = self._opened()
+            refused = spool.append(batch.rest)
+        except Exception as error:  # noqa: BLE001  # see the class
+            self._fail(error)
             return False
         self._failed_at = None
         if refused:
@@ -65,7 +68,7 @@ class Overflow:
         if self._dirty_since is None:
             self._dirty_since = time.monotonic()
         self.has_more = True
-        self.size_bytes = self._spool.size_bytes
+        self.size_bytes = spool.size_bytes
         return True
 
     def pause(self) -> float | None:
@@ -73,7 +76,10 @@ class Overflow:
         return None if self._failed_at is None else max(0.0, self._failed_at + _RETRY_SECONDS - time.monotonic())
 
     def next(self) -> Batch | None:
-        """The records to be stored next: again those that are not settled, else those behind them; None at the end."""
+        """The records to be stored next: again those that are not settled, else those behind them.
+
+        None at the end, or while `has_more` when the spool cannot be read now.
+        """
         if self._batch is None:
             self._fetch()
         return self._batch
@@ -94,9 +100,10 @@ class Overflow:
             return
         self._dirty_since = None
         try:
-            self._spool.sync()
-        except SpoolUnavailable as error:
-            self._complaints.complain("%s; what was not synced is safe from a crash of riglm only", error)
+            self._opened().sync()
+        except Exception as error:  # noqa: BLE001  # see the class
+            words = "%s; what was not synced is safe from a crash of riglm only"
+            self._complaints.complain(words, error, traceback=_is_unforeseen(error))
 
     def try_again(self) -> None:
         """Take no account of a failure that was just now."""
@@ -104,32 +111,58 @@ class Overflow:
 
     def close(self) -> None:
         """Sync, and leave the rest to the next process."""
-        self._spool.__exit__(None, None, None)
+        if self._spool is not None:
+            try:
+                self._spool.__exit__(None, None, None)
+            except Exception as error:  # noqa: BLE001  # see the class
+                self._complaints.complain("the spool could not be closed: %s", error, traceback=True)
+
+    def _opened(self) -> SpoolPort:
+        if self._spool is None:
+            spool = self._open_spool().__enter__()
+            self._spool = spool
+            self.has_more = True  # until it is known better
+            self.has_more = self._has_adopted = spool.oldest() is not None
+            self.size_bytes = spool.size_bytes
+        return self._spool
+
+    def _fail(self, error: Exception) -> None:
+        self._failed_at = time.monotonic()
+        words = "records wait in memory, and may be lost: %s"
+        self._complaints.complain(words, error, traceback=_is_unforeseen(error))
 
     def _fetch(self) -> None:
         self._batch = None
+        try:
+            self._look_for_more()
+        except Exception as error:  # noqa: BLE001  # see the class
+            words = "records wait in the spool, which cannot be read now: %s"
+            self._complaints.complain(words, error, traceback=_is_unforeseen(error))
+
+    def _look_for_more(self) -> None:
+        spool = self._opened()
         while self._batch is None and self.has_more:
-            self._segment = self._segment or self._spool.oldest()
+            self._segment = self._segment or spool.oldest()
             self._has_adopted = self._segment is not None and not self._segment.is_own
             if self._segment is None:
                 self.has_more = False
             else:
-                self._batch = self._read(self._segment)
-        self.size_bytes = self._spool.size_bytes
+                self._batch = self._read(spool, self._segment)
+        self.size_bytes = spool.size_bytes
 
-    def _read(self, segment: SpoolSegment) -> Batch | None:
+    def _read(self, spool: SpoolPort, segment: SpoolSegment) -> Batch | None:
         """The next records of a segment; at its end it is done with."""
         try:
             records = segment.read(self._most)
         except SpoolUnavailable as error:
             self._complaints.complain("records stay in the spool for the next start: %s", error)
-            self._spool.set_aside(segment)
+            spool.set_aside(segment)
             self._own -= segment.unread
             self._segment = None
             return None
         self._count_damage(segment)
         if not records:
-            self._spool.remove(segment)
+            spool.remove(segment)
             self._segment = None
             return None
         if not segment.is_own:
@@ -145,3 +178,7 @@ class Overflow:
                 self._queue.recover(damaged)
             self._queue.damaged(damaged)
             self._complaints.complain("%d records in the spool are damaged, and lost", damaged)
+
+
+def _is_unforeseen(error: Exception) -> bool:
+    return not isinstance(error, SpoolUnavailable)

@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -420,3 +421,67 @@ def test_a_spool_that_goes_away_during_a_survey_is_left_out(root, left, monkeypa
 
     monkeypatch.setattr(type(root), "glob", gone)
     assert survey(root) == []
+
+
+def test_a_full_disk_costs_no_descriptor_and_leaves_no_lock(root, monkeypatch):
+    opened = []
+
+    def opening(*arguments):
+        opened.append(os_open(*arguments))
+        return opened[-1]
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    os_open = os.open
+    with FileSpool(root) as spool:
+        with monkeypatch.context() as patch:
+            patch.setattr(claims.os, "open", opening)
+            patch.setattr(claims.os, "write", full)
+            with pytest.raises(SpoolUnavailable, match="No space left"):
+                spool.append(calls(1))
+        assert len(opened) == 1
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(opened[0])
+        assert list(root.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_looked_at_is_left_without_a_word(root, monkeypatch):
+    def failing(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    with FileSpool(root) as spool:
+        spool.append(calls(1))
+        segment = spool.oldest()
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "exists", failing)
+            patch.setattr(Path, "rmdir", failing)
+            spool.remove(segment)
+        assert spool.oldest() is None
+
+
+def test_a_pipe_among_the_segments_holds_nobody_up(root, left):
+    os.mkfifo(left[1].with_name("0000000000.seg"))
+    assert survey(root)[0].records == 5
+    with FileSpool(root) as spool:
+        assert drained(spool) == left[0]
+
+
+def test_a_segment_of_a_newer_format_takes_no_room_from_others(root, left):
+    left[1].write_bytes(HEAD.replace(b" 1", b" 2") + bytes(5000))
+    with FileSpool(root) as spool:
+        assert spool.size_bytes == 0
+
+
+def test_what_was_cut_off_after_a_failed_sync_takes_no_room(root, monkeypatch):
+    def failing(descriptor):
+        raise OSError(5, "Input/output error")
+
+    with FileSpool(root, durable=True) as spool:
+        spool.append(calls(2))
+        before = spool.size_bytes
+        with monkeypatch.context() as patch:
+            patch.setattr(segments, "_sync", failing)
+            with pytest.raises(SpoolUnavailable, match="Input/output"):
+                spool.append(calls(2))
+        assert spool.size_bytes == before == files(root)[0].stat().st_size

@@ -468,3 +468,91 @@ def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
     counts = recorder.close(timeout=0.05)
     assert (counts.queued, counts.spooled) == (0, 7)
     shop.gate.set()
+
+
+class Wreck(FileSpool):
+    """A spool that fails as nobody foresaw, at the places named in `broken`."""
+
+    def __init__(self, root, *broken):
+        super().__init__(root)
+        self.broken = set(broken)
+        self.failed = threading.Event()
+
+    def _check(self, place):
+        if place in self.broken:
+            self.failed.set()
+            raise OSError(5, "Input/output error")
+
+    def __enter__(self):
+        self._check("enter")
+        return super().__enter__()
+
+    def append(self, records):
+        self._check("append")
+        return super().append(records)
+
+    def sync(self):
+        self._check("sync")
+        super().sync()
+
+    def oldest(self):
+        self._check("oldest")
+        return super().oldest()
+
+    def remove(self, segment):
+        self._check("remove")
+        super().remove(segment)
+
+
+@pytest.mark.parametrize("place", ["enter", "append", "sync", "oldest", "remove"])
+def test_a_spool_that_fails_as_nobody_foresaw_ends_nothing(shop, root, place, caplog):
+    shop.away = True
+    shelf = Wreck(root, place)
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(40)]
+    with spooling(shop, root, shelf=shelf) as recorder:
+        for call in calls[:20]:
+            recorder.put(call)
+        assert recorder.flush(SOON) if place == "remove" else shelf.failed.wait(SOON)
+        shop.away = False
+        assert shelf.failed.wait(SOON)
+        shelf.broken.clear()
+        for call in calls[20:]:
+            recorder.put(call)
+        until(lambda: recorder.counts().stored == 40)
+        assert obeys_the_law(recorder)
+    assert set(shop.list_invocations(session.id)) == set(calls)
+    assert "Input/output error" in caplog.text
+
+
+def test_a_spool_that_never_works_again_loses_nothing_uncounted(shop, root):
+    shop.away = True
+    shelf = Wreck(root, "append")
+    with spooling(shop, root, shelf=shelf) as recorder:
+        recorder.put(a_session())
+        assert shelf.failed.wait(SOON)
+    counts = recorder.counts()
+    assert (counts.stored, counts.queued, counts.spooled, counts.reasons["closed"]) == (0, 0, 0, 1)
+
+
+class Stumbling(Backoff):
+    """Fails the first time that it is asked."""
+
+    asked = threading.Event()
+
+    def delay(self, failures):
+        if not self.asked.is_set():
+            self.asked.set()
+            raise ValueError("stumbled")
+        return 0.01
+
+
+def test_a_fault_of_riglm_itself_is_told_and_the_records_are_stored(shop, root, caplog):
+    Stumbling.asked.clear()
+    shop.away = True
+    with spooling(shop, root, backoff=Stumbling()) as recorder:
+        recorder.put(a_session())
+        assert Stumbling.asked.wait(SOON)
+        shop.away = False
+        until(lambda: recorder.counts().stored == 1)
+    assert "stumbled" in caplog.text
