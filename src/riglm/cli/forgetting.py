@@ -58,12 +58,14 @@ def forget(
                 "is still to be stored of it"
             )
         if not yes:
-            typer.confirm(f"Remove {known} of {_told(whom)} for good?", abort=True, err=True)
+            reach = ", whichever principal it called for," if client is not None else ""
+            typer.confirm(f"Remove {known} of {_told(whom)}{reach} for good?", abort=True, err=True)
         removed = Removed()
         with alone(store), progress("forgetting", known.total) as advance:
             for step in paced(store.forget(whom)):
                 removed += step
                 advance(step.total)
+            store.refresh_cooccurrences(time.time())  # what they used together counts no more
             for _ in paced(store.compact()):
                 pass
     waiting = _spooled(settings)
@@ -79,6 +81,10 @@ def forget(
 def _one_of(client: str | None, session: str | None, principal: str | None) -> None:
     if sum(given is not None for given in (client, session, principal)) != 1:
         raise ConfigurationError("whom to forget is not clear — fix: give one of --client, --session and --principal")
+    if "" in (client, session):
+        raise ConfigurationError(
+            "an empty --client or --session names nobody — fix: give a name or an id as `riglm sessions` shows it"
+        )
 
 
 def _whom(
@@ -94,10 +100,12 @@ def _whom(
         return forgotten(Whose.SESSION, _session_id(store, session))
     if client is not None:
         return forgotten(Whose.CLIENT, client)
-    name = principal or ""
-    if name and not _HASH.fullmatch(name):
-        name = build(settings).hasher().principal(name)
-    return forgotten(Whose.PRINCIPAL, name)
+    if not principal:
+        return forgotten(Whose.PRINCIPAL, "")
+    named = forgotten(Whose.PRINCIPAL, build(settings).hasher().principal(principal))
+    if _HASH.fullmatch(principal) and not store.known_of(named).total:
+        return forgotten(Whose.PRINCIPAL, principal)
+    return named
 
 
 def _session_id(store: "AnalyticsPort", wanted: str) -> str:

@@ -64,8 +64,11 @@ class ForgettingPort(Protocol):
         """Remove what is left of all who were forgotten, in steps as in `purge`; notes older than a year go too."""
 
     @abstractmethod
-    def latest_forgetting(self) -> float:
-        """When somebody was forgotten last, in seconds since the epoch; 0 when nobody was."""
+    def forgettings(self, since: float = 0.0) -> float:
+        """A number that grows whenever somebody is forgotten after `since`, in seconds since the epoch; 0 at first.
+
+        The time that a clock ahead noted hides nobody who is forgotten later.
+        """
 
 
 class ExportPort(Protocol):

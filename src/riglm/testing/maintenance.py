@@ -193,6 +193,41 @@ class MaintenanceContract:
         assert summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=2000.0))).sessions == 1
         assert known_sessions(analytics) == {named.id}
 
+    def test_forgetting_callers_without_a_name_keeps_what_others_taught_in_the_scope_of_all(
+        self, analytics: AnalyticsPort
+    ) -> None:
+        """The scope of the whole instance is the empty text as well."""
+        nobody, ann = a_session(), a_session(principal=ANN)
+        theirs, anns = a_learned_pair(session_id=nobody.id), a_learned_pair(session_id=ann.id)
+        analytics.record_many([nobody, ann, theirs, anns])
+        removed = summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=5000.0)))
+        assert removed == Removed(sessions=1, learned_pairs=1)
+        late = a_learned_pair(session_id=ann.id, updated_at=1002.0)
+        analytics.record_many([late, a_learned_pair(session_id=nobody.id)])
+        assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {anns.id, late.id}
+
+    def test_forgetting_again_by_a_clock_that_is_behind_takes_nothing_back(self, analytics: AnalyticsPort) -> None:
+        """What started before the first time is dropped still, and both times are heard of only once."""
+        for at in (2000.0, 500.0):
+            summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=at)))
+        assert analytics.forgettings() == 2000.0
+        analytics.record_many(a_used_session(1000.0, principal=ANN)[1])
+        assert known_sessions(analytics) == set()
+
+    def test_a_forgetting_by_a_clock_ahead_hides_no_other(self, analytics: AnalyticsPort) -> None:
+        """Whoever watches sees the number grow."""
+        summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=9000.0)))
+        heard = analytics.forgettings(1000.0)
+        summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=BOB, at=2000.0)))
+        assert analytics.forgettings(1000.0) > heard > 0.0
+
+    def test_a_refresh_by_a_clock_ahead_is_set_right_by_the_next(self, analytics: AnalyticsPort) -> None:
+        """Otherwise it would seem to be the latest for long."""
+        analytics.record_many(a_used_session(1000.0)[1])
+        for now in (9000.0, 2000.0):
+            analytics.refresh_cooccurrences(now)
+            assert analytics.latest_refresh() == now
+
     def test_a_learned_pair_goes_when_nobody_else_taught_it(self, analytics: AnalyticsPort) -> None:
         """Others keep what they taught as well, and an override made for the session goes."""
         mine, other = a_session(), a_session()
@@ -254,13 +289,13 @@ class MaintenanceContract:
         for _ in range(3):
             analytics.record_many(a_used_session(1000.0, principal=ANN)[1])
         next(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=2000.0)))
-        assert analytics.latest_forgetting() == 2000.0
+        assert analytics.forgettings() > 0.0
         summed(analytics.finish_forgetting())
         assert known_sessions(analytics) == set()
 
     def test_nobody_is_forgotten_at_first(self, analytics: AnalyticsPort) -> None:
         """Zero says so."""
-        assert analytics.latest_forgetting() == 0.0
+        assert analytics.forgettings() == 0.0
         assert summed(analytics.finish_forgetting()) == Removed()
 
     def test_everything_is_handed_out_oldest_first_in_parts(self, analytics: AnalyticsPort) -> None:

@@ -247,7 +247,8 @@ def test_a_session_is_forgotten_by_its_id_or_the_end_of_it(store, used, named):
 def test_nothing_is_forgotten_before_it_was_confirmed(store, used):
     refused = run("forget", "--client", "ann's", input="n\n")
     assert refused.exit_code == 1
-    assert "Remove 2 sessions, 4 invocations, 2 exposures of the client ann's for good?" in refused.stderr
+    assert "Remove 2 sessions, 4 invocations, 2 exposures of the client ann's" in refused.stderr
+    assert "whichever principal it called for" in refused.stderr
     assert len(known(store)) == 3
     assert run("forget", "--client", "ann's", input="y\n").exit_code == 0
     assert known(store) == {used[2].id}
@@ -257,6 +258,28 @@ def test_nothing_is_forgotten_before_it_was_confirmed(store, used):
 def test_whom_to_forget_must_be_clear(store, words):
     with pytest.raises(ConfigurationError, match="give one of"):
         run("forget", *words)
+
+
+@pytest.mark.parametrize("option", ["--client", "--session"])
+def test_an_empty_name_is_nobody(store, used, option):
+    with pytest.raises(ConfigurationError, match="names nobody"):
+        run("forget", option, "", "--unseen", "--yes")
+    assert store.forgettings() == 0.0
+
+
+def test_a_name_that_looks_like_a_hash_is_tried_as_a_name_first(store, used):
+    name = "0123456789abcdef" * 2
+    key = KeyedHasher(load_or_create_key(Path("riglm.key"))).principal(name)
+    store.record_many(a_used_session(time.time() - 60, principal=key)[1])
+    assert told("forget", "--principal", name, "--yes")["key"] == key
+
+
+def test_what_somebody_forgotten_used_together_counts_no_more(store, used):
+    store.refresh_cooccurrences(time.time())
+    [before] = store.get_cooccurrences(["read"])
+    run("forget", "--session", str(used[2].id), "--yes")
+    [after] = store.get_cooccurrences(["read"])
+    assert after.count == before.count - 1
 
 
 @pytest.mark.parametrize(
@@ -272,7 +295,7 @@ def test_whoever_is_not_known_is_an_error_and_nothing_changes(store, used, words
     with pytest.raises(RiglmError, match="riglm sessions"):
         run("forget", *words, "--yes")
     assert len(known(store)) == 3
-    assert store.latest_forgetting() == 0.0
+    assert store.forgettings() == 0.0
 
 
 def test_somebody_of_whom_nothing_is_stored_yet_can_be_forgotten(store):

@@ -6,7 +6,7 @@ So it does not matter in which process, queue or spool a record still waits.
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, case, select
 
 from riglm.adapters.analytics.lookups import insert_into, slices
 from riglm.adapters.analytics.tables import forgotten
@@ -19,9 +19,10 @@ from riglm.ports.analytics import Record, SessionClosed
 
 
 def note(connection: Connection, whom: Sequence[Forgotten]) -> None:
-    """Note who is forgotten; what was stored of them is still to be removed."""
+    """Note who is forgotten; what was stored of them is still to be removed. Of two times the later one counts."""
     new_note = insert_into(connection, forgotten)
-    taken = {"at": new_note.excluded.at, "is_done": new_note.excluded.is_done}
+    later = case((new_note.excluded.at > forgotten.c.at, new_note.excluded.at), else_=forgotten.c.at)
+    taken = {"at": later, "is_done": new_note.excluded.is_done}
     upsert = new_note.on_conflict_do_update(index_elements=["whose", "key"], set_=taken)
     new = [{"whose": each.whose.value, "key": each.key, "at": float(each.at), "is_done": False} for each in whom]
     connection.execute(upsert, new)
@@ -61,9 +62,9 @@ class _Unwanted:
         id_ = _session_of(record)
         if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
             return True
-        return (
-            isinstance(record, LearnedPair) and self._at.get((Whose.PRINCIPAL, record.scope), -1.0) >= record.updated_at
-        )
+        if not isinstance(record, LearnedPair) or not record.scope:  # the empty scope may be everybody's
+            return False
+        return self._at.get((Whose.PRINCIPAL, record.scope), -1.0) >= record.updated_at
 
     def _since(self, session: Session) -> float | None:
         """When it was that the client or principal of a session that had started already was forgotten."""

@@ -22,7 +22,7 @@ def refresh_cooccurrences(database: Database, now: float, most_sessions: int) ->
     """Compute co-occurrence anew, store what changed, and give the number of pairs."""
     counter = _counted(database, most_sessions)
     with database.reading() as connection:
-        known = _known(connection)
+        known = _known(connection, now)
     found = 0
     changed: list[Row] = []
     for pair in counter.pairs(now):
@@ -84,10 +84,14 @@ def _counted(database: Database, most_sessions: int) -> CooccurrenceCounter:
                 counter.add_session(calls)
 
 
-def _known(connection: Connection) -> dict[_Names, tuple[int, float]]:
+def _known(connection: Connection, now: float) -> dict[_Names, tuple[int, float] | None]:
+    """What is stored of each pair; none where a clock that was ahead wrote it, so that it is written anew."""
     columns = cooccurrence.c
-    query = select(columns.tool_a, columns.tool_b, columns.count, columns.average_distance)
-    return {(tool_a, tool_b): (count, distance) for tool_a, tool_b, count, distance in connection.execute(query)}
+    query = select(columns.tool_a, columns.tool_b, columns.count, columns.average_distance, columns.last_updated)
+    return {
+        (tool_a, tool_b): (count, distance) if at <= now else None
+        for tool_a, tool_b, count, distance, at in connection.execute(query)
+    }
 
 
 def _put(connection: Connection, changed: list[Row]) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, false, func, or_, select, update
 
 from riglm.adapters.analytics.admission import note
 from riglm.adapters.analytics.database import Database
@@ -76,9 +76,10 @@ def finish_forgetting(database: Database, at_once: int) -> Iterator[Removed]:
         yield from _remove_sessions(database, sessions[start : start + _SESSIONS_AT_ONCE], at_once)
 
 
-def latest_forgetting(connection: Connection) -> float:
-    """When somebody was forgotten last; 0 when nobody was."""
-    return float(connection.execute(select(func.max(forgotten.c.at))).scalar_one() or 0.0)
+def forgettings(connection: Connection, since: float) -> float:
+    """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
+    query = select(func.sum(forgotten.c.at - since)).where(forgotten.c.at > since)
+    return float(connection.execute(query).scalar_one() or 0.0)
 
 
 def _sessions_of(whom: Forgotten) -> ColumnElement[bool]:
@@ -92,6 +93,9 @@ def _sessions_of(whom: Forgotten) -> ColumnElement[bool]:
 
 
 def _pairs_of(whom: Forgotten) -> ColumnElement[bool]:
+    """The pairs in the scope of a principal. The empty scope may be everybody's: there it is the sessions that tell."""
+    if not whom.key:
+        return false()
     return and_(learned_pair.c.scope == whom.key, learned_pair.c.updated_at <= whom.at)
 
 

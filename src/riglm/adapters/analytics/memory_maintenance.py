@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -82,11 +82,12 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
     def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
         """Remove all that is known of somebody, in steps, and take no more of it."""
         with self._lock:
-            self._forgotten[forgotten.whose, forgotten.key] = forgotten.at
-        sessions = self._sessions_of(forgotten)
+            at = self._note(forgotten.whose, forgotten.key, forgotten.at)
+        sessions = self._sessions_of(replace(forgotten, at=at))
         with self._lock:
-            self._forgotten |= {(Whose.SESSION, str(id_)): forgotten.at for id_ in sessions}
-        yield self._remove_what_is_personal(forgotten)
+            for id_ in sessions:
+                self._note(Whose.SESSION, str(id_), at)
+        yield self._remove_what_is_personal(replace(forgotten, at=at))
         yield from self._remove_sessions(sessions, at_once)
 
     def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
@@ -97,9 +98,9 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             sessions |= {each.session_id for each in self._exposures.values() if str(each.session_id) in keys}
         yield from self._remove_sessions(sessions, at_once)
 
-    def latest_forgetting(self) -> float:
-        """When somebody was forgotten last, in seconds since the epoch; 0 when nobody was."""
-        return max(self._forgotten.values(), default=0.0)
+    def forgettings(self, since: float = 0.0) -> float:
+        """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
+        return sum((at - since for at in self._forgotten.copy().values() if at > since), 0.0)
 
     def count_rows(self, kind: Kind, since: float = 0.0) -> int:
         """How many records of this kind there are from the given time on."""
@@ -128,6 +129,12 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
                 self._forgotten[Whose.SESSION, str(session.id)] = at
         return [record for record in records if not self._is_forgotten(record)]
 
+    def _note(self, whose: Whose, key: str, at: float) -> float:
+        """Note who is forgotten and give the time that counts, the later one; the caller holds the lock."""
+        later = max(at, self._forgotten.get((whose, key), at))
+        self._forgotten[whose, key] = later
+        return later
+
     def _forgotten_since(self, session: Session) -> float | None:
         keys = (
             (Whose.CLIENT, session.client_id),
@@ -142,7 +149,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             case Session():
                 return (Whose.SESSION, str(record.id)) in self._forgotten
             case LearnedPair():
-                at = self._forgotten.get((Whose.PRINCIPAL, record.scope), -1.0)
+                at = self._forgotten.get((Whose.PRINCIPAL, record.scope), -1.0) if record.scope else -1.0
                 return at >= record.updated_at or (Whose.SESSION, str(record.session_id)) in self._forgotten
             case ToolInvocation() | Exposure() | SessionClosed():
                 return (Whose.SESSION, str(record.session_id)) in self._forgotten
@@ -157,6 +164,8 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             return [each.id for each in records.values() if each.session_id in sessions]
 
     def _pairs_of(self, whom: Forgotten) -> list[UUID]:
+        if not whom.key:  # the empty scope may be everybody's: there it is the sessions that tell
+            return []
         with self._lock:
             return [pair.id for pair in self._pairs.values() if pair.scope == whom.key and pair.updated_at <= whom.at]
 

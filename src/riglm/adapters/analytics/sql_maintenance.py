@@ -36,10 +36,10 @@ class SqlMaintenance(MaintenancePort):
         """Remove what is left of all who were forgotten, in steps."""
         return forgetting.finish_forgetting(self._database, at_once)
 
-    def latest_forgetting(self) -> float:
-        """When somebody was forgotten last, in seconds since the epoch; 0 when nobody was."""
+    def forgettings(self, since: float = 0.0) -> float:
+        """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
         with self._database.reading() as connection:
-            return forgetting.latest_forgetting(connection)
+            return forgetting.forgettings(connection, since)
 
     def count_rows(self, kind: Kind, since: float = 0.0) -> int:
         """How many records of this kind there are from the given time on."""

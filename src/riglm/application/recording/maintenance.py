@@ -73,7 +73,8 @@ class Maintenance:
         self._thread = threading.Thread(target=self._run, name="riglm-maintenance", daemon=True)
         self._seen = -1
         self._purged_at = float("-inf")
-        self._forgotten_at = clock() - _CLOCKS_APART
+        self._since = clock() - _CLOCKS_APART
+        self._heard = 0.0
 
     def start(self) -> None:
         """Begin."""
@@ -120,19 +121,19 @@ class Maintenance:
             return
         try:
             with self._open_store() as store:
-                latest = store.latest_forgetting()
+                heard = store.forgettings(self._since)
         except Exception:  # noqa: BLE001  # nothing here may end the thread
             _log.debug("the store could not be asked who was forgotten", exc_info=True)
             return
-        if latest > self._forgotten_at:
-            self._forgotten_at = latest
+        if heard != self._heard:
+            self._heard = heard
             self._on_forgotten()
 
     def _refresh(self, store: AnalyticsPort) -> None:
         self._prune(store)
         now = self._clock()
         ended = store.end_idle_sessions(now - self._idle_gap)
-        if now - store.latest_refresh() < self._rhythm.interval:
+        if -_CLOCKS_APART <= now - store.latest_refresh() < self._rhythm.interval:
             return  # another process did it
         pairs = store.refresh_cooccurrences(now)
         _log.debug("co-occurrence refreshed: %d pairs; sessions left open and now ended: %d", pairs, ended)
@@ -147,6 +148,8 @@ class Maintenance:
 
     def _purge(self, store: AnalyticsPort) -> None:
         forgotten = self._removed(store.finish_forgetting())
+        if forgotten.total:
+            store.refresh_cooccurrences(self._clock())
         purged = self._removed(store.purge(self._expiry(self._clock())))
         for what, removed in (("forgotten", forgotten), ("too old", purged)):
             if removed.total:

@@ -116,6 +116,34 @@ def test_what_another_process_refreshed_lately_is_not_refreshed_again(store):
     assert len(store.refreshes) == 2
 
 
+def test_a_refresh_by_a_clock_ahead_holds_up_no_other(store):
+    session = a_session()
+    store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
+    Maintenance(lambda: store, lambda: 2, clock=Clock(NOW + 86_400.0)).look_after()
+    Maintenance(lambda: store, lambda: 2, clock=Clock()).look_after()
+    assert store.latest_refresh() == NOW
+
+
+def test_a_forgetting_by_a_clock_ahead_is_heard_and_hides_no_other(store):
+    told = []
+    maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock())
+    for heard, (key, at) in enumerate((("p", NOW + 86_400.0), ("q", NOW + 5.0)), 1):
+        next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key=key, at=at)))
+        maintenance.watch()
+        assert len(told) == heard
+
+
+def test_what_somebody_forgotten_used_together_goes_when_that_is_finished(store):
+    session = an_old_session(store)
+    store.record_many([an_invocation(session, "write")])
+    clock = Clock()
+    Maintenance(lambda: store, lambda: 3, clock=clock).look_after()
+    assert store.get_cooccurrences(["read"])
+    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=2000.0)))
+    Maintenance(lambda: store, lambda: 3, clock=clock).look_after()
+    assert not store.get_cooccurrences(["read"])
+
+
 def test_what_is_too_old_is_removed_and_told(store, caplog):
     caplog.set_level("INFO")
     an_old_session(store)
