@@ -1,6 +1,7 @@
 """Every shared state of sessions, held to the same contract, and what only Redis does."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
 
@@ -10,6 +11,7 @@ from riglm.adapters.state.backlog import MOST_NEWS, MOST_VALUES
 from riglm.adapters.state.memory import InMemorySessionState
 from riglm.adapters.state.redis import RedisSessionState
 from riglm.domain.errors import ConfigurationError, StateUnavailable
+from riglm.domain.patience import Patience
 from riglm.ports.session_state import SessionStatePort
 from riglm.testing.session_state import LONG, Heard, SessionStateContract
 from tests.stores import valkey
@@ -162,6 +164,90 @@ async def test_a_server_that_still_loads_counts_as_away(caplog: pytest.LogCaptur
             await state.keep("a", b"1", LONG)
     [reason] = [record.__dict__["reason"] for record in caplog.records]
     assert "is loading the dataset in memory" in reason
+
+
+class SlowServer:
+    """Has nothing and no news, and takes its time to say so."""
+
+    def __init__(self) -> None:
+        self.answers_after = 0.0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                words = []
+                for _ in range(int(line[1:])):
+                    size = int((await reader.readline())[1:])
+                    words.append((await reader.readexactly(size + 2))[:size])
+                if words[0] in {b"CLIENT", b"SELECT"}:
+                    writer.write(b"+OK\r\n")
+                elif words[0] not in {b"XREAD", b"XREVRANGE"}:
+                    await asyncio.sleep(self.answers_after)  # the slowness is what is tested
+                    writer.write(b"$-1\r\n")
+                elif words[0] == b"XREVRANGE":
+                    writer.write(b"*0\r\n")
+
+
+@contextlib.asynccontextmanager
+async def slow_server() -> AsyncIterator[tuple[SlowServer, str]]:
+    slow = SlowServer()
+    async with await asyncio.start_server(slow.serve, "127.0.0.1", 0) as listener:
+        yield slow, f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+
+
+async def test_a_server_that_is_slow_again_and_again_counts_as_away_until_it_is_quick(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with slow_server() as (slow, url), RedisSessionState(url, deadline=1.0) as state:
+        slow.answers_after = 0.45
+        for _ in range(10):
+            with contextlib.suppress(StateUnavailable):
+                await state.take(["a"], LONG)
+        await away(state)  # although each answer came in time
+        slow.answers_after = 0.0
+        await back(state)
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == [
+        "shared state is away: sessions stay with this process"
+    ]
+
+
+async def test_all_that_a_request_asks_has_one_deadline() -> None:
+    async with slow_server() as (slow, url), RedisSessionState(url, deadline=1.0) as state:
+        slow.answers_after = 0.45
+        with Patience():
+            for _ in range(2):
+                with contextlib.suppress(StateUnavailable):  # where the machine is slow as well
+                    await state.take(["a"], LONG)
+            with pytest.raises(StateUnavailable):
+                await state.take(["a"], LONG)
+            await state.keep("a", b"1", LONG)
+        slow.answers_after = 0.0
+        assert await state.take(["a"], LONG) == [None]  # the server is not away, only this request's time was over
+
+
+async def test_news_under_a_key_of_another_hand_are_warned_of_once(
+    server: valkey.ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.ask("HSET", "riglm:news", "a", "b")
+    async with RedisSessionState(server.url, deadline=GENEROUS) as state:
+        heard = Heard(state)
+        async with asyncio.timeout(30):
+            while not caplog.records:
+                await asyncio.sleep(0.02)
+        server.ask("DEL", "riglm:news")
+        await state.tell(b"news")
+        assert await heard.until(bool) == [b"news"]
+    [record] = caplog.records
+    assert "another hand wrote their key" in record.getMessage()
+
+
+async def test_news_are_heard_from_a_server_whose_clock_went_back(server: valkey.ValkeyServer) -> None:
+    server.ask("XADD", "riglm:news", "99999999999999-0", "news", "before")
+    async with RedisSessionState(server.url, deadline=GENEROUS) as state:
+        heard = Heard(state)
+        server.ask("DEL", "riglm:news")
+        await state.tell(b"after")
+        assert await heard.until(bool) == [b"after"]
 
 
 async def test_riglm_starts_without_the_server_and_finds_it_later(caplog: pytest.LogCaptureFixture) -> None:

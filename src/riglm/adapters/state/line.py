@@ -1,13 +1,16 @@
 """One connection to a Redis server for all commands of a process, with a deadline for each.
 
 What is asked while a round trip is under way goes together with the next one, so that many sessions need no more
-connections than one. A server that is late is left alone for a while: nobody else waits for it.
+connections than one. A server that is late, or slow again and again, is left alone for a while: nobody waits for it.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -16,6 +19,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from riglm.adapters.state.backlog import Command
 from riglm.domain.errors import StateUnavailable
+from riglm.domain.patience import Patience
 
 _MOST_AT_ONCE: Final = 256
 _FIRST_DELAY: Final = 0.2
@@ -24,12 +28,29 @@ _STEADY_SECONDS: Final = 10.0
 _TURNS: Final = 20
 """An answer that has come is taken within so many turns of the event loop, which take no time unless it is busy."""
 
+_SLICES: Final = 10
+"""The deadline is counted in so many, each of which ends only after those turns: a busy loop spends no patience."""
+_SLOW_SLICES: Final = 3
+_LAST: Final = 10
+_MOST_SLOW: Final = 8
+"""So many slow round trips of the last ones, and the server counts as away."""
+_QUICK_TRIALS: Final = 3
+
 _log: Final = logging.getLogger("riglm.state")
-_Waiting = tuple[Sequence[Command], "asyncio.Future[list[Any]]"]
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """Commands that are to be sent, who waits for the answers, and what is done if they cannot be told."""
+
+    commands: Sequence[Command]
+    answers: "asyncio.Future[list[Any]]"
+    patience: Patience
+    on_loss: Callable[[], None] | None = None
 
 
 class Line:
-    """Sends commands. Away means that the server was late or unreachable, and has not answered a trial since."""
+    """Sends commands. Away means that the server was late, slow or unreachable, and no trial went well since."""
 
     def __init__(self, client: Redis, place: str, deadline: float, on_return: Callable[[], Awaitable[None]]) -> None:
         """`place` names the server in the log; `on_return` is awaited when it answers again, before anything else."""
@@ -38,6 +59,8 @@ class Line:
         self._deadline = deadline
         self._on_return = on_return
         self._waiting: list[_Waiting] = []
+        self._under_way: list[_Waiting] = []
+        self._slow: deque[bool] = deque(maxlen=_LAST)
         self._sending: asyncio.Task[None] | None = None
         self._returning: asyncio.Task[None] | None = None
         self._lost_at = 0.0
@@ -56,14 +79,32 @@ class Line:
         Raises:
             StateUnavailable: the server is away.
         """
-        if self.is_away:
+        patience = Patience.current()
+        if self.is_away or patience.spent >= _SLICES:
             raise StateUnavailable(f"{self._place} is away")
+        return await self._enqueue(commands, patience).answers
+
+    async def say(self, *commands: Command, on_loss: Callable[[], None]) -> None:
+        """Send commands, and wait as long as there is patience; `on_loss` is called if they cannot be sent."""
+        if self.is_away:
+            on_loss()
+            return
+        waiting = self._enqueue(commands, Patience.current(), on_loss)
+        if waiting.patience.spent < _SLICES:
+            with contextlib.suppress(StateUnavailable):
+                await waiting.answers
+        else:
+            waiting.answers.cancel()
+
+    def _enqueue(
+        self, commands: Sequence[Command], patience: Patience, on_loss: Callable[[], None] | None = None
+    ) -> _Waiting:
         loop = asyncio.get_running_loop()
-        answers: asyncio.Future[list[Any]] = loop.create_future()
-        self._waiting.append((commands, answers))
+        waiting = _Waiting(commands, loop.create_future(), patience, on_loss)
+        self._waiting.append(waiting)
         if self._sending is None:
             self._sending = loop.create_task(self._send())
-        return await answers
+        return waiting
 
     async def returned(self, seconds: float) -> bool:
         """Whether the server answers again within so many seconds of when it was lost, once it does."""
@@ -79,9 +120,10 @@ class Line:
             StateUnavailable: the server is away.
         """
         try:
-            return await self._in_time(commands)
+            answers, _ = await self._in_time(commands)
         except (RedisError, OSError, TimeoutError) as error:
             raise StateUnavailable(f"{self._place}: {error or 'no answer in time'}") from error
+        return answers
 
     def lost(self, error: Exception) -> None:
         """The server is away from now on, until it answers a trial."""
@@ -91,6 +133,7 @@ class Line:
         if loop.time() - self._back_at > _STEADY_SECONDS:
             self._failures = 0
         self._lost_at = loop.time()
+        self._slow.clear()
         reason = str(error) or "no answer in time"
         _log.warning("shared state is away: sessions stay with this process", extra=self._about(reason))
         self._returning = loop.create_task(self._return())
@@ -115,44 +158,81 @@ class Line:
             self._sending = None
 
     async def _send_one(self, batch: list[_Waiting]) -> None:
+        self._under_way = batch
         try:
-            answers = await self._in_time([command for commands, _ in batch for command in commands])
+            commands = [command for waiting in batch for command in waiting.commands]
+            answers, is_slow = await self._in_time(commands, self._spend)
         except (RedisError, OSError, TimeoutError) as error:
             self.lost(error)
-            rest, self._waiting = self._waiting, []
-            self._refuse([*batch, *rest], error)
+            self._refuse(batch, error)
+            self._refuse_rest(error)
         except asyncio.CancelledError as error:
             self._refuse(batch, error)
             raise
         else:
             told = iter(answers)
-            for commands, future in batch:
-                own = list(islice(told, len(commands)))
-                if not future.done():
-                    future.set_result(own)
+            for waiting in batch:
+                own = list(islice(told, len(waiting.commands)))
+                if not waiting.answers.done():
+                    waiting.answers.set_result(own)
+            self._judge(is_slow)
+        finally:
+            self._under_way = []
 
-    def _refuse(self, waiting: Sequence[_Waiting], cause: BaseException) -> None:
-        for _, future in waiting:
-            if not future.done():
+    def _judge(self, is_slow: bool) -> None:
+        """Give a server up that is slow again and again."""
+        self._slow.append(is_slow)
+        if sum(self._slow) >= _MOST_SLOW:
+            error = TimeoutError(f"most answers take more than {self._deadline * 1000 * _SLOW_SLICES / _SLICES:.0f} ms")
+            self.lost(error)
+            self._refuse_rest(error)
+
+    def _spend(self) -> None:
+        """A slice of the deadline is over for all who wait; those without patience go on."""
+        everybody = [*self._under_way, *self._waiting]
+        for patience in {waiting.patience for waiting in everybody}:
+            patience.spent += 1
+        for waiting in everybody:
+            if waiting.patience.spent >= _SLICES and not waiting.answers.done():
+                waiting.answers.set_exception(StateUnavailable(f"{self._place}: no answer in time"))
+
+    def _refuse_rest(self, cause: BaseException) -> None:
+        rest, self._waiting = self._waiting, []
+        self._refuse(rest, cause)
+
+    def _refuse(self, refused: Sequence[_Waiting], cause: BaseException) -> None:
+        for waiting in refused:
+            if waiting.on_loss is not None:
+                waiting.on_loss()
+            if not waiting.answers.done():
                 refusal = StateUnavailable(f"{self._place}: {cause or 'no answer in time'}")
                 refusal.__cause__ = cause
-                future.set_exception(refusal)
+                waiting.answers.set_exception(refusal)
 
-    async def _in_time(self, commands: Sequence[Command]) -> list[Any]:
-        """One round trip; an answer that is there, and waits for this process to look at it, is not late."""
+    async def _in_time(
+        self, commands: Sequence[Command], on_slice: Callable[[], None] | None = None
+    ) -> tuple[list[Any], bool]:
+        """One round trip, and whether it was slow; an answer that is there, and waits to be looked at, is not late."""
         asking = asyncio.get_running_loop().create_task(self._round_trip(commands))
         asking.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody may be left to hear it
         try:
-            await asyncio.wait({asking}, timeout=self._deadline)
-            for _ in range(_TURNS):
-                if asking.done():
-                    break
-                await asyncio.sleep(0)
-            else:
-                raise TimeoutError(f"no answer in {self._deadline * 1000:.0f} ms")
-            return asking.result()
+            for passed in range(_SLICES):
+                if await self._answered(asking):
+                    return asking.result(), passed >= _SLOW_SLICES
+                if on_slice is not None:
+                    on_slice()
+            raise TimeoutError(f"no answer in {self._deadline * 1000:.0f} ms")
         finally:
             asking.cancel()
+
+    async def _answered(self, asking: "asyncio.Task[list[Any]]") -> bool:
+        """Whether there is an answer within a slice of the deadline."""
+        await asyncio.wait({asking}, timeout=self._deadline / _SLICES)
+        for _ in range(_TURNS):
+            if asking.done():
+                return True
+            await asyncio.sleep(0)
+        return asking.done()
 
     async def _round_trip(self, commands: Sequence[Command]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
@@ -176,7 +256,7 @@ class Line:
             self._failures = min(self._failures + 1, 10)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311  # spreads the processes
             try:
-                await self.try_now(("PING",))
+                await self._try_quickly()
                 await self._on_return()
             except StateUnavailable:
                 continue
@@ -187,6 +267,15 @@ class Line:
             self._returning = None
             _log.info("shared state is back", extra=self._about(""))
             return
+
+    async def _try_quickly(self) -> None:
+        for _ in range(_QUICK_TRIALS):
+            try:
+                _, is_slow = await self._in_time([("PING",)])
+            except (RedisError, OSError, TimeoutError) as error:
+                raise StateUnavailable(f"{self._place}: {error or 'no answer in time'}") from error
+            if is_slow:
+                raise StateUnavailable(f"{self._place}: answers are slow")
 
     def _about(self, reason: str) -> dict[str, str]:
         return {"state": self._place, **({"reason": reason} if reason else {})}

@@ -1,13 +1,14 @@
 """What the processes tell each other, as a stream of the Redis server: who was away for a moment misses nothing."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from riglm.adapters.state.backlog import Command
 
@@ -17,6 +18,7 @@ _BLOCK_MS: Final = 1_000
 _GRACE_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.25
 _READ: Final = ("XREAD", "COUNT", 100, "BLOCK", _BLOCK_MS, "STREAMS")
+_BEGINNING: Final = b"0"
 _log: Final = logging.getLogger("riglm.state")
 
 
@@ -31,7 +33,8 @@ class NewsReader:
     def __init__(self, client: Redis, stream: str) -> None:
         self._client = client
         self._stream = stream
-        self._last = b"0"
+        self._last = _BEGINNING
+        self._is_strange = False
         self._listeners: list[Callable[[bytes], None]] = []
         self._reading: asyncio.Task[None] | None = None
 
@@ -39,14 +42,13 @@ class NewsReader:
         """One more listens."""
         self._listeners.append(listener)
 
-    async def start(self) -> None:
-        """Read what is told from now on; without the server, what is told once it is there."""
-        try:
-            async with asyncio.timeout(_GRACE_SECONDS):
-                newest = await self._ask("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
-            self._last = newest[0][0] if newest else b"0"
-        except (RedisError, OSError, TimeoutError, LookupError, TypeError):
-            self._last = b"%d-0" % int(time.time() * 1000)  # places in a stream are times of the server
+    async def start(self, *, is_away: bool = False) -> None:
+        """Read what is told from now on; without the server, or if it `is_away`, what is told once it is there."""
+        self._last = b"%d-0" % int(time.time() * 1000)  # places in a stream are times of the server
+        if not is_away:
+            with contextlib.suppress(RedisError, OSError, TimeoutError, LookupError, TypeError):
+                async with asyncio.timeout(_GRACE_SECONDS):
+                    self._last = await self._newest()
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def close(self) -> None:
@@ -60,12 +62,34 @@ class NewsReader:
         while True:
             try:
                 async with asyncio.timeout(_BLOCK_MS / 1000 + _GRACE_SECONDS):
-                    self._heard(await self._ask(*_READ, self._stream, self._last))
+                    await self._read_on()
+                self._is_strange = False
+            except ResponseError as error:
+                self._warn_of(error)
+                await asyncio.sleep(_RETRY_SECONDS)
             except (RedisError, OSError, TimeoutError):
                 await asyncio.sleep(_RETRY_SECONDS)
             except Exception:  # noqa: BLE001  # what comes from outside must not end the reading
                 _log.exception("news of other processes could not be read")
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _read_on(self) -> None:
+        answer = await self._ask(*_READ, self._stream, self._last)
+        if answer:
+            self._heard(answer)
+        elif _order(await self._newest()) < _order(self._last):
+            self._last = _BEGINNING  # the stream began anew with a clock that is behind
+
+    def _warn_of(self, error: ResponseError) -> None:
+        if str(error).startswith("WRONGTYPE") and not self._is_strange:
+            self._is_strange = True
+            words = "news of other processes cannot be read: another hand wrote their key; remove it"
+            _log.warning(words, extra={"key": self._stream, "reason": str(error)})
+
+    async def _newest(self) -> bytes:
+        newest = await self._ask("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
+        place: bytes = newest[0][0] if newest else _BEGINNING
+        return place
 
     async def _ask(self, *command: str | bytes | int) -> Any:
         return await self._client.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -77,3 +101,8 @@ class NewsReader:
                 for name, news in zip(fields[::2], fields[1::2], strict=True):
                     for listener in self._listeners if name == FIELD else ():
                         listener(news)
+
+
+def _order(place: bytes) -> tuple[int, ...]:
+    """What sorts places in a stream."""
+    return tuple(int(part) for part in place.split(b"-"))

@@ -56,27 +56,22 @@ class RedisSessionState(SessionStatePort):
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
         """Put a value in the place of the one before, now or when the server is back."""
         command: Command = ("SET", self._prefix + key, value, "PX", _ms(seconds))
-        try:
-            await self._line.ask(command)
-        except StateUnavailable:
-            self._backlog.value(key, command)
+        await self._line.say(command, on_loss=lambda: self._backlog.value(key, command))
 
     async def drop(self, keys: Sequence[str]) -> None:
         """Let values go, now or when the server is back."""
         commands: list[Command] = [("DEL", self._prefix + key) for key in keys]
-        try:
-            await self._line.ask(*commands)
-        except StateUnavailable:
+
+        def note() -> None:
             for key, command in zip(keys, commands, strict=True):
                 self._backlog.value(key, command)
+
+        await self._line.say(*commands, on_loss=note)
 
     async def tell(self, news: bytes) -> None:
         """Let all processes hear of something, now or when the server is back."""
         command = telling(self._news, news)
-        try:
-            await self._line.ask(command)
-        except StateUnavailable:
-            self._backlog.news(command)
+        await self._line.say(command, on_loss=lambda: self._backlog.news(command))
 
     async def returned(self, seconds: float) -> bool:
         """Whether the server answers again within so many seconds of when it was lost."""
@@ -92,7 +87,7 @@ class RedisSessionState(SessionStatePort):
             await self._line.try_now(("PING",))
         except StateUnavailable as error:
             self._line.lost(error)
-        await self._reader.start()
+        await self._reader.start(is_away=self._line.is_away)
         return self
 
     async def __aexit__(

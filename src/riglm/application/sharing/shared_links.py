@@ -13,6 +13,7 @@ from riglm.application.sharing.shared_sessions import SharedSessions
 from riglm.domain import jsonrpc
 from riglm.domain.errors import StateUnavailable
 from riglm.domain.jsonrpc import Message
+from riglm.domain.patience import Patience
 from riglm.domain.session import Session
 from riglm.ports.downstream import Caller, Carried, Conversation, ReplySink
 from riglm.ports.session_state import SessionStatePort
@@ -62,12 +63,14 @@ class SharedLinks:
     async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
         """What is needed to go on with a caller's connection here, which is worth to wait a moment for."""
         try:
-            return await self._find(session_id, caller)
+            with Patience():
+                return await self._find(session_id, caller)
         except StateUnavailable:
             if not await self._state.returned(_PATIENCE_SECONDS):
                 return None
         try:
-            return await self._find(session_id, caller)
+            with Patience():
+                return await self._find(session_id, caller)
         except StateUnavailable:
             return None
 

@@ -16,6 +16,7 @@ from riglm.domain import parameters
 from riglm.domain.errors import SessionEnded
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
+from riglm.domain.patience import Patience
 from riglm.ports.downstream import ENDED, Caller, Carried, Conversation, NewsListener, Parting, SessionSharing
 
 LINKS: Final = "link"
@@ -61,13 +62,13 @@ class Sharing(SessionSharing):
         """A client is about to be let in."""
         place = self._registry.place_of_call(caller, b"")
         if place is not None:
-            with self._guarded:
+            with self._guarded, Patience():
                 await self._sessions.arrive_at(place)
 
     async def opened(self, session_id: bytes, caller: Caller, handshake: Message, conversation: Conversation) -> None:
         """A client was let in."""
         self._here[self._links.name(session_id)] = session_id
-        with self._guarded:
+        with self._guarded, Patience():
             place = self._registry.place_of_call(caller, b"")
             if place is not None:
                 await self._sessions.leave_at(place, is_new=True)
@@ -94,7 +95,8 @@ class Sharing(SessionSharing):
         """Bring a conversation up to date."""
         place, known = self._place(message, caller), False
         ended = False
-        with self._guarded:
+        patience = Patience()
+        with self._guarded, patience:
             refreshing = self._links.refresh(session_id, conversation)
             if message.method in _OF_SESSIONS:
                 ended, moved_on = await asyncio.gather(refreshing, self._sessions.arrive(conversation.session))
@@ -110,7 +112,7 @@ class Sharing(SessionSharing):
             return None
 
         async def part(answer: Message) -> None:
-            with self._guarded:
+            with self._guarded, patience:
                 if message.method in _OF_SESSIONS:
                     await self._sessions.leave(conversation.session)
                 if place is not None:
@@ -125,11 +127,12 @@ class Sharing(SessionSharing):
             return None
         place = self._registry.place_of_request(caller, envelope.client, envelope.meta)
         known = False
-        with self._guarded:
+        patience = Patience()
+        with self._guarded, patience:
             known = await self._sessions.arrive_at(place)
 
         async def part(_: Message) -> None:
-            with self._guarded:
+            with self._guarded, patience:
                 await self._sessions.leave_at(place, is_new=not known)
 
         return part
