@@ -120,6 +120,16 @@ def test_a_store_is_not_opened_on_a_server_that_hangs(proxy, proxied):
         pass
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("connect_timeout=0", "5"), ("connect_timeout=-1", "5"), ("connect_timeout=60", "5"), ("connect_timeout=3", "3")],
+)
+def test_a_url_may_make_the_wait_for_a_server_shorter_but_not_longer_or_endless(given, taken):
+    parameters = postgresql._parameters(f"postgresql://127.0.0.1/x?{given}&keepalives=0&keepalives_idle=0", 5.0)
+    assert str(parameters["connect_timeout"]) == taken
+    assert (parameters["keepalives"], parameters["keepalives_idle"]) == (1, 5)
+
+
 def test_a_connection_that_breaks_in_mid_transaction_stores_nothing(proxy, proxied, postgres_url):
     with SqlAnalytics(proxied) as store:
 

@@ -130,13 +130,20 @@ def _parameters(url: str, timeout: float) -> dict[str, Any]:
             "the URL of the analytics store cannot be read — fix: write "
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with unusual characters as %XX"
         ) from None
-    return {
+    bounds = {
         "connect_timeout": max(_LEAST_CONNECT_SECONDS, math.ceil(timeout)),
-        "application_name": "riglm",
         **{f"keepalives_{name}": value for name, value in _KEEPALIVE.items()},
-        **given,
-        "client_encoding": "UTF8",
     }
+    taken = {name: value for name, value in given.items() if name not in bounds or _is_tighter(value, bounds[name])}
+    return {"application_name": "riglm", **bounds, **taken, "keepalives": 1, "client_encoding": "UTF8"}
+
+
+def _is_tighter(given: Any, bound: int) -> bool:
+    """Whether a bound of the URL may stand in for riglm's own: 0 is none. What is no number the library refuses."""
+    try:
+        return 0 < int(given) <= bound
+    except ValueError:
+        return True
 
 
 def _refuse_other_encodings(made: BoundedConnection) -> None:
