@@ -25,7 +25,7 @@ class State(Section):
         default="riglm", pattern=r"^[A-Za-z0-9:._-]{1,64}$", description="How every key in Redis begins."
     )
     deadline: Annotated[float, Field(ge=0.01, le=10)] = Field(
-        default=0.1, description="A call waits no longer for Redis, in seconds; then each process goes on by itself."
+        default=0.1, description="A call waits no longer for Redis in all, in seconds; then it goes on without."
     )
 
     @field_validator("url")
