@@ -317,3 +317,24 @@ def test_a_refusal_does_not_tell_the_values_of_records(place, wrong):
         with pytest.raises(RecordRefused) as raised:
             store.record_many(calls)
         assert secret not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_what_is_stored_after_the_file_was_removed_or_replaced_is_in_the_new_file(tmp_path, caplog, is_replaced):
+    file, other = tmp_path / "usage.db", tmp_path / "other.db"
+    session = a_session()
+    first, second, third = (an_invocation(session, "read") for _ in range(3))
+    with SqlAnalytics(url(other)):
+        pass
+    with SqlAnalytics(url(file)) as store:
+        store.record_many([session, first])
+        for each in tmp_path.glob("usage.db*"):
+            each.unlink()
+        if is_replaced:
+            other.rename(file)
+        store.record_many([session, second])
+        store.record_many([third])
+        assert list(store.list_invocations(session.id)) == [second, third]
+    with SqlAnalytics(url(file)) as store:
+        assert list(store.list_invocations(session.id)) == [second, third]
+    assert caplog.text.count("was removed or replaced") == 1

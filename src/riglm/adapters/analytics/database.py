@@ -1,10 +1,13 @@
 """A database that is opened and closed, and what is done in it."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 from sqlalchemy import Connection, Engine
 
+from riglm.adapters.analytics import sqlite
 from riglm.adapters.analytics.engine import (
     LONG_SECONDS,
     TIMEOUT_SECONDS,
@@ -19,6 +22,8 @@ from riglm.adapters.analytics.engine import (
 from riglm.adapters.analytics.schema import bring_up_to_date
 from riglm.domain.errors import AnalyticsUnavailable
 
+_log: Final = logging.getLogger("riglm.analytics")
+
 
 class Database:
     """The database at a URL, of SQLite or PostgreSQL; every failure of it arrives as `AnalyticsUnavailable`.
@@ -32,6 +37,7 @@ class Database:
         self._timeout = timeout
         self._durable = durable
         self._engine: Engine | None = None
+        self._identity: tuple[int, int] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -47,7 +53,21 @@ class Database:
             except BaseException:
                 engine.dispose()
                 raise
-        self._engine = engine
+        self._engine, self._identity = engine, sqlite.identity(self._url)
+
+    def follow_file(self) -> None:
+        """Open the database anew when its file was removed or replaced: what is written to the old one is lost.
+
+        Raises `AnalyticsUnavailable` when it cannot be; then the database is closed.
+        """
+        if self._engine is None or self._identity is None:
+            return
+        now = sqlite.identity(self._url)
+        if now is None or (now == self._identity and any(now)):
+            return
+        _log.warning("%s was removed or replaced by others; records go into the new file", safe_url(self._url))
+        self.close()
+        self.open()
 
     def close(self) -> None:
         """Close all connections."""

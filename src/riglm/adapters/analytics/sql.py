@@ -59,6 +59,7 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records in one transaction, or none of them."""
+        self._database.follow_file()
         for more in reversed(range(_ATTEMPTS)):
             try:
                 with self._database.writing() as connection:

@@ -47,6 +47,21 @@ def database_file(url: str) -> Path | None:
     return Path(place.database)
 
 
+def identity(url: str) -> tuple[int, int] | None:
+    """What tells the file that `url` names from another one of that name: (0, 0) when it is not there.
+
+    None when that cannot be told, or no file is named.
+    """
+    file = database_file(url)
+    try:
+        there = None if file is None else file.stat()
+    except FileNotFoundError:
+        return 0, 0
+    except OSError:
+        return None
+    return (there.st_dev, there.st_ino) if there is not None and there.st_ino else None
+
+
 def prepare(engine: Engine, url: str) -> None:
     """Make a missing file, readable by its owner alone, and let readers work beside the writer."""
     file = database_file(url)
