@@ -171,6 +171,7 @@ class SlowServer:
 
     def __init__(self) -> None:
         self.answers_after = 0.0
+        self.asked: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(ConnectionError):
@@ -179,6 +180,7 @@ class SlowServer:
                 for _ in range(int(line[1:])):
                     size = int((await reader.readline())[1:])
                     words.append((await reader.readexactly(size + 2))[:size])
+                self.asked.append(words[0])
                 if words[0] in {b"CLIENT", b"SELECT"}:
                     writer.write(b"+OK\r\n")
                 elif words[0] not in {b"XREAD", b"XREVRANGE"}:
@@ -223,6 +225,14 @@ async def test_all_that_a_request_asks_has_one_deadline() -> None:
             await state.keep("a", b"1", LONG)
         slow.answers_after = 0.0
         assert await state.take(["a"], LONG) == [None]  # the server is not away, only this request's time was over
+
+
+async def test_riglm_starts_without_asking_a_hung_server_for_news() -> None:
+    async with slow_server() as (slow, url):
+        slow.answers_after = 1.0
+        async with RedisSessionState(url, deadline=0.1) as state:
+            await away(state)
+            assert b"XREVRANGE" not in slow.asked
 
 
 async def test_news_under_a_key_of_another_hand_are_warned_of_once(
