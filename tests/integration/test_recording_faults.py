@@ -19,7 +19,8 @@ from riglm.adapters.spool.survey import survey
 from riglm.testing.records import a_session, an_invocation
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink
-from tests.interaction.stage import Process, Stage, free_port
+from tests.interaction.stage import Process, Stage
+from tests.started import free_port
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,10 +1,8 @@
 """Where the actors of a test stand: servers, riglm between, clients in front, and nobody left at the end."""
 
 import contextlib
-import ctypes
 import json
 import os
-import random
 import select
 import signal
 import socket
@@ -30,6 +28,7 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.log import ServerLog
 from tests.interaction.route import Route
+from tests.started import die_with_the_starter, free_port
 
 SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"
 SDK_SERVER = Path(__file__).parent / "servers" / "sdk_server.py"
@@ -50,23 +49,6 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def free_port() -> int:
-    """A port of loopback that nobody uses, and that no outgoing connection takes while its server restarts."""
-    while True:
-        port = random.randrange(10_000, 32_768)  # below the ports that the kernel gives to those who connect
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
-
-
-def _die_with_the_tests() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class Process:
     """A server or riglm in a process group of its own, with its stderr in a file."""
 
@@ -81,7 +63,7 @@ class Process:
                 stderr=file,
                 env=dict(env),
                 start_new_session=True,
-                preexec_fn=_die_with_the_tests,  # noqa: PLW1509  # tests start their actors from one thread
+                preexec_fn=die_with_the_starter,  # noqa: PLW1509  # tests start their actors from one thread
             )
         self.pid = self._child.pid
 

@@ -14,7 +14,8 @@ from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.log import eventually
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import MAIN, RIGLM, STDIO_FRONT, Route, routes
-from tests.interaction.stage import SCRIPTED, Stage, free_port
+from tests.interaction.stage import SCRIPTED, Stage
+from tests.started import free_port
 
 GRACE = 5.0
 """Within how many seconds after riglm's end nothing of it may be left."""

@@ -2,10 +2,8 @@
 
 import atexit
 import contextlib
-import ctypes
 import importlib.util
 import os
-import random
 import shutil
 import signal
 import socket
@@ -17,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.started import die_with_the_starter, free_port
+
 EXTERNAL = "RIGLM_TEST_REDIS_URL"
 """The variable that names a server to use instead of one of our own."""
 
 _DEADLINE_SECONDS = 30.0
 _ATTEMPTS = 5
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 def _binary() -> Path:
@@ -31,19 +29,6 @@ def _binary() -> Path:
     assert found is not None, "install the development dependencies: make .venv"
     assert found.origin is not None
     return Path(found.origin).parent / "bin" / "valkey-server"
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses, and that no outgoing connection takes while its server restarts."""
-    while True:
-        port = random.randrange(10_000, 32_768)  # below the ports that the kernel gives to those who connect
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def _die_with_the_starter() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class PortTaken(Exception):  # reads as what it is
@@ -80,7 +65,7 @@ class ValkeyServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=_die_with_the_starter,  # noqa: PLW1509  # servers are started from the main thread
+            preexec_fn=die_with_the_starter,  # noqa: PLW1509  # servers are started from the main thread
         )
         self._wait_until_ready()
 

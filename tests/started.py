@@ -1,0 +1,24 @@
+"""What those who start servers for tests and benchmarks need."""
+
+import contextlib
+import ctypes
+import random
+import signal
+import socket
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses, and that no outgoing connection takes while its server restarts."""
+    while True:
+        port = random.randrange(10_000, 32_768)  # below the ports that the kernel gives to those who connect
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def die_with_the_starter() -> None:
+    """Let this process be killed when the one that started it ends; for `preexec_fn`."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
