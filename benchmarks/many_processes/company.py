@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.stores import valkey
 from tests.stores.postgres import Databases, PostgresServer
 
-from benchmarks.process import Process
+from benchmarks.process import Process, free_port
 
 _SERVER = Path(__file__).parents[2] / "tests" / "interaction" / "servers" / "scripted.py"
 _SECRET = "only-for-this-benchmark-" + "x" * 16
@@ -67,7 +67,7 @@ def riglms(count: int, store_url: str, directory: Path, settings: Mapping[str, s
         shared = {name: value for name, value in shared.items() if value}
         ports, processes = [], []
         for number in range(count):
-            port = valkey.free_port()
+            port = free_port()
             own = {**shared, "RIGLM_DATA_DIR": str(directory / f"data-{number}")}
             command = [sys.executable, "-m", "riglm", "serve", "--port", str(port), "--url", server]
             process = stack.enter_context(Process(command, directory / f"riglm-{number}.log", environment=own))
