@@ -1,0 +1,133 @@
+"""What the control API asks of riglm."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Protocol
+from uuid import UUID
+
+from riglm.domain.control import (
+    Bucket,
+    ConfigurationChanged,
+    ConfigurationShown,
+    CooccurrenceMap,
+    Health,
+    OverrideWish,
+    Page,
+    Readiness,
+    SessionDetail,
+    SessionEntry,
+    SessionPrediction,
+    Summary,
+    ToolDetail,
+    ToolEntry,
+)
+from riglm.domain.override import Override
+
+
+class LiveConfigurationPort(Protocol):
+    """The configuration in force, which can be changed while riglm runs; called on the proxy's event loop."""
+
+    @abstractmethod
+    def shown(self) -> ConfigurationShown:
+        """The configuration with masks in the place of secrets."""
+
+    @abstractmethod
+    async def put(
+        self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
+    ) -> ConfigurationChanged:
+        """Change what `document` names, whole or not at all; with `persist`, in the file as well.
+
+        Raises:
+            Invalid: the whole would not be valid, or a key is read at the start only and is not to be written.
+            Forbidden: a key that nobody may change so.
+            Conflict: `expected_version` is not the one in force, or there is no file that can be written.
+        """
+
+
+class ControlPort(Protocol):
+    """Answers about a riglm at work, and changes to it.
+
+    Called on the event loop of the control API, which is not the proxy's. Every answer comes within some seconds.
+    `limit` lies between 1 and 1,000; a `cursor` is a `next_cursor` of the same question.
+
+    Raises:
+        Invalid: an argument is not usable, cursors included.
+        NotThere: what was named is not there.
+        ControlUnavailable: the store is away, or the answer did not come in time.
+    """
+
+    @abstractmethod
+    async def health(self) -> Health:
+        """How riglm is; does not wait for the store."""
+
+    @abstractmethod
+    async def readiness(self) -> Readiness:
+        """Whether clients can be served as they should be."""
+
+    @abstractmethod
+    async def configuration(self) -> ConfigurationShown:
+        """The configuration in force."""
+
+    @abstractmethod
+    async def put_configuration(
+        self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
+    ) -> ConfigurationChanged:
+        """Change the configuration, as at `LiveConfigurationPort.put`."""
+
+    @abstractmethod
+    async def sessions(
+        self, *, active_only: bool = False, limit: int = 100, cursor: str | None = None
+    ) -> Page[SessionEntry]:
+        """Sessions, newest first; going on from page to page skips and repeats none."""
+
+    @abstractmethod
+    async def session(self, session_id: UUID) -> SessionDetail:
+        """One session."""
+
+    @abstractmethod
+    async def prediction(self, session_id: UUID) -> SessionPrediction:
+        """What a session's next list would be, and why; asking changes nothing."""
+
+    @abstractmethod
+    async def tools(
+        self, *, unused_only: bool = False, since: float = 0.0, limit: int = 100, cursor: str | None = None
+    ) -> Page[ToolEntry]:
+        """Every tool that was shown or used since then, or is listed now: most used first, then by name."""
+
+    @abstractmethod
+    async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
+        """One tool, over all servers that had it."""
+
+    @abstractmethod
+    async def put_override(self, wish: OverrideWish) -> Override:
+        """Make an override, which counts for lists and calls when this returns."""
+
+    @abstractmethod
+    async def overrides(self, *, limit: int = 100, cursor: str | None = None) -> Page[Override]:
+        """The overrides that have not expired, the latest first."""
+
+    @abstractmethod
+    async def override(self, override_id: UUID) -> Override:
+        """One override."""
+
+    @abstractmethod
+    async def delete_override(self, override_id: UUID) -> None:
+        """Remove an override, which counts no longer when this returns."""
+
+    @abstractmethod
+    async def embedder(self) -> Mapping[str, Any]:
+        """The capability signal, as `index_status` gives it."""
+
+    @abstractmethod
+    async def summary(self, *, since: float = 0.0) -> Summary:
+        """All at a glance."""
+
+    @abstractmethod
+    async def series(
+        self, *, since: float | None = None, until: float | None = None, buckets: int = 60
+    ) -> tuple[Bucket, ...]:
+        """What happened over time, oldest first; until now and for the 24 hours before, unless told otherwise."""
+
+    @abstractmethod
+    async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:
+        """The `limit` tools that are used together most, and their pairs."""
