@@ -8,6 +8,7 @@ from riglm.adapters.configuration.problem import KeyPath, dotted, setter_of
 from riglm.domain.secret import MASK, mask_command, mask_url
 
 _SECRET_MAPS = frozenset({"env", "headers"})
+_SECRET_KEYS = frozenset({"token", "read_token", "key"})
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 
@@ -30,7 +31,7 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if "command" in value:
         value = _covered(value)
     for key, item in value.items():
-        if (path and path[-1] in _SECRET_MAPS) or key in {"token", "key"}:
+        if (path and path[-1] in _SECRET_MAPS) or key in _SECRET_KEYS:
             yield (*path, key), MASK if item is not None else None
         else:
             yield from _leaves(item, (*path, key))

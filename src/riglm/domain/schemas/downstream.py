@@ -1,18 +1,12 @@
 """How clients reach riglm over HTTP."""
 
 import ipaddress
-import re
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.schemas.base import Seconds, Section, problem
-
-_PLACEHOLDER = re.compile(
-    r"(?i)(your|my|the|change|replace|insert|example|placeholder|secret|token|password|api|key|admin|test|default|here"
-    r"|me|this|x|0|1|-|_)+"
-)
-_SHORTEST_TOKEN = 16
+from riglm.domain.schemas.token import refuse_placeholder, usable_token
 
 
 def is_loopback(host: str) -> bool:
@@ -45,14 +39,7 @@ class Downstream(Section):
     @field_validator("token")
     @classmethod
     def _usable(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is None:
-            return None
-        fix = f"use {_SHORTEST_TOKEN} or more letters and digits"
-        if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
-            raise problem("the token is empty or has spaces or unusual characters", fix)
-        if len(token.get_secret_value()) < _SHORTEST_TOKEN:
-            raise problem("the token is too short and easy to guess", fix)
-        return token
+        return usable_token(token)
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
@@ -64,10 +51,5 @@ class Downstream(Section):
                 "set downstream.token (for example to ${RIGLM_TOKEN}), or listen on 127.0.0.1",
                 key="host",
             )
-        if _PLACEHOLDER.fullmatch(self.token.get_secret_value()):
-            raise problem(
-                "the token that guards a public address is easy to guess",
-                "use random characters, for example of `openssl rand -hex 32`",
-                key="token",
-            )
+        refuse_placeholder(self.token, "token")
         return self

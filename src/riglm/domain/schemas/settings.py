@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from riglm.domain.naming import SEPARATOR, Naming
 from riglm.domain.schemas.base import Section, problem
+from riglm.domain.schemas.control import Control
 from riglm.domain.schemas.downstream import Downstream
 from riglm.domain.schemas.embedder import Embedder
 from riglm.domain.schemas.filtering import Filtering
@@ -50,6 +51,7 @@ class Settings(Section):
     state: State = State()
     privacy: Privacy = Privacy()
     retention: Retention = Retention()
+    control: Control = Control()
 
     @field_validator("mcp_servers")
     @classmethod
@@ -97,7 +99,8 @@ class Settings(Section):
 
     def secrets(self) -> tuple[str, ...]:
         """Every value that must never be shown or logged, in the clear: for redaction only."""
-        found = [one for one in (self.downstream.token, self.privacy.key) if one]
+        guards = (self.downstream.token, self.privacy.key, self.control.token, self.control.read_token)
+        found = [one for one in guards if one]
         plain = [*self.storage.secrets(), *self.state.secrets()]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]
