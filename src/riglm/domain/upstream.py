@@ -15,6 +15,10 @@ Kind = Literal["stdio", "http", "sse"]
 Sharing = Literal["auto", "session", "shared"]
 """Whether clients share one process or link of the server, or each has its own; `auto` decides by the era."""
 
+LinkState = Literal["idle", "opening", "open", "broken"]
+"""How it stands with the way to a server: nobody asked it yet, or nobody does now; the first answer is awaited; it can
+be asked; the last try failed."""
+
 _RUNNERS = re.compile(r"npx|bunx|uvx|pipx|npm|pnpm|yarn|bun|deno|uv|node|python[\d.]*|docker|podman")
 _RUNNER_VERBS = frozenset({"run", "exec", "dlx", "x", "tool"})
 
@@ -42,6 +46,20 @@ class UpstreamSpec:
     def place(self) -> str:
         """Where the server is, without anything secret: the program of a command, or the URL without user and query."""
         return self.command[0] if self.kind == "stdio" else mask_url(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamHealth:
+    """How it stands with one server. With several links to it, one that is open is enough to be `open`.
+
+    A server that is reached by requests of their own (Streamable HTTP) is `open` when it answered the last one. `since`
+    is when this state began, in seconds since the epoch; `last_error` is what went wrong last, mended or not.
+    """
+
+    name: str
+    state: LinkState = "idle"
+    since: float = 0.0
+    last_error: str | None = None
 
 
 def derive_name(command: Sequence[str], url: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Era
-from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,10 @@ class UpstreamPort(Protocol):
     @abstractmethod
     def learned(self, era: Era, *, supported: bool) -> None:
         """Remember what a conversation found out; forgotten when the upstream restarts."""
+
+    @abstractmethod
+    def health(self) -> UpstreamHealth:
+        """How it stands with the server. Asks nobody, and may be called by any thread."""
 
     def hold(self, *, on: bool) -> None:
         """Take nothing from the server for the time being, or go on: the only client there is does not read.

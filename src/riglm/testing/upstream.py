@@ -214,6 +214,15 @@ class UpstreamContract:
             upstream.learned(era, supported=True)
             assert upstream.supports(era) in (True, False)
 
+    async def test_its_health_tells_whether_it_can_be_asked(self, upstream: UpstreamPort) -> None:
+        """A server that was never asked is idle, one that answers is open."""
+        before = upstream.health()
+        assert (before.name, before.state) == (upstream.spec.name, "idle")
+        await call(await greeted(upstream), 1, "nonce", nonce="n").answered()
+        after = upstream.health()
+        assert (after.state, after.last_error) == ("open", None)
+        assert after.since >= before.since
+
     async def test_closing_the_upstream_ends_what_is_in_flight_on_every_link(self, upstream: UpstreamPort) -> None:
         """And it can be closed again."""
         replies = [call(await greeted(upstream), 1, "slow", hold=True) for _ in range(2)]

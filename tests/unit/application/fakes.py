@@ -12,7 +12,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Era, Session
-from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import ClientChannel, ReplySink
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
@@ -260,6 +260,9 @@ class Server(UpstreamPort):
 
     def learned(self, era, *, supported):
         self.eras[era] = supported
+
+    def health(self):
+        return UpstreamHealth(name=self.spec.name)
 
     async def close(self):
         self.closed += 1

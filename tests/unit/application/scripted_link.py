@@ -3,7 +3,7 @@
 import asyncio
 
 from riglm.domain import jsonrpc
-from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.downstream import NO_HEADERS
 from riglm.ports.upstream import Outlet, Reply, UpstreamLink, UpstreamPort
 
@@ -99,6 +99,9 @@ class Upstream(UpstreamPort):
 
     def learned(self, era, *, supported):
         self.eras[era.value] = supported
+
+    def health(self):
+        return UpstreamHealth(name=self.spec.name)
 
     async def close(self):
         pass

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.adapters.mcp.upstream.deadlines import Patience, Waiting
 from riglm.adapters.mcp.upstream.introduction import NOTED, Introduction
 from riglm.adapters.mcp.upstream.lifeline import Lifeline
@@ -31,6 +32,7 @@ class ChannelLink(UpstreamLink):
         outlet: Outlet,
         patience: Patience,
         on_close: Callable[["ChannelLink"], None],
+        condition: ChannelsCondition | None = None,
     ) -> None:
         """A link that opens with its first request; `on_close` is told when it is closed, and all it held is gone."""
         self.spec = spec
@@ -46,6 +48,7 @@ class ChannelLink(UpstreamLink):
             on_missed=self._pending.missed,
             on_down=lambda words: self._pending.fail_all(ErrorKind.UNAVAILABLE, words),
             on_open=self._greet,
+            condition=condition,
         )
 
     def request(self, message: Message, reply: Reply) -> None:

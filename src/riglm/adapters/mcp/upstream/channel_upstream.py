@@ -5,11 +5,12 @@ from abc import abstractmethod
 
 from riglm.adapters.mcp.upstream.channel import Channel, Receiver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
+from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.shared_handshake import SharedHandshake
 from riglm.adapters.mcp.upstream.shared_link import SharedLink
 from riglm.domain.session import Era
-from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
 
 
@@ -24,6 +25,7 @@ class ChannelUpstream(UpstreamPort):
         self._links: set[ChannelLink] = set()
         self._shared: set[SharedHandshake] = set()
         self._stateless: SharedLink | None = None
+        self._condition = ChannelsCondition(spec.name)
 
     @abstractmethod
     async def open(self, receiver: Receiver) -> Channel:
@@ -49,14 +51,14 @@ class ChannelUpstream(UpstreamPort):
         """A link with a channel of its own, or a seat at a shared one."""
         if not self.has_room():
             return self._table().attach(outlet)
-        link = ChannelLink(self.spec, self.open, outlet, self._patience, self._links.discard)
+        link = ChannelLink(self.spec, self.open, outlet, self._patience, self._links.discard, self._condition)
         self._links.add(link)
         return link
 
     def stateless(self, outlet: Outlet) -> UpstreamLink:
         """The link that all requests of the modern era share."""
         if self._stateless is None:
-            self._stateless = SharedLink(self.spec, self.open_stateless, outlet, self._patience)
+            self._stateless = SharedLink(self.spec, self.open_stateless, outlet, self._patience, self._condition)
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:
@@ -66,6 +68,10 @@ class ChannelUpstream(UpstreamPort):
     def learned(self, era: Era, *, supported: bool) -> None:
         """Remember an era."""
         self._eras[era] = supported
+
+    def health(self) -> UpstreamHealth:
+        """How it stands with the server."""
+        return self._condition.health
 
     async def close(self) -> None:
         """Close every channel."""
@@ -78,7 +84,7 @@ class ChannelUpstream(UpstreamPort):
         for shared in self._shared:
             if shared.is_open:
                 return shared
-        shared = SharedHandshake(self.spec, self.open, self._patience, self._emptied)
+        shared = SharedHandshake(self.spec, self.open, self._patience, self._emptied, self._condition)
         self._shared.add(shared)
         return shared
 

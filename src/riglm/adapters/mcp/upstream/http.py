@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
+from riglm.adapters.mcp.upstream.condition import RequestsCondition
 from riglm.adapters.mcp.upstream.deadlines import Deadlines
 from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
 from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace
 from riglm.adapters.mcp.upstream.http_modern import ModernHttpLink
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Era
+from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
 
 
@@ -25,6 +27,7 @@ class HttpUpstream(UpstreamPort):
         self._eras: dict[Era, bool] = {}
         self._links: set[HttpLink] = set()
         self._stateless: ModernHttpLink | None = None
+        self.condition = RequestsCondition(place.spec.name)
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
         """A link with a session of its own."""
@@ -46,9 +49,14 @@ class HttpUpstream(UpstreamPort):
         """Remember an era."""
         self._eras[era] = supported
 
-    def unreachable(self) -> None:
+    def health(self) -> UpstreamHealth:
+        """How it stands with the server."""
+        return self.condition.health
+
+    def unreachable(self, reason: str) -> None:
         """Forget the eras: the server may come back as another one."""
         self._eras.clear()
+        self.condition.failed(reason)
 
     def closed(self, link: HttpLink) -> None:
         """Forget a link."""

@@ -163,6 +163,7 @@ class HandshakeHttpLink(HttpLink):
 
     def headed(self, post: Post, headers: Headers) -> None:
         """The answer to the handshake brings the session's id."""
+        super().headed(post, headers)
         if post.message.method == "initialize":
             self._offered = headers.get(b"mcp-session-id") or b""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from riglm.adapters.mcp.upstream.condition import RequestsCondition
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
 from riglm.adapters.mcp.upstream.deliveries import Deliveries
 from riglm.adapters.mcp.upstream.http_post import Post, PostOwner, Told
@@ -50,8 +51,9 @@ class Surroundings(Protocol):
     place: HttpPlace
     headers: bytes
     deadlines: Deadlines
+    condition: RequestsCondition
 
-    def unreachable(self) -> None:
+    def unreachable(self, reason: str) -> None:
         """The server could not be reached."""
 
     def closed(self, link: "HttpLink") -> None:
@@ -95,10 +97,12 @@ class HttpLink(UpstreamLink, PostOwner):
 
     def dispatch(self, post: Post) -> None:
         """Send a request now."""
+        self._around.condition.asked()
         post.exchange = self._send(b"POST", self.block(post), post.message.line, post)
 
     def headed(self, post: Post, headers: Headers) -> None:
-        """Nothing to note."""
+        """The server can be reached."""
+        self._around.condition.answered(post.status)
 
     def answered(self, post: Post, message: Message) -> None:
         """Nothing to note."""
@@ -114,7 +118,7 @@ class HttpLink(UpstreamLink, PostOwner):
             post.again()
             self.dispatch(post)
             return
-        self._around.unreachable()
+        self._around.unreachable(str(failure))
         log.warning("no answer", extra={"upstream": self.spec.name, "reason": str(failure)})
         post.fail(ErrorKind.UNAVAILABLE, f"cannot be reached: {failure}")
 
@@ -171,4 +175,5 @@ class HttpLink(UpstreamLink, PostOwner):
     def _expired(self, waiting: Waiting) -> None:
         post = self._take(waiting.reply)
         if post is not None:
+            self._around.condition.expired()
             post.abandon()

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from riglm.adapters.mcp.upstream.channel import Channel, Opener, Receiver
+from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.upstream import LinkState
 
 _log = logging.getLogger("riglm.upstream")
 _FIRST_DELAY: Final = 0.1
@@ -31,6 +33,7 @@ class Lifeline:
         on_missed: Callable[[str, bytes | None], None],
         on_down: Callable[[str], None],
         on_open: Callable[[Channel], Awaitable[None]] | None = None,
+        condition: ChannelsCondition | None = None,
     ) -> None:
         """A line to the server called `name`.
 
@@ -41,7 +44,9 @@ class Lifeline:
             on_missed: is told when an answer was lost, as `Receiver.missed` is.
             on_down: is told why the channel is gone, and with it all that was sent or waited to be sent.
             on_open: is awaited with each new channel before anything else is sent.
+            condition: is told how it goes.
         """
+        self._condition = condition or ChannelsCondition(name)
         self._name = name
         self._opener = opener
         self.on_line = on_line
@@ -59,6 +64,7 @@ class Lifeline:
         self._opened_at = 0.0
         self._closed = False
         self._reason = ""
+        self._state: LinkState = "idle"
 
     def send(self, line: bytes) -> None:
         """Send a message, opening the channel first if need be.
@@ -94,6 +100,7 @@ class Lifeline:
         """Give the open channel away; what it says from now on is not heard here."""
         channel, self._channel = self._channel, None
         self._deafen()
+        self._is("idle")
         return channel
 
     def discard(self, channel: Channel) -> None:
@@ -134,6 +141,7 @@ class Lifeline:
             _log.exception("closing failed", extra={"upstream": self._name})
 
     async def _open(self) -> None:
+        self._is("opening")
         try:
             await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
             await self._establish(_Ear(self))
@@ -159,6 +167,7 @@ class Lifeline:
             raise
         self._channel, self._ear = channel, ear
         self._opened_at = time.monotonic()
+        self._is("open")
 
     async def _greet(self, channel: Channel, ear: "_Ear") -> None:
         """Run `on_open`, but not beyond the channel's end."""
@@ -194,6 +203,10 @@ class Lifeline:
         if channel is not None:
             self.discard(channel)
 
+    def _is(self, state: LinkState, error: str | None = None) -> None:
+        before, self._state = self._state, state
+        self._condition.moved(before, state, error)
+
     def _deafen(self) -> None:
         if self._ear is not None:
             self._ear.deaf = True
@@ -206,6 +219,7 @@ class Lifeline:
         self._reason = reason
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._is("broken", reason)
         _log.warning("upstream down", extra={"upstream": self._name, "reason": reason})
         self._on_down(reason)
 

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 
 from riglm.adapters.mcp.upstream.channel import Channel, Opener
 from riglm.adapters.mcp.upstream.channel_link import cancellation, progress_token
+from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.adapters.mcp.upstream.deadlines import Patience, Waiting
 from riglm.adapters.mcp.upstream.lifeline import Lifeline
 from riglm.adapters.mcp.upstream.pending import Pending
@@ -22,7 +23,9 @@ _log = logging.getLogger("riglm.upstream")
 class SharedChannel(ABC):
     """Gives every request a number, which is its id and, where the client wants progress, its progress token."""
 
-    def __init__(self, spec: UpstreamSpec, opener: Opener, patience: Patience) -> None:
+    def __init__(
+        self, spec: UpstreamSpec, opener: Opener, patience: Patience, condition: ChannelsCondition | None = None
+    ) -> None:
         """A channel that opens with its first request."""
         self.spec = spec
         self.pending = Pending(spec.name, patience, self._expired)
@@ -33,6 +36,7 @@ class SharedChannel(ABC):
             on_missed=self.pending.missed,
             on_down=self.down,
             on_open=self.opened,
+            condition=condition,
         )
         self._last_number = 0
 

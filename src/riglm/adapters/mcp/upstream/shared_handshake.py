@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.introduction import NOTED, Introduction
 from riglm.adapters.mcp.upstream.seat import Asked, Greeting, Seat
@@ -29,9 +30,10 @@ class SharedHandshake(SharedChannel):
         opener: Opener,
         patience: Patience,
         on_empty: Callable[["SharedHandshake"], Awaitable[None]],
+        condition: ChannelsCondition | None = None,
     ) -> None:
         """A process that is started with the first request; `on_empty` is awaited when the last client has left."""
-        super().__init__(spec, opener, patience)
+        super().__init__(spec, opener, patience, condition)
         self._patience = patience
         self._on_empty = on_empty
         self._introduction = Introduction()

@@ -3,6 +3,7 @@
 from typing import Final
 
 from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
 from riglm.domain import jsonrpc, protocol
@@ -17,9 +18,16 @@ _SUBSCRIPTION: Final = ("_meta", protocol.META_SUBSCRIPTION)
 class SharedLink(SharedChannel, UpstreamLink):
     """A request's number also names its subscription."""
 
-    def __init__(self, spec: UpstreamSpec, opener: Opener, outlet: Outlet, patience: Patience) -> None:
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        opener: Opener,
+        outlet: Outlet,
+        patience: Patience,
+        condition: ChannelsCondition | None = None,
+    ) -> None:
         """A link that opens with its first request."""
-        super().__init__(spec, opener, patience)
+        super().__init__(spec, opener, patience, condition)
         self._outlet = outlet
         self._answers = 0
         self._refusals = 0

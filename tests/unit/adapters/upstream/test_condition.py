@@ -1,0 +1,172 @@
+"""How it stands with a server, as its links notice it."""
+
+import pytest
+
+from riglm.adapters.mcp.upstream import lifeline
+from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
+from riglm.adapters.mcp.upstream.condition import ChannelsCondition
+from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.upstream import UpstreamHealth
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, eventually, greeted, within
+from tests.unit.adapters.upstream.web import WebServer, cut, hold, in_turn, reply, saying, standing
+
+
+class Piped(ChannelUpstream):
+    """An upstream whose channels a test speaks for."""
+
+    def __init__(self, wires: Wires) -> None:
+        super().__init__(SPEC, QUICK)
+        self.wires = wires
+
+    async def open(self, receiver: Receiver) -> Channel:
+        return await self.wires(receiver)
+
+
+@pytest.fixture
+def wires() -> Wires:
+    return Wires()
+
+
+@pytest.fixture
+async def piped(wires):
+    upstream = Piped(wires)
+    yield upstream
+    await within(upstream.close())
+
+
+@pytest.fixture(autouse=True)
+def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+
+
+def state(upstream):
+    return upstream.health().state
+
+
+async def test_a_server_that_nobody_asked_is_idle(piped):
+    health = piped.health()
+    assert (health.name, health.state, health.last_error) == ("server", "idle", None)
+    assert health.since > 0
+
+
+async def test_a_server_is_opening_until_its_channel_is_there_and_idle_when_its_client_left(piped, wires):
+    wires.gate.clear()
+    link = piped.connect(Ears())
+    ask(link, 1, "tools/list")
+    await eventually(lambda: state(piped) == "opening")
+    wires.gate.set()
+    await eventually(lambda: state(piped) == "open")
+    await within(link.close())
+    assert state(piped) == "idle"
+
+
+async def test_closing_while_it_opens_leaves_nothing_opening(piped, wires):
+    wires.gate.clear()
+    link = piped.stateless(Ears())
+    ask(link, 1, "tools/list")
+    await eventually(lambda: state(piped) == "opening")
+    await within(link.close())
+    assert state(piped) == "idle"
+
+
+async def test_a_server_that_cannot_be_opened_is_broken_and_says_why_also_when_it_is_mended(piped, wires):
+    wires.failures.append(UpstreamUnavailable("has no such program"))
+    link = piped.stateless(Ears())
+    await ask(link, 1, "tools/list").words()
+    assert (state(piped), piped.health().last_error) == ("broken", "has no such program")
+    since = piped.health().since
+    ask(link, 2, "tools/list")
+    await eventually(lambda: state(piped) == "open")
+    assert piped.health().last_error == "has no such program"
+    assert piped.health().since >= since
+
+
+async def test_a_server_whose_channel_broke_is_broken_until_it_is_asked_again(piped, wires):
+    link = piped.connect(Ears())
+    wire = await greeted(wires, link)
+    wire.receiver.ended("exited with status 3")
+    assert (state(piped), piped.health().last_error) == ("broken", "exited with status 3")
+    await within(link.close())
+    assert state(piped) == "broken"
+
+
+async def test_one_clients_broken_channel_does_not_hide_that_others_work(piped, wires):
+    one, other = piped.connect(Ears()), piped.connect(Ears())
+    first = await greeted(wires, one, 1)
+    await greeted(wires, other, 2)
+    first.receiver.ended("was killed")
+    assert (state(piped), piped.health().last_error) == ("open", "was killed")
+    await within(other.close())
+    assert state(piped) == "idle"
+
+
+async def test_a_channel_that_is_given_away_is_not_open_here_any_more(piped, wires):
+    link = piped.stateless(Ears())
+    answer = ask(link, 1, "tools/list")
+    wire = await wires.number(1)
+    wire.refuse(wire.sent("tools/list"))
+    await answer.error()
+    channel = link.release()
+    assert state(piped) == "idle"
+    link.discard(channel)
+
+
+async def test_over_http_a_server_is_open_as_long_as_it_answers():
+    server = WebServer()
+    async with standing(server) as upstream:
+        assert state(upstream) == "idle"
+        link = upstream.stateless(Ears())
+        answer = ask(link, 1, "tools/list")
+        assert state(upstream) == "opening"
+        await answer.result()
+        assert (state(upstream), upstream.health().last_error) == ("open", None)
+        server.handlers["tools/call"] = cut
+        await ask(link, 2, "tools/call", {"name": "x"}).words()
+        assert state(upstream) == "broken"
+        assert upstream.health().last_error
+        await ask(link, 3, "tools/list").result()
+        assert state(upstream) == "open"
+
+
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
+async def test_over_http_a_server_that_refuses_whatever_it_is_asked_is_broken(status):
+    server = WebServer()
+    server.handlers["tools/list"] = saying(reply(b"", status))
+    async with standing(server) as upstream:
+        await ask(upstream.stateless(Ears()), 1, "tools/list").words()
+        assert (state(upstream), upstream.health().last_error) == ("broken", f"answered HTTP {status}")
+
+
+async def test_over_http_a_server_that_never_spoke_is_broken_and_one_that_is_slow_is_not():
+    server = WebServer()
+    server.handlers["tools/list"] = hold
+    hasty = Patience(list=0.05, call=0.05)
+    async with standing(server, patience=hasty) as upstream:
+        await ask(upstream.stateless(Ears()), 1, "tools/list").words()
+        assert (state(upstream), upstream.health().last_error) == ("broken", "did not answer in time")
+    server.handlers["tools/list"] = in_turn(saying(reply(b"{}", 400)), hold)
+    async with standing(server, patience=hasty) as upstream:
+        link = upstream.stateless(Ears())
+        await ask(link, 1, "tools/list").words()
+        await ask(link, 2, "tools/list").words()
+        assert state(upstream) == "open"
+
+
+async def test_over_http_a_handshake_opens_the_server_too():
+    server = WebServer()
+    async with standing(server) as upstream:
+        await ask(upstream.connect(Ears()), 1, "initialize", {"protocolVersion": "2025-11-25"}).result()
+        assert state(upstream) == "open"
+
+
+def test_a_condition_that_does_not_change_keeps_its_time():
+    condition = ChannelsCondition("server")
+    condition.moved("idle", "opening")
+    condition.moved("opening", "open")
+    before = condition.health
+    condition.moved("idle", "opening")
+    condition.moved("opening", "open")
+    assert condition.health is before
+    assert isinstance(before, UpstreamHealth)
