@@ -1,6 +1,7 @@
 """A store that is away while a client goes on: no call fails, changes or waits, and no record is lost."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.durability.faults import FAULTS, small_disk
 from benchmarks.durability.finding import Finding
+from benchmarks.durability.replay import Replay
 from benchmarks.durability.stores import STORES, Store
 from benchmarks.load.message import NoAnswer, echo
 from benchmarks.load.stdio_session import StdioSession
@@ -17,9 +19,9 @@ from benchmarks.subject import RIGLM, isolated
 from riglm.adapters.spool.survey import survey
 
 _BEFORE_SECONDS = 10.0
-_RECOVERY_SECONDS = 90.0
+_AFTER_SECONDS = 10.0
+_LAST_ONES_SECONDS = 30.0
 _DELAYED_SECONDS = 0.05
-_LOOK_SECONDS = 0.05
 
 
 @dataclass
@@ -57,11 +59,11 @@ class Client:
         self._rate = rate
         self.total = 0
 
-    def call_for(self, seconds: float, tell: Callable[[float], None]) -> Calls:
-        """Call for so long; a call that is late is not made up for by a burst."""
+    def call_for(self, seconds: float, tell: Callable[[float], None], until: threading.Event | None = None) -> Calls:
+        """Call for so long, and until the event; a call that is late is not made up for by a burst."""
         calls = Calls()
         began = due = time.perf_counter()
-        while (now := time.perf_counter()) < began + seconds:
+        while (now := time.perf_counter()) < began + seconds or not (until is None or until.is_set()):
             if now < due:
                 time.sleep(due - now)
             due = max(due + 1 / self._rate, time.perf_counter() - 0.1)
@@ -103,15 +105,17 @@ def away(
                     seconds, lambda past: tell(f"{fault}: during", int(_BEFORE_SECONDS + past), total)
                 )
                 waiting = _in_spools(home)
-            tell(f"{fault}: after", total, total)
-            replay = _replayed(store, client, waiting)
+            replay = Replay(store, home, lambda: client.total)
+            after = client.call_for(_AFTER_SECONDS, lambda _: tell(f"{fault}: after", total, total), replay.is_over)
+            _wait_for_the_last_ones(store, client)
         finally:
             session.close()
         return [
             *before.told("before", strict=False),
             *during.told("during", strict=True),
             Finding("records in the spool at the end of the fault", waiting),
-            *replay,
+            *replay.findings(),
+            *after.told("after", strict=True),
             *_compared(store, client, home),
         ]
 
@@ -130,25 +134,10 @@ def _in_spools(home: Path) -> int:
     return sum(found.records for root in (home / "spool").glob("*") for found in survey(root))
 
 
-def _replayed(store: Store, client: Client, waiting: int) -> list[Finding]:
-    """Wait until all is stored; how long it took to begin, and how many a second were stored from then on."""
-    healed = time.perf_counter()
-    at_first = store.calls()
-    began = healed if at_first >= client.total else 0.0
-    while time.perf_counter() < healed + _RECOVERY_SECONDS:
-        known = store.calls()
-        if known > at_first + 1 and not began:
-            began, at_first = time.perf_counter(), known
-        if known >= client.total:
-            break
-        time.sleep(_LOOK_SECONDS)
-    ended = time.perf_counter()
-    replayed = store.calls() - at_first
-    rate = replayed / (ended - began) if began and ended > began else 0.0
-    return [
-        Finding("until the replay began", began - healed if began else _RECOVERY_SECONDS, "s", most=35),
-        Finding("replayed", rate, "rows/s", least=5000 if waiting > 10_000 else None),
-    ]
+def _wait_for_the_last_ones(store: Store, client: Client) -> None:
+    deadline = time.perf_counter() + _LAST_ONES_SECONDS
+    while store.calls() < client.total and time.perf_counter() < deadline:
+        time.sleep(_DELAYED_SECONDS)
 
 
 def _compared(store: Store, client: Client, home: Path) -> list[Finding]:

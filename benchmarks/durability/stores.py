@@ -13,6 +13,7 @@ from tests.stores.postgres import Databases, PostgresServer
 from riglm.adapters.analytics import schema
 from riglm.adapters.analytics.sql import SqlAnalytics
 
+_COUNT = "SELECT count(*) FROM invocation"
 _BY_SESSION = "SELECT session_id, count(*), count(DISTINCT sequence_number) FROM invocation GROUP BY session_id"
 
 
@@ -45,10 +46,22 @@ class Store:
         with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
             return connection.execute(statement.encode()).fetchall()
 
+    @contextmanager
+    def counting(self) -> Iterator[Callable[[], int]]:
+        """What tells how many invocations are stored, over one connection, to be asked often."""
+        if self.file is not None:
+            with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30)) as database:
+                yield lambda: int(database.execute(_COUNT).fetchone()[0])
+            return
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
+            yield lambda: int(connection.execute(_COUNT).fetchall()[0][0])
+
     def calls(self) -> int:
         """How many invocations are stored; 0 while that cannot be asked."""
         try:
-            return int(self.ask("SELECT count(*) FROM invocation")[0][0])
+            return int(self.ask(_COUNT)[0][0])
         except Exception:  # noqa: BLE001  # it is away, or has no tables yet
             return 0
 

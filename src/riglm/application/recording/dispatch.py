@@ -9,6 +9,7 @@ from typing import Final
 
 from riglm.application.recording.complaints import Complaints
 from riglm.application.recording.overflow import Overflow
+from riglm.application.recording.pacing import rest_after
 from riglm.application.recording.record_queue import Batch, RecordQueue
 from riglm.application.recording.writer import RecordWriter
 from riglm.domain.exposure import Exposure
@@ -16,7 +17,6 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.ports.analytics import Record
 
 _log: Final = logging.getLogger("riglm.recorder")
-_REST_SHARE: Final = 0.25  # of the time that replay takes: so much it leaves to others
 _SHORTEST_WAIT_SECONDS: Final = 0.005
 _PAUSE_AT_THE_END: Final = 0.1
 _PAUSE_AFTER_A_FAULT: Final = 0.5
@@ -147,7 +147,7 @@ class Dispatcher:
         self._is_slow = given.taken_away or self._writer.seconds > self._patience
         if given.from_spool and self._overflow is not None:
             self._overflow.settled(given)
-            self._replay_at = time.monotonic() + _REST_SHARE * self._writer.seconds
+            self._replay_at = time.monotonic() + rest_after(self._writer.seconds)
         return True
 
     def _is_storing(self) -> bool:
