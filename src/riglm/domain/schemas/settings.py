@@ -12,6 +12,7 @@ from riglm.domain.schemas.control import Control
 from riglm.domain.schemas.downstream import Downstream
 from riglm.domain.schemas.embedder import Embedder
 from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.schemas.knowledge import Knowledge
 from riglm.domain.schemas.prediction import Learning, Predictor
 from riglm.domain.schemas.retention import Retention
 from riglm.domain.schemas.section import Limits, Logging, Privacy, Sessions, Timeouts
@@ -51,6 +52,7 @@ class Settings(Section):
     state: State = State()
     privacy: Privacy = Privacy()
     retention: Retention = Retention()
+    knowledge: Knowledge = Knowledge()
     control: Control = Control()
 
     @field_validator("mcp_servers")

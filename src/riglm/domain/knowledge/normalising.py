@@ -1,0 +1,27 @@
+"""One spelling for texts that say the same, and the hash by which equal texts are recognised."""
+
+import re
+import unicodedata
+from typing import Final
+
+from blake3 import blake3
+
+_SPACES: Final = re.compile(r"\s+")
+_UNSEEN: Final = frozenset({"Cc", "Cf"})
+"""Unicode's categories of control characters and of those without a width."""
+
+
+def normalised(text: str) -> str:
+    """A text without the differences that do not matter.
+
+    In this order: Unicode's form NFKC, lower case, every run of white space one space, none at the ends, and no control
+    characters or characters without a width.
+    """
+    folded = unicodedata.normalize("NFKC", text).lower()
+    spaced = _SPACES.sub(" ", folded).strip()
+    return "".join(letter for letter in spaced if unicodedata.category(letter) not in _UNSEEN)
+
+
+def content_hash(text: str) -> str:
+    """BLAKE3 of the normalised text, 256 bits in hex: the same for ever, on every machine."""
+    return blake3(normalised(text).encode("utf-8", "surrogatepass")).hexdigest()

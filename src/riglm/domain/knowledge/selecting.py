@@ -1,0 +1,99 @@
+"""From candidates to the few that are given: floor, duplicates, shares of the two sources, order."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from riglm.domain.knowledge.capping import Capped, capped
+from riglm.domain.knowledge.normalising import content_hash
+from riglm.domain.knowledge.pieces import Candidate
+from riglm.domain.knowledge.provenance import TrustTier, trust_tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snippet:
+    """A candidate as it is given: its text is the piece of it that fits, its hash is of that piece."""
+
+    candidate: Candidate
+    capped: Capped
+    content_hash: str
+
+    @property
+    def trust_tier(self) -> TrustTier:
+        """How far it is to be trusted."""
+        return trust_tier(self.candidate.table, self.candidate.origin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How many snippets are wanted, how similar they must be, and what share of them should be of the graph.
+
+    `floor` may give way to `min_floor`, where a source that has candidates would otherwise give none.
+    """
+
+    top_k: int
+    mix: float
+    floor: float
+    min_floor: float
+
+
+def selected(
+    request: Request, thoughts: Sequence[Candidate], graph: Sequence[Candidate]
+) -> tuple[list[Snippet], float]:
+    """The snippets to give, the most similar first, and the floor that was used."""
+    floor = floor_for(request, thoughts, graph)
+    hits = [each for each in (*thoughts, *graph) if each.score >= floor]
+    unique = _unique(sorted(hits, key=_rank))
+    of_graph = [each for each in unique if each.candidate.table.is_graph]
+    of_thoughts = [each for each in unique if not each.candidate.table.is_graph]
+    graph_slots, thought_slots = allocated(request.top_k, request.mix, len(of_graph), len(of_thoughts))
+    picked = [*of_graph[:graph_slots], *of_thoughts[:thought_slots]]
+    return sorted(picked, key=lambda each: _rank(each.candidate)), floor
+
+
+def floor_for(request: Request, thoughts: Sequence[Candidate], graph: Sequence[Candidate]) -> float:
+    """The floor, lowered just so far that each wanted source with candidates gives one, and never below the least.
+
+    Where no candidate reaches even the least one, that is the floor.
+    """
+    wanted = [source for source, share in ((graph, request.mix), (thoughts, 1 - request.mix)) if source and share > 0]
+    best = [max(each.score for each in source) for source in wanted]
+    least = min(request.floor, request.min_floor)
+    reachable = [score for score in best if score >= least]
+    return min([request.floor, *reachable]) if reachable else least
+
+
+def allocated(top_k: int, mix: float, graph: int, thoughts: int) -> tuple[int, int]:
+    """How many of the graph and how many thoughts to give, when there are so many of each.
+
+    The graph gets its share, rounded half up; each source that has any gets at least one unless the share leaves it
+    nothing at all; and what one source cannot fill goes to the other. A share of 0 or 1 means one source alone.
+    """
+    if mix <= 0 or mix >= 1:
+        return (min(graph, top_k), 0) if mix >= 1 else (0, min(thoughts, top_k))
+    graph_slots = math.floor(mix * top_k + 0.5)
+    if top_k > 1 and graph and thoughts:
+        graph_slots = min(max(graph_slots, 1), top_k - 1)
+    thought_slots = top_k - graph_slots
+    graph_slots += max(0, thought_slots - thoughts)
+    thought_slots += max(0, top_k - thought_slots - graph)
+    return min(graph, graph_slots), min(thoughts, thought_slots)
+
+
+def _unique(ranked: Iterable[Candidate]) -> list[Snippet]:
+    """One snippet for each piece, and for each text that reads the same, whatever its source; the best one stays."""
+    pieces, hashes, unique = set(), set(), []
+    for candidate in ranked:
+        piece = (candidate.table, candidate.key)
+        cut = capped(candidate.text)
+        hash_ = content_hash(cut.text)
+        if piece not in pieces and hash_ not in hashes:
+            unique.append(Snippet(candidate=candidate, capped=cut, content_hash=hash_))
+        pieces.add(piece)
+        hashes.add(hash_)
+    return unique
+
+
+def _rank(candidate: Candidate) -> tuple[float, bool, str]:
+    """The most similar first; of equals the graph, then by key, so that the same question has the same answer."""
+    return (-candidate.score, not candidate.table.is_graph, candidate.key)

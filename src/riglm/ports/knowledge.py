@@ -1,0 +1,99 @@
+"""Where thoughts and the knowledge graph are kept and asked for."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import UUID
+
+from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
+from riglm.domain.knowledge.provenance import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What of a store may be seen.
+
+    `owner` is the keyed hash of a principal, None for everybody's. Pieces need one of `include_tags`, if there are any,
+    and none of `exclude_tags`; tags are compared as they are.
+    """
+
+    owner: str | None
+    include_private: bool = False
+    include_tags: frozenset[str] = field(default_factory=frozenset)
+    exclude_tags: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeCounts:
+    """How much of an owner's, or everybody's, there is, and of how much there is no vector of a model."""
+
+    thoughts: int
+    entities: int
+    observations: int
+    relations: int
+    without_vector: int
+
+
+class KnowledgePort(Protocol):
+    """Keeps what is known. Methods block; every failure of the store arrives as `AnalyticsUnavailable`.
+
+    A piece is added once: of what equals a piece of the same owner (the text's hash of a thought, the name of an
+    entity, entity and the text's hash of an observation, all of a relation) nothing new is stored, and a vector that it
+    lacked is taken. Each table is asked by itself.
+    """
+
+    @abstractmethod
+    def __enter__(self) -> Self:
+        """Open the store, bringing its schema up to date."""
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+
+    @abstractmethod
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> int:
+        """Keep thoughts, all or none; how many were new."""
+
+    @abstractmethod
+    def add_entities(self, entities: Sequence[Entity]) -> int:
+        """Keep entities, all or none; how many were new. A text or kind that changed takes the place of the old one."""
+
+    @abstractmethod
+    def add_observations(self, observations: Sequence[Observation]) -> int:
+        """Keep observations, all or none; how many were new."""
+
+    @abstractmethod
+    def add_relations(self, relations: Sequence[Relation]) -> int:
+        """Keep relations, all or none; how many were new."""
+
+    @abstractmethod
+    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
+        """The `most` pieces of a table that are most similar to a vector, the most similar first, exactly.
+
+        Pieces without a vector of that very model and of as many dimensions are not looked at. Private thoughts are
+        left out unless the scope includes them.
+        """
+
+    @abstractmethod
+    def counts(self, owner: str | None, model: str) -> KnowledgeCounts:
+        """How much there is."""
+
+    @abstractmethod
+    def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Thought | Entity | Observation]:
+        """The pieces that were made last, newest first, without their vectors."""
+
+    @abstractmethod
+    def without_vector(self, table: Table, model: str, most: int) -> Sequence[Thought | Entity | Observation]:
+        """Pieces of anybody's that no vector of this model is known of, oldest first."""
+
+    @abstractmethod
+    def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
+        """Give pieces their vectors, in the place of older ones; pieces that are gone are left alone."""
+
+    @abstractmethod
+    def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
+        """Remove pieces of an owner's, or anybody's; how many there were. An entity takes its observations with it."""
