@@ -7,7 +7,7 @@ comparing all.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ _LARGEST_CODE: Final = 127
 _ROWS_AT_ONCE: Final = 256  # as numbers of single precision they stay in the processor's cache
 _ROUNDING: Final = 1e-5  # what sums of so many products in single precision are off by, generously
 _GROWTH: Final = 1.5
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 class Codes:
@@ -104,7 +105,7 @@ class Codes:
         self._losses = _grown(self._losses, rows)
 
 
-def _grown(array: "NDArray[np.generic]", rows: int) -> "NDArray[np.generic]":
+def _grown(array: "NDArray[_Number]", rows: int) -> "NDArray[_Number]":
     grown = np.empty((rows, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
