@@ -77,11 +77,12 @@ def _memory() -> AnalyticsPort:
     return InMemoryAnalytics()
 
 
-def _sql(settings: Settings) -> AnalyticsPort:
+def _sql(settings: Settings, *, sets_aside: bool = False) -> AnalyticsPort:
     from riglm.adapters.analytics.sql import SqlAnalytics
 
     storage = settings.storage
-    return SqlAnalytics(store_url(settings), timeout=storage.timeout, durable=storage.durability == "full")
+    durable = storage.durability == "full"
+    return SqlAnalytics(store_url(settings), timeout=storage.timeout, durable=durable, sets_aside=sets_aside)
 
 
 def spool_path(settings: Settings) -> Path:
@@ -317,7 +318,13 @@ class Container(containers.DeclarativeContainer):
         postgresql=providers.Factory(_sql, settings),
     )
     hasher: providers.Provider[KeyedHasher] = providers.Singleton(_hasher, settings)
-    recorder: providers.Provider[Recorder] = providers.Singleton(_recorder, settings, analytics.provider)
+    kept: providers.Provider[AnalyticsPort] = providers.Selector(  # whoever opens it may set a damaged file aside
+        settings.provided.storage.kind,
+        memory=analytics,
+        sqlite=providers.Factory(_sql, settings, sets_aside=True),
+        postgresql=analytics,
+    )
+    recorder: providers.Provider[Recorder] = providers.Singleton(_recorder, settings, kept.provider)
     tracking: providers.Provider[TrackingService] = providers.Singleton(TrackingService, recorder, hasher, settings)
     sessions: providers.Provider[SessionRegistry] = providers.Singleton(
         SessionRegistry,
@@ -429,7 +436,7 @@ def _maintenance(container: Container, settings: Settings, recorder: Recorder, *
             loop.call_soon_threadsafe(lambda: container.prediction().relearn())
 
     return Maintenance(
-        container.analytics,
+        container.kept,
         lambda: recorder.counts().stored,
         expiry=settings.retention.expiry,
         on_forgotten=relearn if learns else None,

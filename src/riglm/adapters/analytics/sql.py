@@ -7,6 +7,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from riglm.adapters.analytics import aggregating, choices, exposures, queries, storing, warm_start
+from riglm.adapters.analytics.connected import FileReplaced
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
@@ -28,7 +29,7 @@ from riglm.ports.analytics import (
 )
 
 _PAIRS_AT_ONCE: Final = 1000
-_ATTEMPTS: Final = 3  # of a transaction that the server ends because it and another one waited for each other
+_ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or went into a file that was replaced
 
 
 class SqlAnalytics(SqlMaintenance, AnalyticsPort):
@@ -36,11 +37,14 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits
     for another process that holds the database, or for the server's answer; questions and maintenance may take longer.
-    With `durable` what SQLite stored survives a power cut. One object may serve several threads.
+    With `durable` what SQLite stored survives a power cut. With `sets_aside` a damaged SQLite file gets another name,
+    and a new one is begun: for whoever records or looks after the store. One object may serve several threads.
     """
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> None:
-        self._database = Database(url, timeout=timeout, durable=durable)
+    def __init__(
+        self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False, sets_aside: bool = False
+    ) -> None:
+        self._database = Database(url, timeout=timeout, durable=durable, sets_aside=sets_aside)
 
     def __enter__(self) -> Self:
         """Connect, and bring the schema up to date."""
@@ -59,13 +63,12 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records in one transaction, or none of them."""
-        self._database.follow_file()
         for more in reversed(range(_ATTEMPTS)):
             try:
                 with self._database.writing() as connection:
                     storing.store(connection, records)
             except AnalyticsUnavailable as error:
-                if not more or not is_conflict(error):
+                if not more or not (is_conflict(error) or isinstance(error, FileReplaced)):
                     raise
             else:
                 return
