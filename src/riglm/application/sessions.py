@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from riglm.application.kept_sessions import KeptSessions, Place
 from riglm.application.recording.tracking import TrackingService
@@ -99,6 +100,10 @@ class SessionRegistry:
     def at(self, place: Place) -> Session | None:
         """The session found at a place."""
         return self._kept.at(place)
+
+    def known(self, session_id: UUID) -> Session | None:
+        """The session with this id, if it is kept here."""
+        return self._kept.get(session_id)
 
     def adopt(self, session: Session, place: Place | None = None) -> Session:
         """Go on with a session of another process, found at `place` from now on; the object that stands for it here."""

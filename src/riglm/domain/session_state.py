@@ -27,7 +27,8 @@ class SessionState:
     lists of its context hold, `shown` the names of the last list in its order; all None before the first. In shadow
     mode they say what would have been shown. `searched` were named in the answer to a search or a new context,
     `queries` gives the words of the last search that found each, the latest last.
-    `changes` counts the lists that differed from the one before. `last_at` is the time of the last call or context, in
+    `changes` counts the lists that differed from the one before, `made` all calls so far, of which `calls` are the
+    latest. `last_at` is the time of the last call or context, in
     seconds since the epoch.
     """
 
@@ -42,10 +43,12 @@ class SessionState:
     searched: set[str] = field(default_factory=set)
     queries: dict[str, str] = field(default_factory=dict)
     changes: int = 0
+    made: int = 0
     last_at: float = 0.0
 
     def called(self, tool: str, at: float) -> None:
         """Note a call."""
+        self.made += 1
         self.calls.append(tool)
         del self.calls[:-MOST_CALLS]
         self.used_in_turn.pop(tool, None)

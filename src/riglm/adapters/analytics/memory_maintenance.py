@@ -288,7 +288,9 @@ def _plain(record: Any) -> dict[str, Any]:
     """A record in plain values, with the names and values that a database would give it."""
     if isinstance(record, Session):
         told = {
-            name.name: getattr(record, name.name) for name in fields(record) if name.name not in {"client", "sequence"}
+            name.name: getattr(record, name.name)
+            for name in fields(record)
+            if name.name not in {"client", "sequence", "reserved", "forgotten_at"}
         }
         told |= {"client_name": record.client.name, "client_version": record.client.version}
         told["confidence"] = record.confidence
