@@ -11,6 +11,7 @@ from riglm.adapters.analytics.connected import FileReplaced
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
+from riglm.adapters.analytics.sql_overview import SqlOverview
 from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.exposure import Exposure, ExposureTotals
@@ -32,7 +33,7 @@ _PAIRS_AT_ONCE: Final = 1000
 _ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or went into a file that was replaced
 
 
-class SqlAnalytics(SqlMaintenance, AnalyticsPort):
+class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
     """Keeps usage in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
     Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits
@@ -44,6 +45,7 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
     def __init__(
         self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False, sets_aside: bool = False
     ) -> None:
+        super().__init__()
         self._database = Database(url, timeout=timeout, durable=durable, sets_aside=sets_aside)
 
     def __enter__(self) -> Self:
