@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from riglm.application.catalogues import Catalogues, SeenTools
 from riglm.application.exchange import Call, Exchange
 from riglm.application.failing_open import FailingOpen
+from riglm.application.overhead import Overhead
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions import SessionRegistry
@@ -58,6 +59,8 @@ class Services:
     """Around whatever riglm notes of a list."""
     observer: Observer | None = None
     permits: Permission = lambda *_: True
+    overhead: Overhead | None = None
+    """Measures what riglm takes of calls; None when nobody wants to know."""
 
     def call(self, session: Session, upstream: str, tool: str, given: Parameters, known: bool) -> Call:
         """Note that an invocation starts; `known` says whether the client was shown the tool."""
@@ -72,7 +75,13 @@ class Services:
             arguments=bytes(given.arguments) if given.arguments else None,
             found=found,
             on_end=on_end,
+            stopwatch=None if self.overhead is None else self.overhead.stopwatch(upstream),
         )
+
+    def waited(self) -> None:
+        """A request had to wait for a server before it could go its way: what follows is riglm's again."""
+        if self.overhead is not None:
+            self.overhead.begin()
 
     def listed(
         self, session: Session, upstream: str, exchange: Exchange, message: Message, seen: SeenTools | None = None

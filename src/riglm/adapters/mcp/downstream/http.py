@@ -39,6 +39,7 @@ class HttpDownstream:
         """Serves what `settings.downstream` asks for; with `sharing` as one of several processes."""
         downstream = settings.downstream
         self._settings = downstream
+        self._arrived = proxy.arrived
         self._limit = settings.limits.message_bytes
         token = downstream.token.get_secret_value() if downstream.token else None
         self._gate = Gate(
@@ -154,7 +155,10 @@ class HttpDownstream:
             await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
             return
         try:
-            message = jsonrpc.decode(well_formed(await request.body(self._limit)))
+            body = await request.body(self._limit)
+            if self._arrived is not None:
+                self._arrived()
+            message = jsonrpc.decode(well_formed(body))
         except Malformed as error:
             await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
             return
