@@ -1,7 +1,7 @@
 """Where recorded usage is kept and asked for."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,7 +14,7 @@ from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
-from riglm.ports.maintenance import MaintenancePort
+from riglm.ports.maintenance import ROWS_AT_ONCE, MaintenancePort
 from riglm.ports.overrides import OverridesPort
 from riglm.ports.overview import OverviewPort
 from riglm.ports.warm_sets import WarmSetsPort
@@ -221,5 +221,8 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, MaintenancePort, 
         """The learned pairs of one model, newest first, then the most confident."""
 
     @abstractmethod
-    def prune_learned_pairs(self, most: int) -> int:
-        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
+    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step.
+
+        Gives the number that each step forgot; there is no step when there are no more pairs than that.
+        """

@@ -30,6 +30,7 @@ from riglm.ports.analytics import (
     SessionSummary,
     ToolStatistics,
 )
+from riglm.ports.maintenance import ROWS_AT_ONCE
 from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
 
 CAPACITY: Final = 100_000
@@ -191,13 +192,17 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
             found = [pair for pair in self._pairs.values() if pair.model == model]
         return sorted(found, key=lambda pair: (-pair.updated_at, -pair.confidence, pair.id))[:limit]
 
-    def prune_learned_pairs(self, most: int) -> int:
-        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
-        with self._lock:
-            excess = max(0, len(self._pairs) - most)
-            for pair in sorted(self._pairs.values(), key=lambda pair: (pair.updated_at, pair.id))[:excess]:
-                del self._pairs[pair.id]
-        return excess
+    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step."""
+        while True:
+            with self._lock:
+                excess = max(0, len(self._pairs) - most)
+                oldest = sorted(self._pairs.values(), key=lambda pair: (pair.updated_at, pair.id))
+                for pair in oldest[: min(excess, at_once)]:
+                    del self._pairs[pair.id]
+            if not excess:
+                return
+            yield min(excess, at_once)
 
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, by a principal or by all."""

@@ -1,6 +1,6 @@
 """Usage kept in a SQL database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final, Self
@@ -9,7 +9,7 @@ from uuid import UUID
 from riglm.adapters.analytics import aggregating, choices, exposures, queries, storing, warm_start
 from riglm.adapters.analytics.connected import FileReplaced
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS, is_conflict
+from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
 from riglm.adapters.analytics.sql_overview import SqlOverview
 from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
@@ -28,6 +28,7 @@ from riglm.ports.analytics import (
     SessionSummary,
     ToolStatistics,
 )
+from riglm.ports.maintenance import ROWS_AT_ONCE
 
 _PAIRS_AT_ONCE: Final = 1000
 _ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or went into a file that was replaced
@@ -147,10 +148,9 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         with self._database.reading() as connection:
             return warm_start.learned_pairs(connection, model, limit)
 
-    def prune_learned_pairs(self, most: int) -> int:
-        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
-        with self._database.writing(seconds=LONG_SECONDS) as connection:
-            return warm_start.prune_learned_pairs(connection, most)
+    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step."""
+        return warm_start.prune_learned_pairs(self._database, most, at_once)
 
     def put_override(self, override: Override) -> None:
         """Store an override, in place of the one with its id, and remove those that had expired when it was made."""

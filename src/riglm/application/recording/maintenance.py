@@ -140,7 +140,7 @@ class Maintenance:
 
     def _prune(self, store: AnalyticsPort) -> None:
         try:
-            forgotten = store.prune_learned_pairs(self._most_pairs)
+            forgotten = sum(at_a_pace(store.prune_learned_pairs(self._most_pairs), self._ending.wait))
         except Exception:  # noqa: BLE001  # what was learned must not hold up what was recorded
             _log.warning("learned pairs could not be pruned", exc_info=True)
         else:
