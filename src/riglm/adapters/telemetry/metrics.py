@@ -1,6 +1,6 @@
 """Metrics as Prometheus reads them, from a registry of their own."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -39,8 +39,8 @@ class PrometheusMetrics(MeterPort):
     Labels are bounded: servers by the names configured, and nothing that clients or servers choose.
     """
 
-    def __init__(self, upstreams: Iterable[str], *, version: str = "") -> None:
-        """Metrics of a riglm in front of the servers with these names."""
+    def __init__(self, upstreams: Iterable[str], version: Callable[[], str]) -> None:
+        """Metrics of a riglm of this `version`, in front of the servers with these names."""
         self._calls = {name: CallTally(_DURATION, _HELD) for name in (*upstreams, OWN_UPSTREAM, REFUSED, OTHER)}
         self._calls[""] = self._calls[REFUSED]
         self._zero_hop = dict.fromkeys(Found, 0)
@@ -105,7 +105,7 @@ class PrometheusMetrics(MeterPort):
 
     def families(self) -> Iterator[Metric]:
         """The metrics that are riglm's own, each with its samples now."""
-        yield InfoMetricFamily("riglm_build", "Which riglm this is.", value={"version": self._version})
+        yield InfoMetricFamily("riglm_build", "Which riglm this is.", value={"version": self._version()})
         yield from self._of_calls()
         yield from self._of_lists()
         yield from self._of_sessions()
