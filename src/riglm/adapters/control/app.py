@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -66,8 +67,7 @@ def api(port: ControlPort, metrics: MetricsSource, *, version: str, guarded: boo
     app.state.metrics = metrics
     for part in (health, configuration, sessions, statistics, overrides):
         app.router.routes.extend(part.router.routes)
-    described = _document(app, guarded)
-    app.openapi = lambda: described  # type: ignore[method-assign]
+    app.openapi = cache(lambda: _document(app, guarded))  # type: ignore[method-assign]
     app.router.routes.extend(page_routes())
     return app
 
