@@ -51,7 +51,11 @@ def histogram(
 def of_records(readings: Readings) -> Iterator[Metric]:
     """The terms of the law, from one look at the account: accepted = stored + queued + spooled + dropped."""
     counts = readings.records()
-    yield counter("riglm_records_accepted", "Records taken: the sum of the next four.", [((), counts.accepted)])
+    yield counter(
+        "riglm_records_accepted",
+        "Records taken: the sum of those stored, queued, spooled and dropped.",
+        [((), counts.accepted)],
+    )
     yield counter("riglm_records_stored", "Records in the store.", [((), counts.stored)])
     yield gauge("riglm_records_queued", "Records that wait in memory.", [((), counts.queued)])
     yield gauge("riglm_records_spooled", "Records that wait on disk.", [((), counts.spooled)])

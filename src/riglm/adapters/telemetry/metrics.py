@@ -5,11 +5,10 @@ from typing import Final
 from uuid import UUID
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import InfoMetricFamily, Metric
-from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from riglm.adapters.telemetry.exposition import content_type, written
 from riglm.adapters.telemetry.families import counter, gauge, histogram, of_embedder, of_records, of_upstreams
 from riglm.adapters.telemetry.tallies import CallTally, ShownTally, Tally
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
@@ -23,7 +22,9 @@ REFUSED: Final = "_none"
 OTHER: Final = "_other"
 """The upstream of all those that the configuration does not know; no server's name begins so."""
 
-_OPENMETRICS: Final = "application/openmetrics-text"
+_UNNAMED: Final = frozenset({OWN_UPSTREAM, REFUSED, OTHER})
+"""Upstreams that nobody configured: nothing is told of them before they were used."""
+
 _DURATION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _HELD: Final = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
 _PREDICTED: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
@@ -98,10 +99,8 @@ class PrometheusMetrics(MeterPort):
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics and their content type: OpenMetrics for whoever accepts that, else Prometheus' own format."""
-        if _OPENMETRICS in accept:
-            body = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]  # it has no types
-            return body, openmetrics.CONTENT_TYPE_LATEST
-        return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
+        kind = content_type(accept)
+        return written(self._registry.collect(), kind), kind
 
     def families(self) -> Iterator[Metric]:
         """The metrics that are riglm's own, each with its samples now."""
@@ -119,7 +118,11 @@ class PrometheusMetrics(MeterPort):
                 yield from of_embedder(status)
 
     def _of_calls(self) -> Iterator[Metric]:
-        by_name = [(name, calls, dict(calls.ends)) for name, calls in self._calls.items() if name]
+        by_name = [
+            (name, calls, dict(calls.ends))
+            for name, calls in self._calls.items()
+            if name and (name not in _UNNAMED or calls.is_used)
+        ]
         yield counter(
             "riglm_calls",
             "Tool calls that ended, by server, by how the client came to know the tool, and by how they ended.",
@@ -150,7 +153,7 @@ class PrometheusMetrics(MeterPort):
             "riglm_call_overhead_seconds",
             "What riglm itself took of calls that a server answered: until the request was on its way there, and from "
             "the answer's arrival until that was on its way to the client.",
-            [((name,), calls.held) for name, calls, _ in by_name if name not in (OWN_UPSTREAM, REFUSED)],
+            [((name,), calls.held) for name, calls, _ in by_name if name not in _UNNAMED or name == OTHER],
             ("upstream",),
         )
         yield counter(

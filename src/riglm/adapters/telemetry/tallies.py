@@ -43,6 +43,11 @@ class CallTally:
         self.duration = Tally(duration)
         self.held = Tally(held)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether any call was counted."""
+        return any(self.ends.values())
+
     def add(self, found: Found, error_kind: ErrorKind | None, seconds: float) -> None:
         """Count a call."""
         key = (found, error_kind)
