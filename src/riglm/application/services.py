@@ -29,6 +29,11 @@ WHOLE: Final = "everything is shown"
 class Observer(Protocol):
     """Sees the invocations of clients beside the recorder, and notes what lists show in the place of `Services`."""
 
+    @property
+    @abstractmethod
+    def sees_lists(self) -> bool:
+        """Whether the observer notes what lists show, so that `Services` does not."""
+
     @abstractmethod
     def calling(
         self, session: Session, tool: str, given: Parameters, *, known: bool
@@ -97,7 +102,7 @@ class Services:
 
     def expose(self, session: Session, catalogue: Catalogue) -> None:
         """Note that a session is shown a whole catalogue, unless an observer knows better."""
-        if self.observer is None:
+        if self.observer is None or not self.observer.sees_lists:
             with self.guarded:
                 self.tracking.exposed(session, catalogue.names, reason=WHOLE)
 

@@ -56,14 +56,18 @@ class SessionRegistry:
         self._tracking = tracking
         self._shared = shared
         self._hasher = hasher
-        self._evidence = evidence
-        self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
+        self.look_for(evidence)
         self._kept = KeptSessions()
         self._monotonic = monotonic
         self._clock = clock
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def look_for(self, evidence: Evidence) -> None:
+        """Go by other evidence from now on; the sessions that there are stay where they were found."""
+        self._evidence = evidence
+        self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
 
     def of_connection(self, caller: Caller, client: Client, version: str) -> Session:
         """A session for a client that just opened a connection with the handshake; to be given back by `closed`."""

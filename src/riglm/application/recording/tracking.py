@@ -96,14 +96,18 @@ class TrackingService:
         self._meter = meter
         self._put = recorder.put
         self._hasher = hasher
-        self._hides_arguments = privacy.arguments == "none"
-        self._keeps_arguments = privacy.arguments == "raw"
+        self.take_arguments(privacy.arguments)
         self._clock = clock
         self._last_exposures: dict[UUID, _Said] = {}
         self._latest: _Said = ((), (), ())
         self._listeners: list[Callable[[Session], None]] = []
         self._first_list: Callable[[], None] | None = None
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
+
+    def take_arguments(self, choice: Literal["hash", "raw", "none"]) -> None:
+        """Store of the arguments of calls that end from now on what `Privacy` says."""
+        self._hides_arguments = choice == "none"
+        self._keeps_arguments = choice == "raw"
 
     def when_closed(self, listener: Callable[[Session], None]) -> None:
         """Tell somebody else of the end of every session too."""
