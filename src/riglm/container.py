@@ -192,9 +192,9 @@ def _sqlite_choices(settings: Settings) -> "SqliteChoices":
     return SqliteChoices(store_path(settings))
 
 
-def _kept_open(settings: Settings) -> Iterator[AnalyticsPort]:
+def _kept_open(settings: Settings, hasher: Callable[[], KeyedHasher]) -> Iterator[AnalyticsPort]:
     """A server's store, open from the first question on: what was decided is asked for again and again."""
-    with _sql(settings) as store:
+    with _sql(settings, hasher) as store:
         yield store
 
 
@@ -375,7 +375,7 @@ class Container(containers.DeclarativeContainer):
         settings.provided.storage.kind,
         memory=analytics,
         sqlite=providers.Factory(_sqlite_choices, settings),
-        postgresql=providers.Resource(_kept_open, settings),
+        postgresql=providers.Resource(_kept_open, settings, hasher.provider),
     )
     worker: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-prediction")
     asking: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-asking")

@@ -1,6 +1,6 @@
 """Usage kept in a SQL database."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final, Self
@@ -40,13 +40,22 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
     Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits
     for another process that holds the database, or for the server's answer; questions and maintenance may take longer.
     With `durable` what SQLite stored survives a power cut. With `sets_aside` a damaged SQLite file gets another name,
-    and a new one is begun: for whoever records or looks after the store. One object may serve several threads.
+    and a new one is begun: for whoever records or looks after the store. `names` gives the keyed hash of the name of a
+    client, by which it is noted that it was forgotten; without it the name itself is. One object may serve several
+    threads.
     """
 
     def __init__(
-        self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False, sets_aside: bool = False
+        self,
+        url: str,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        durable: bool = False,
+        sets_aside: bool = False,
+        names: Callable[[str], str] = str,
     ) -> None:
         super().__init__()
+        self._names = names
         self._database = Database(url, timeout=timeout, durable=durable, sets_aside=sets_aside)
 
     def __enter__(self) -> Self:
@@ -69,7 +78,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         for more in reversed(range(_ATTEMPTS)):
             try:
                 with self._database.writing() as connection:
-                    storing.store(connection, records)
+                    storing.store(connection, records, self._names)
             except AnalyticsUnavailable as error:
                 if not more or not (is_conflict(error) or isinstance(error, FileReplaced)):
                     raise
