@@ -55,6 +55,7 @@ function go() {
   subject = there.subject;
   main.dataset.view = there.view || "overview";
   document.title = `${view.title(subject)} · riglm`;
+  place("range").parentElement.hidden = !view.hasRange;
   navigate(there.view === "session" ? "sessions" : there.view);
   page.data = {};
   page.refusals = {};
@@ -80,23 +81,32 @@ function onTurn(data, refusals, sources, isNew) {
   if (isNew) draw();
   main.dataset.sources = JSON.stringify(sources);
   main.dataset.turns = Number(main.dataset.turns ?? 0) + 1;
-  if (Object.values(refusals).some((one) => one.status === 401)) askOnce();
+  if (isShut()) askOnce();
 }
 
 function draw() {
   const next = main.cloneNode(false);
-  next.append(...[view.render(page.data, page.refusals, subject)].flat(Infinity).filter(Boolean));
+  if (!isShut()) next.append(...[view.render(page.data, page.refusals, subject)].flat(Infinity).filter(Boolean));
   morph(main, next);
   main.dataset.access = access;
   showState();
-  view.draw?.(page.data);
+  if (!isShut()) view.draw?.(page.data);
 }
+
+const isShut = () => Object.values(page.refusals).some((one) => one.status === 401);
 
 function showState() {
   const { health } = page.data;
   const next = h("span", { id: "state", class: "state" });
-  if (health) next.append(mark(health.status === "ok" ? "good" : "warn", health.status), h("span", { class: "soft" }, ` ${health.version}, up ${age(health.started_at)}`));
+  if (health) next.append(mark(health.status === "ok" ? "good" : "warn", [health.status, ...ailing(health)].join(": ")), h("span", { class: "soft" }, ` ${health.version}, up ${age(health.started_at)}`));
   morph(place("state"), next);
+}
+
+/** What is not as it should be, by name. */
+function ailing({ upstreams, store }) {
+  const broken = upstreams.filter((upstream) => upstream.state === "broken").map((upstream) => upstream.name);
+  const all = [...broken, ...(store.state === "away" ? ["store"] : [])];
+  return all.length ? [all.join(", ")] : [];
 }
 
 /** Asks for the token, unless it is being asked for, or the reader has just said no. */

@@ -13,7 +13,8 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A name that somebody else chose: it does not turn the text around it, whatever letters it has. */
+/** A name that somebody else chose: it does not turn the text around it, and may be broken after a server's name. */
 export function name(text, attributes = {}) {
-  return h("bdi", { class: "name", ...attributes }, text);
+  const parts = text.split(/(?<=__)(?=[^_])/);
+  return h("bdi", { class: "name", ...attributes }, parts.flatMap((part, index) => (index ? [h("wbr"), part] : [part])));
 }

@@ -7,7 +7,7 @@ export function trouble(refusals, answeredAt) {
   if (found.length === 0) return null;
   const since = answeredAt ? ` What is shown is from ${when(answeredAt)}.` : "";
   if (found.some((one) => one.status === 0)) return { text: `riglm does not answer. It is asked again every 2 seconds.${since}` };
-  if (found.some((one) => one.status === 401)) return { text: "riglm needs a token for this page.", action: ["ask-token", "Enter the token"] };
+  if (found.some((one) => one.status === 401)) return { text: "riglm answers only those who have a token.", action: ["ask-token", "Enter the token"] };
   const words = [...new Set(found.map((one) => one.message))];
   return { text: `Not everything could be had: ${words.join("; ")}.${since}` };
 }

@@ -22,9 +22,13 @@ export function figure({ id, title, legend, asTable }) {
  * `{ name, kind: "bar" | "line" | "area", colour, values, share?, stack?, written? }`; shares have an axis of 0 to 1.
  */
 export async function drawOverTime(id, buckets, series) {
-  const echarts = await library();
+  const echarts = await library().catch(() => null);
   const place = document.getElementById(id);
   if (place === null) return;
+  if (echarts === null) {
+    place.textContent = "The chart could not be drawn: riglm did not give the library. The numbers are in the table.";
+    return;
+  }
   const state = JSON.stringify([buckets, series, document.documentElement.dataset.theme, isDark()]);
   const before = drawn.get(place);
   if (before?.state === state) return;

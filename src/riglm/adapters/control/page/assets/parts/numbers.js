@@ -10,7 +10,7 @@ export function shower(source, answer) {
     const value = at(answer, pointer) ?? null;
     const written = as(value);
     const exact = value === null ? "null" : String(value);
-    const attributes = { class: "number", "data-field": `${source}#${pointer}`, "data-value": exact };
+    const attributes = { class: value === 0 ? "number zero" : "number", "data-field": `${source}#${pointer}`, "data-value": exact };
     return h("span", { ...attributes, title: isShortened(written, value) ? format.count(value) : undefined }, written);
   };
 }

@@ -4,7 +4,7 @@ import { h, name } from "../core/dom.js";
 const KINDS = [
   ["pin", "Pin", "first in the list, and it stays"],
   ["include", "Include", "always in the list"],
-  ["exclude", "Exclude", "never in the list; it neither appears nor is found"],
+  ["exclude", "Exclude", "never shown; it still runs when it is called by name"],
 ];
 const TIMES = [["", "until it is deleted"], ["3600", "for an hour"], ["28800", "for 8 hours"], ["86400", "for a day"], ["604800", "for 7 days"]];
 
@@ -56,8 +56,8 @@ function built({ tool, session, principal, tools }) {
     choices("kind", "What", KINDS),
     choices("scope", "For whom", scopes(session, principal)),
     !session && [
-      h("label", { for: "override-key" }, "Session or principal ", h("span", { class: "soft" }, "(its id; not for everybody)")),
-      h("input", { id: "override-key", name: "key", autocomplete: "off", spellcheck: "false" }),
+      h("label", { for: "override-key", class: "key" }, "Its id ", h("span", { class: "soft" }, "(empty: the principal without a name)")),
+      h("input", { id: "override-key", class: "key", name: "key", autocomplete: "off", spellcheck: "false" }),
     ],
     h("label", { for: "override-time" }, "How long"),
     h("select", { id: "override-time", name: "time" }, TIMES.map(([value, text]) => h("option", { value }, text))),

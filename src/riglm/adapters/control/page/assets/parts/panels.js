@@ -1,11 +1,11 @@
 import { h } from "../core/dom.js";
 
 /** A part of a view under a heading of its own; `note` says in a line what is seen. */
-export function panel(id, title, { note, wide, tools } = {}, ...content) {
+export function panel(id, title, { note, kind = "", tools } = {}, ...content) {
   const heading = h("div", { class: "panel-head" }, h("h2", { id: `${id}-title`, tabindex: "-1" }, title), tools);
   return h(
     "section",
-    { class: wide ? "panel wide" : "panel", "aria-labelledby": `${id}-title`, "data-key": id },
+    { class: `panel ${kind}`, "aria-labelledby": `${id}-title`, "data-key": id },
     heading,
     note && h("p", { class: "note" }, note),
     content,

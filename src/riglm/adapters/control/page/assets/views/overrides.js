@@ -15,7 +15,7 @@ export const overrides = {
     const make = access === "write" && h("button", { type: "button", "data-action": "override" }, "New override");
     return [
       h("h1", {}, "Overrides"),
-      panel("overrides", "In force", { wide: true, tools: make || null, note: "They come before lists of allowed and denied tools and before every prediction." }, readOnly(), data.overrides ? list(data.overrides) : missing(refusals.overrides)),
+      panel("overrides", "In force", { tools: make || null, note: "They come before lists of allowed and denied tools and before every prediction." }, readOnly(), data.overrides ? list(data.overrides) : missing(refusals.overrides)),
     ];
   },
 };

@@ -14,6 +14,7 @@ const CHARTS = ["found", "lists", "calls"];
 
 export const overview = {
   title: () => "Overview",
+  hasRange: true,
   sources() {
     const { since, until, buckets } = span();
     return {
@@ -26,36 +27,33 @@ export const overview = {
     };
   },
   render(data, refusals) {
+    const title = h("h1", { class: "unseen" }, "Overview");
     const isNew = data.summary?.sessions.total === 0 && data.summary.records.accepted === 0;
+    if (isNew) return [title, newcomer(data.config), columns([serversPanel(data.health, refusals)], [recordsPanel(data.summary, data.health, refusals), embedderPanel(data.health, refusals)])];
     return [
-      h("h1", { class: "unseen" }, "Overview"),
-      isNew && newcomer(data.config),
+      title,
       howListsAreMade(data.config),
       data.summary ? headline(data.summary) : missing(refusals.summary),
       h("div", { class: "charts" }, CHARTS.map((kind) => chart(kind, data, refusals))),
       panel("live-sessions", "Live sessions", {}, liveSessions(data, refusals)),
-      h(
-        "div",
-        { class: "columns" },
-        h(
-          "div",
-          { class: "stack" },
-          panel("servers", "Servers", {}, data.health ? servers(data.health) : missing(refusals.health)),
-          panel("never-used", "Tools never used", { note: neverUsedNote(data.summary) }, data.tools ? neverUsed(data.tools) : missing(refusals.tools)),
-        ),
-        panel("used", "Tools used most", {}, data.tools ? mostUsed(data.tools) : missing(refusals.tools)),
-      ),
-      h(
-        "div",
-        { class: "columns narrow" },
-        panel("tokens", "Tokens, estimated", {}, data.summary ? tokens(data.summary) : missing(refusals.summary)),
-        panel("records", "Records of this process", {}, data.summary && data.health ? records(data.summary, data.health) : missing(refusals.summary)),
-        panel("embedder", "Embedder", {}, data.health ? embedder(data.health) : missing(refusals.health)),
-      ),
+      rest(data, refusals),
     ];
   },
   draw: (data) => data.series && draw(CHARTS, data.series.buckets),
 };
+
+function rest({ tools, summary, health }, refusals) {
+  const used = panel("used", "Tools used most", {}, tools ? mostUsed(tools) : missing(refusals.tools));
+  const unused = panel("never-used", "Tools never used", { note: neverUsedNote(summary) }, tools ? neverUsed(tools) : missing(refusals.tools));
+  const saved = panel("tokens", "Tokens, estimated", {}, summary ? tokens(summary) : missing(refusals.summary));
+  return columns([used, serversPanel(health, refusals)], [unused, saved, recordsPanel(summary, health, refusals), embedderPanel(health, refusals)]);
+}
+
+const columns = (left, right) => h("div", { class: "columns" }, h("div", { class: "stack" }, left), h("div", { class: "stack" }, right));
+
+const serversPanel = (health, refusals) => panel("servers", "Servers", {}, health ? servers(health) : missing(refusals.health));
+const recordsPanel = (summary, health, refusals) => panel("records", "Records of this process", {}, summary && health ? records(summary, health) : missing(refusals.summary));
+const embedderPanel = (health, refusals) => panel("embedder", "Embedder", {}, health ? embedder(health) : missing(refusals.health));
 
 const CHART_TITLES = { found: "Hit rate", lists: "List size", calls: "Calls" };
 
@@ -183,11 +181,11 @@ function records(summary, health) {
   const holds = accepted === stored + queued + spooled + dropped;
   const store = health.store.state === "away" ? mark("bad", "away") : mark("good", "ok");
   return sum([
-      ["stored", show("/records/stored"), [`in ${health.store.kind}, which is `, store]],
+    ["stored", show("/records/stored"), [`in ${health.store.kind}, which is `, store]],
     ["+ queued", show("/records/queued"), "in memory"],
-      ["+ spooled", show("/records/spooled"), "on disk, until the store takes them"],
-      ["+ dropped", show("/records/dropped"), Object.keys(reasons).map((why, index) => [index ? ", " : "", why, " ", show(`/records/reasons/${step(why)}`)])],
-      ["= accepted", show("/records/accepted"), holds ? mark("good", "adds up") : mark("bad", "does not add up"), "result"],
+    ["+ spooled", show("/records/spooled"), "on disk, until the store takes them"],
+    ["+ dropped", show("/records/dropped"), Object.keys(reasons).map((why, index) => [index ? ", " : "", why, " ", show(`/records/reasons/${step(why)}`)])],
+    ["= accepted", show("/records/accepted"), holds ? mark("good", "adds up") : mark("bad", "does not add up"), "result"],
   ]);
 }
 

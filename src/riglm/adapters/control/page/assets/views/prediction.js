@@ -24,11 +24,11 @@ export const predictionActions = {
 /** What the session's next list would be, why, and what it would be without each signal. */
 export function predictionPanels(data, refusals) {
   const { prediction } = data;
-  if (!prediction) return panel("prediction", "Its next list", { wide: true }, missing(refusals.prediction));
+  if (!prediction) return panel("prediction", "Its next list", {}, missing(refusals.prediction));
   const find = h("label", {}, "Find ", h("input", { type: "search", "data-action": "find", value: state.wanted, placeholder: "part of a name", spellcheck: "false" }));
   return [
-    panel("prediction", "Its next list", { wide: true, tools: find }, about(prediction), ranking(data)),
-    panel("without", "Without each signal", { wide: true, note: "The same rule for the size, with what the signal says taken away." }, without(prediction)),
+    panel("prediction", "Its next list", { tools: find }, about(prediction), ranking(data)),
+    panel("without", "Without each signal", { note: "The same rule for the size, with what the signal says taken away." }, without(prediction)),
   ];
 }
 

@@ -25,7 +25,8 @@ export const session = {
       h("h1", {}, client(data.session), " ", data.session.active ? mark("good", "live") : mark("quiet", "ended")),
       about(data.session),
       predictionPanels(data, refusals),
-      h("div", { class: "columns" }, panel("calls", "Calls", { wide: true, note: "The latest first." }, calls(data.session)), panel("lists", "Lists it was shown", { wide: true, note: "The latest first." }, lists(data.session))),
+      panel("calls", "Calls, the latest first", { kind: "long" }, calls(data.session)),
+      panel("lists", "Lists it was shown, the latest first", { kind: "long" }, lists(data.session)),
     ];
   },
   actions: predictionActions,
@@ -74,11 +75,11 @@ function lists(one) {
     columns: [
       { head: "At", label: true, cell: (row) => ago(row.at) },
       { head: "Surface", cell: (row) => `${row.surface}${row.mode === "enforce" ? "" : `, ${row.mode}`}` },
-      { head: "Tools", wide: true, cell: (row) => h("details", {}, h("summary", {}, `${format.count(row.shown.length)} shown`), h("ul", { class: "names" }, row.shown.map((one) => h("li", {}, name(one))))) },
+      { head: "Shown", cell: (row) => h("details", {}, h("summary", {}, `${format.count(row.shown.length)} tools`), h("ul", { class: "names" }, row.shown.map((one) => h("li", {}, name(one))))) },
       { head: "Hidden", number: true, cell: (row) => show(`/shown/${row.index}/hidden`) },
       { head: "Tokens shown", number: true, cell: (row) => show(`/shown/${row.index}/tokens_shown`) },
-      { head: "hidden", number: true, cell: (row) => show(`/shown/${row.index}/tokens_hidden`) },
-      { head: "own", number: true, cell: (row) => show(`/shown/${row.index}/tokens_own`) },
+      { head: "Tokens hidden", number: true, cell: (row) => show(`/shown/${row.index}/tokens_hidden`) },
+      { head: "Tokens own", number: true, cell: (row) => show(`/shown/${row.index}/tokens_own`) },
       { head: "Why", wide: true, cell: (row) => [row.predictor && h("span", { class: "soft" }, `${row.predictor}: `), row.reason] },
     ],
   });

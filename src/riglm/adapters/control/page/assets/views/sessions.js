@@ -13,7 +13,7 @@ export const sessions = {
   sources: () => ({ sessions: `/sessions?active=${state.activeOnly}&limit=${state.limit}` }),
   render(data, refusals) {
     const choice = h("label", {}, h("input", { type: "checkbox", "data-action": "only-live", checked: state.activeOnly }), "live ones only");
-    return [h("h1", {}, "Sessions"), panel("sessions", "Newest first", { wide: true, tools: choice }, found(data, refusals))];
+    return [h("h1", {}, "Sessions"), panel("sessions", "Newest first", { tools: choice }, found(data, refusals))];
   },
   actions: {
     "only-live": (target, page) => {

@@ -14,8 +14,8 @@ export const together = {
   render(data, refusals) {
     return [
       h("h1", {}, "Tools used together"),
-      panel("map", "Map", { wide: true, note: "In how many sessions two tools were both used. The darker a field, the more." }, data.cooccurrence ? map(data.cooccurrence) : missing(refusals.cooccurrence)),
-      data.cooccurrence?.pairs.length > 0 && panel("pairs", "Pairs", { wide: true }, pairs(data.cooccurrence)),
+      panel("map", "Map", { note: "In how many sessions two tools were both used. The darker a field, the more." }, data.cooccurrence ? map(data.cooccurrence) : missing(refusals.cooccurrence)),
+      data.cooccurrence?.pairs.length > 0 && panel("pairs", "Pairs", { kind: "long" }, pairs(data.cooccurrence)),
     ];
   },
 };
@@ -45,7 +45,7 @@ function map(answer) {
 function field(answer, place, most, show) {
   if (place === undefined) return h("td", { class: "shade-0" });
   const { a, b, count, mean_distance: apart } = answer.pairs[place];
-  const shade = Math.max(1, Math.ceil((count / most) * SHADES));
+  const shade = Math.max(1, Math.ceil(Math.sqrt(count / most) * SHADES));
   return h("td", { class: `shade-${shade}`, title: `${a} and ${b}: ${format.count(count)} times, ${format.mean(apart)} calls apart` }, show(`/pairs/${place}/count`, format.rough));
 }
 

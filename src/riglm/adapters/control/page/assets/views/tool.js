@@ -12,6 +12,7 @@ const CHARTS = ["calls", "found"];
 
 export const tool = {
   title: (subject) => subject,
+  hasRange: true,
   sources: (subject) => ({ tool: `/tools/${encodeURIComponent(subject)}/stats?since=${span().since}`, overrides: "/override?limit=1000" }),
   render(data, refusals, subject) {
     const above = h("p", { class: "above" }, h("a", { href: address("tools") }, "Tools"), " /");
@@ -24,7 +25,7 @@ export const tool = {
       about(data.tool, show),
       h("div", { class: "made" }, overridesOf(data.overrides, subject), overrideButton(subject)),
       h("div", { class: "charts" }, panel("calls", "Calls", {}, overTime("calls", data.tool.series.buckets, show, "/series/buckets")), panel("found", "How it was found", {}, overTime("found", data.tool.series.buckets, show, "/series/buckets"))),
-      panel("companions", "Used together with", { wide: true }, companions(data.tool, show)),
+      panel("companions", "Used together with", {}, companions(data.tool, show)),
     ];
   },
   draw: (data) => data.tool && draw(CHARTS, data.tool.series.buckets),

@@ -12,13 +12,14 @@ const state = { wanted: "", neverUsed: false, isWhole: false, sorted: { by: "inv
 
 export const tools = {
   title: () => "Tools",
+  hasRange: true,
   sources: () => ({ tools: `/tools?since=${span().since}&limit=1000` }),
   render(data, refusals) {
     const find = [
       h("label", {}, h("input", { type: "checkbox", "data-action": "never-used", checked: state.neverUsed }), "never used"),
       h("label", {}, "Find ", h("input", { type: "search", "data-action": "find", value: state.wanted, placeholder: "part of a name", spellcheck: "false" })),
     ];
-    return [h("h1", {}, "Tools"), panel("tools", "Listed or used in this time", { wide: true, tools: find }, data.tools ? found(data.tools) : missing(refusals.tools))];
+    return [h("h1", {}, "Tools"), panel("tools", "Listed or used in this time", { tools: find }, data.tools ? found(data.tools) : missing(refusals.tools))];
   },
   actions: {
     find: (target, page) => {
