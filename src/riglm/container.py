@@ -13,13 +13,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.catalogues import Catalogues
+from riglm.application.identity import server_info
+from riglm.application.overhead import Overhead
 from riglm.application.owners import ToolOwners
 from riglm.application.proxy import ProxyService
 from riglm.application.recording.maintenance import Maintenance
@@ -33,9 +35,12 @@ from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.state import State
 from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.telemetry import Readings
+from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the first, on the worker
     from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.application.filtering import FilteringService
     from riglm.application.overrides import Overrides
     from riglm.application.prediction.converging import Converging
@@ -48,6 +53,7 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
     from riglm.ports.predictor import PredictorPort
     from riglm.ports.session_state import SessionStatePort
     from riglm.ports.spool import SpoolPort
+    from riglm.ports.telemetry import MeterPort
 
 _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
@@ -77,11 +83,17 @@ def _memory() -> AnalyticsPort:
     return InMemoryAnalytics()
 
 
-def _sql(settings: Settings) -> AnalyticsPort:
+def _sql(settings: Settings, hasher: Callable[[], KeyedHasher], *, sets_aside: bool = False) -> AnalyticsPort:
     from riglm.adapters.analytics.sql import SqlAnalytics
 
     storage = settings.storage
-    return SqlAnalytics(store_url(settings), timeout=storage.timeout, durable=storage.durability == "full")
+    return SqlAnalytics(
+        store_url(settings),
+        timeout=storage.timeout,
+        durable=storage.durability == "full",
+        sets_aside=sets_aside,
+        names=lambda name: hasher().client_name(name),  # whoever only reads needs no key
+    )
 
 
 def spool_path(settings: Settings) -> Path:
@@ -116,6 +128,19 @@ def _hasher(settings: Settings) -> KeyedHasher:
     except ConfigurationError as error:
         _log.warning("%s; until the next start the key is one in memory, and its hashes match no others", error)
         return KeyedHasher(os.urandom(KEY_BYTES))
+
+
+def _metrics(settings: Settings) -> "PrometheusMetrics | None":
+    """What is counted for the control API, if that is on."""
+    if not settings.control.enabled:
+        return None
+    from riglm.adapters.telemetry.metrics import PrometheusMetrics
+
+    return PrometheusMetrics([spec.name for spec in settings.upstream_specs()], lambda: server_info()["version"])
+
+
+def _overhead(meter: "MeterPort | None") -> Overhead | None:
+    return None if meter is None else Overhead(meter)
 
 
 def _is_shared(settings: Settings) -> bool:
@@ -167,9 +192,9 @@ def _sqlite_choices(settings: Settings) -> "SqliteChoices":
     return SqliteChoices(store_path(settings))
 
 
-def _kept_open(settings: Settings) -> Iterator[AnalyticsPort]:
+def _kept_open(settings: Settings, hasher: Callable[[], KeyedHasher]) -> Iterator[AnalyticsPort]:
     """A server's store, open from the first question on: what was decided is asked for again and again."""
-    with _sql(settings) as store:
+    with _sql(settings, hasher) as store:
         yield store
 
 
@@ -194,6 +219,7 @@ def _prediction(
     hasher: KeyedHasher,
     open_store: Callable[[], AnalyticsPort],
     open_choices: "Callable[[], AnalyticsPort | SqliteChoices]",
+    meter: "MeterPort | None",
 ) -> "PredictionService":
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
@@ -237,6 +263,7 @@ def _prediction(
         asking=asking,
         predictor=settings.predictor.kind,
         scope=settings.learning.scope,
+        meter=meter,
     )
 
 
@@ -310,15 +337,24 @@ class Container(containers.DeclarativeContainer):
     """Everything that one riglm process is made of."""
 
     settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
+    hasher: providers.Provider[KeyedHasher] = providers.Singleton(_hasher, settings)
     analytics: providers.Provider[AnalyticsPort] = providers.Selector(
         settings.provided.storage.kind,
         memory=providers.Singleton(_memory),
-        sqlite=providers.Factory(_sql, settings),
-        postgresql=providers.Factory(_sql, settings),
+        sqlite=providers.Factory(_sql, settings, hasher.provider),
+        postgresql=providers.Factory(_sql, settings, hasher.provider),
     )
-    hasher: providers.Provider[KeyedHasher] = providers.Singleton(_hasher, settings)
-    recorder: providers.Provider[Recorder] = providers.Singleton(_recorder, settings, analytics.provider)
-    tracking: providers.Provider[TrackingService] = providers.Singleton(TrackingService, recorder, hasher, settings)
+    kept: providers.Provider[AnalyticsPort] = providers.Selector(  # whoever opens it may set a damaged file aside
+        settings.provided.storage.kind,
+        memory=analytics,
+        sqlite=providers.Factory(_sql, settings, hasher.provider, sets_aside=True),
+        postgresql=analytics,
+    )
+    recorder: providers.Provider[Recorder] = providers.Singleton(_recorder, settings, kept.provider)
+    metrics: "providers.Provider[PrometheusMetrics | None]" = providers.Singleton(_metrics, settings)
+    tracking: providers.Provider[TrackingService] = providers.Singleton(
+        TrackingService, recorder, hasher, settings, meter=metrics
+    )
     sessions: providers.Provider[SessionRegistry] = providers.Singleton(
         SessionRegistry,
         tracking,
@@ -333,18 +369,19 @@ class Container(containers.DeclarativeContainer):
         catalogues=providers.Singleton(Catalogues),
         owners=providers.Singleton(_owners, settings),
         grace=settings.provided.timeouts.grace,
+        overhead=providers.Callable(_overhead, metrics),
     )
     choices: "providers.Provider[AnalyticsPort | SqliteChoices]" = providers.Selector(
         settings.provided.storage.kind,
         memory=analytics,
         sqlite=providers.Factory(_sqlite_choices, settings),
-        postgresql=providers.Resource(_kept_open, settings),
+        postgresql=providers.Resource(_kept_open, settings, hasher.provider),
     )
     worker: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-prediction")
     asking: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-asking")
     overrides: "providers.Provider[Overrides]" = providers.Singleton(_overrides, asking, choices.provider)
     prediction: "providers.Provider[PredictionService]" = providers.Singleton(
-        _prediction, settings, worker, asking, services, recorder, hasher, analytics.provider, choices.provider
+        _prediction, settings, worker, asking, services, recorder, hasher, analytics.provider, choices.provider, metrics
     )
     filtering: "providers.Provider[FilteringService]" = providers.Singleton(
         _filtering, settings, services, prediction, overrides
@@ -396,6 +433,7 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             if _is_shared(settings):
                 await opened.enter_async_context(container.state())
             ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
+            _read_for_metrics(container, settings, ports)
             showing = container.showing() if filtered else None
             proxy = ProxyService(services, ports, settings.naming, showing)
             sharing = container.sharing() if _is_shared(settings) else None
@@ -421,6 +459,22 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
                     await container.prediction().close()
 
 
+def _read_for_metrics(container: Container, settings: Settings, upstreams: Sequence[UpstreamPort]) -> None:
+    """Let whoever scrapes metrics see also what is not counted, but known."""
+    metrics = container.metrics()
+    if metrics is None:
+        return
+    predicts = settings.filtering.is_on and settings.filtering.strategy == "prediction"
+    sessions = container.sessions()
+    readings = Readings(
+        records=container.recorder().counts,
+        upstreams=lambda: [upstream.health() for upstream in upstreams],
+        sessions=lambda: len(sessions),
+        embedder=container.prediction().embedder_status if predicts else lambda: None,
+    )
+    metrics.read_from(readings)
+
+
 def _maintenance(container: Container, settings: Settings, recorder: Recorder, *, learns: bool) -> Maintenance:
     loop = asyncio.get_running_loop()
 
@@ -429,7 +483,7 @@ def _maintenance(container: Container, settings: Settings, recorder: Recorder, *
             loop.call_soon_threadsafe(lambda: container.prediction().relearn())
 
     return Maintenance(
-        container.analytics,
+        container.kept,
         lambda: recorder.counts().stored,
         expiry=settings.retention.expiry,
         on_forgotten=relearn if learns else None,

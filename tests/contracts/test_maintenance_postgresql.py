@@ -29,7 +29,7 @@ def test_nothing_slips_past_that_was_being_written_when_somebody_was_forgotten(p
     with SqlAnalytics(postgres_url, timeout=SOON) as writer, SqlAnalytics(postgres_url, timeout=SOON) as other:
         forgetting = threading.Thread(target=lambda: summed(other.forget(whom)))
         with writer._database.writing() as connection:
-            storing.store(connection, records)
+            storing.store(connection, records, str)
             forgetting.start()
             wait_for_a_lock(postgres_url)
         forgetting.join(SOON)

@@ -58,6 +58,20 @@ class TestRedisSessionState(SessionStateContract):
         await state.keep("list", b"mine now", LONG)
         assert await state.take(["list"], LONG) == [b"mine now"]
 
+    @pytest.mark.parametrize("planted", ["no number", "inf", "-inf", "nan", "9e99", "0x7fffffffffffffff", "-5"])
+    async def test_a_counter_that_another_hand_wrote_is_begun_anew(
+        self, state: SessionStatePort, prefix: str, planted: str
+    ) -> None:
+        valkey.ask_shared("SET", f"{prefix}:count", planted)
+        assert [await state.number("count", 7, LONG) for _ in range(2)] == [8, 9]
+
+    async def test_what_is_no_value_is_replaced_by_one(self, state: SessionStatePort, prefix: str) -> None:
+        for key in ("value", "count"):
+            valkey.ask_shared("LPUSH", f"{prefix}:{key}", "x")
+        assert await state.swap("value", b"known", b"1", LONG) is None
+        assert await state.number("count", 7, LONG) == 8
+        assert await state.take(["value"], LONG) == [b"1"]
+
     async def test_prefixes_keep_riglms_apart(self, state: SessionStatePort) -> None:
         async with RedisSessionState(valkey.shared_url(), prefix=valkey.own_prefix(), deadline=GENEROUS) as stranger:
             heard = Heard(stranger)

@@ -19,7 +19,9 @@ from riglm.adapters.analytics.rows import learned_pair_row
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
+from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.identifier import uuid7
+from riglm.domain.retention import Expiry, Removed
 from riglm.testing.records import a_learned_pair
 
 UPGRADER = """
@@ -31,7 +33,7 @@ sys.stdin.readline()
 print(schema.upgrade(sys.argv[1]).current)
 """
 
-ALL = ("0001", "0002", "0003")
+ALL = ("0001", "0002", "0003", "0004")
 """Every migration, oldest first."""
 
 
@@ -187,6 +189,34 @@ def test_vectors_of_what_was_asked_are_gone_after_an_upgrade(url, revision):
     engine = make_engine(url)
     with engine.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(tables.cached_vector)) == 0
+    engine.dispose()
+
+
+def hashed(name):
+    return name.encode().hex().zfill(32)
+
+
+def test_forgetting_goes_on_with_what_was_known_before_an_upgrade(url):
+    migrate(url, "0003")
+    session = fill(url, "0003")
+    pair = a_learned_pair()
+    execute(
+        url,
+        tables.learned_pair.insert().values(learned_pair_row(pair)),
+        tables.lesson.insert().values(pair_id=pair.id, session_id=session),
+        tables.session.update().values(ended_at=3.0, client_id="c"),
+        tables.forgotten.insert().values(whose="client", key="somebody", at=9.0, is_done=True),
+    )
+    with SqlAnalytics(url, names=hashed) as store:
+        removed = sum(store.purge(Expiry.of_all(100.0, now=5000.0)), Removed())
+        assert (removed.sessions, removed.learned_pairs) == (1, 0)
+        assert (
+            sum(store.forget(Forgotten(whose=Whose.CLIENT, key=hashed("old"), at=5000.0)), Removed()).learned_pairs == 1
+        )
+        assert [each.tool for each in store.list_learned_pairs("minilm")] == ["old"]
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        assert set(connection.scalars(select(tables.forgotten.c.key))) == {hashed("somebody"), hashed("old")}
     engine.dispose()
 
 

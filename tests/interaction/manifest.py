@@ -135,6 +135,9 @@ MANIFEST = (
     Requirement("record.secrets", "RELIABILITY 2", "Planted secrets are found nowhere in what riglm stores or logs."),
     # several processes
     Requirement("processes.sessions", "PRODUCT 11", "Any process serves any request of a session, in both eras."),
+    Requirement(
+        "processes.at_once", "PRODUCT 11", "Calls of one session that processes serve at once are counted together."
+    ),
     Requirement("processes.principal", "RELIABILITY 2", "Only its own principal goes on with a session elsewhere."),
     Requirement("processes.ended", "PRODUCT 11", "A session that its client ended is ended at every process."),
     Requirement("processes.changed", "issue Storage", "A changed list is heard of at whichever process one listens."),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
@@ -198,6 +199,27 @@ async def test_a_session_of_the_modern_era_is_one_wherever_its_requests_come_in(
             assert answer.decoded()["content"][0]["text"] == str(number)
         lists = [(await client.request("tools/list")).result for _ in range(4)]
         assert len(set(lists)) == 1
+
+
+@behaviour("processes.at_once")
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+async def test_calls_of_one_session_that_two_processes_serve_at_once_are_counted_together(
+    stage: Stage, postgres_url: str, era: str
+) -> None:
+    riglms = processes(stage, "http", env={**FILTERED, "RIGLM_STORAGE__URL": postgres_url})
+    headers = {"x-riglm-session": "at once"} if era == MODERN else {}
+    async with riglms.client(era, headers=headers) as client:
+        for _ in riglms.origins:
+            await client.request("tools/list")
+        asked = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(60)]
+        assert [(await one.answer()).words for one in asked] == [str(number) for number in range(60)]
+    with SqlAnalytics(postgres_url) as store:
+        async with asyncio.timeout(60):
+            while sum(each.invocations for each in store.tool_statistics()) < 60:
+                await asyncio.sleep(0.05)
+        [session] = [each.session for each in store.list_sessions() if each.invocations]
+        numbers = [call.sequence_number for call in store.list_invocations(session.id)]
+    assert sorted(numbers) == list(range(1, 61))
 
 
 @behaviour("processes.changed")

@@ -234,6 +234,7 @@ class AggregateConversation(Conversation):
         """Look for the server in fresh lists; what stays unknown is refused, or offered to all."""
         message = exchange.message
         await self._ensemble.refresh(self._router.lists_for(message))
+        self._services.waited()
         route = self._router.find(message)
         answer = self._refusal(exchange, route)
         if route is not None and answer is None:
@@ -269,6 +270,7 @@ class AggregateConversation(Conversation):
 
     async def _forward_once_open(self, exchange: Exchange, member: Member, route: Route) -> None:
         if await member.ready():
+            exchange.resumed()
             self._send(exchange, member, route)
         else:
             words = f"upstream {member.name!r} is not available: {member.reason}"
@@ -286,7 +288,7 @@ class AggregateConversation(Conversation):
         exchange.on_server_message = lambda inner: self._errands.outward(link, inner)
         exchange.on_reply = answered
         exchange.message = route.message
-        link.request(route.message, exchange)
+        exchange.send(link)
 
     def _finished(self, exchange: Exchange) -> None:
         self._links.pop(exchange, None)

@@ -95,6 +95,7 @@ class AggregateModern(ModernService):
     async def _answer(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
         message = exchange.message
         discovering = message.method == "server/discover"
+        is_known = self._consensus.is_granted
         if not await self._consensus.reached(asked_for=discovering):
             exchange.replied(refusal(message, envelope.version), 400)
         elif discovering:
@@ -104,6 +105,8 @@ class AggregateModern(ModernService):
         elif message.method == "subscriptions/listen":
             await self._listen(exchange)
         else:
+            if not is_known:
+                self._services.waited()
             await self._route(exchange, envelope, caller)
 
     async def _discover(self, exchange: Exchange) -> None:
@@ -150,9 +153,11 @@ class AggregateModern(ModernService):
         route = self._router.find(message)
         if route is None:
             await self._lists.refresh(self._router.lists_for(message), message)
+            self._services.waited()
             route = self._router.find(message)
         elif message.method == "tools/call" and not self._directory.knows("tools/list", route.server):
             await self._lists.refresh(("tools/list",), message, (route.server,))
+            self._services.waited()
             route = self._router.find(message) or route
         if message.method == "tools/call":
             session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
@@ -175,7 +180,7 @@ class AggregateModern(ModernService):
         self._owners[exchange] = link
         exchange.on_reply = lambda _, reply: self._router.note(route.server, reply)
         exchange.message = route.message
-        link.request(route.message, exchange)
+        exchange.send(link)
 
     async def _listen(self, exchange: Exchange) -> None:
         links = self._consensus.links()

@@ -23,6 +23,7 @@ class Connection(ClientConnection):
     def __init__(self, proxy: DownstreamPort, caller: Caller, channel: ClientChannel, sink: ReplySink) -> None:
         """A connection whose every answer goes to `sink`."""
         self._proxy = proxy
+        self._arrived = proxy.arrived
         self._caller = caller
         self._channel = channel
         self._sink = sink
@@ -37,6 +38,8 @@ class Connection(ClientConnection):
 
     def received(self, line: bytes) -> None:
         """Take one message; what is none is answered with an error, and so is what riglm fails at."""
+        if self._arrived is not None:
+            self._arrived()
         try:
             message = jsonrpc.decode(line)
         except Malformed as error:

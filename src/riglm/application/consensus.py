@@ -39,6 +39,11 @@ class Consensus:
         self._granted = False
         self._left_out: set[str] = set()
 
+    @property
+    def is_granted(self) -> bool:
+        """Whether the modern era is served, so that nobody waits for any answer."""
+        return self._granted
+
     async def reached(self, *, asked_for: bool) -> bool:
         """Whether a request of the modern era is served; `asked_for`: it is a `server/discover`."""
         self._ask()

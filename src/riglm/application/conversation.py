@@ -118,7 +118,7 @@ class DirectConversation(Conversation):
         if self._open is None:
             self._open = {}
         self._open[key] = exchange
-        self._link.request(message, exchange)
+        exchange.send(self._link)
         return exchange
 
     def listen(self, *, listening: bool) -> None:

@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from riglm.application.overhead import Stopwatch
 from riglm.application.recording.tracking import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Session
 from riglm.ports.downstream import NO_HEADERS, ReplySink, Underway
-from riglm.ports.upstream import EventMark, Reply
+from riglm.ports.upstream import EventMark, Reply, UpstreamLink
 
 _log: Final = logging.getLogger("riglm.proxy")
 _FAILURE_CODE: Final = {ErrorKind.TIMEOUT: jsonrpc.REQUEST_TIMEOUT}
@@ -28,6 +29,7 @@ class Call:
         "sequence_number",
         "session",
         "started",
+        "stopwatch",
         "tool",
         "tracking",
         "upstream",
@@ -43,8 +45,9 @@ class Call:
         arguments: bytes | None,
         found: Found,
         on_end: Callable[[ErrorKind | None], None] | None = None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
-        """`on_end` is told how it ended, by None when it succeeded."""
+        """`on_end` is told how it ended, by None when it succeeded; `stopwatch` measures what riglm takes of it."""
         self.tracking = tracking
         self.session = session
         self.tool = tool
@@ -52,6 +55,7 @@ class Call:
         self.arguments = arguments
         self.found = found
         self.on_end = on_end
+        self.stopwatch = stopwatch
         self.sequence_number = session.next_sequence_number()
         self.started = time.time()
         self.clock = time.perf_counter()
@@ -126,6 +130,17 @@ class Exchange(Reply, Underway):
         self.done = False
         self.failure: ErrorKind | None = None
 
+    def send(self, link: UpstreamLink) -> None:
+        """Put the request on its way to a server."""
+        link.request(self.message, self)
+        if self.call is not None and self.call.stopwatch is not None:
+            self.call.stopwatch.left()
+
+    def resumed(self) -> None:
+        """The request had to wait for a server before it can be sent: what follows is riglm's again."""
+        if self.call is not None and self.call.stopwatch is not None:
+            self.call.stopwatch.came()
+
     def related(self, message: Message, event: EventMark | None = None) -> None:
         """Pass on what belongs to the request."""
         if self.done:
@@ -143,6 +158,9 @@ class Exchange(Reply, Underway):
         """Pass on the answer."""
         if self.done:
             return
+        stopwatch = self.call.stopwatch if self.call is not None else None
+        if stopwatch is not None:
+            stopwatch.came()
         changed = self._changed(message)
         if changed is None:
             return
@@ -150,6 +168,8 @@ class Exchange(Reply, Underway):
         if self.call is not None:
             self.call.answered(changed)
         self.sink.replied(changed, status, event)
+        if stopwatch is not None:
+            stopwatch.handed_over()
 
     def failed(self, kind: ErrorKind, words: str) -> None:
         """Answer with an error of riglm's own."""

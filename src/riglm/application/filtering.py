@@ -5,23 +5,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from riglm.application.dynamic_list import DynamicList
+from riglm.application.decisions import Decisions, Surroundings
 from riglm.application.failing_open import FailingOpen
 from riglm.application.predicting import Predicting
 from riglm.application.session_states import MOST_SESSIONS, SessionStates
 from riglm.application.shown_list import ShownList
-from riglm.application.surfaces import Surfaces
-from riglm.application.unpredicted import Unpredicted
-from riglm.application.views import Views
 from riglm.domain import turns
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.override import Override
-from riglm.domain.policy import Policy, Standing
+from riglm.domain.policy import Standing
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
-from riglm.domain.session_state import SessionState
-from riglm.domain.spelling import Spellings
+from riglm.domain.session_state import ClientList, SessionState
 from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
 from riglm.domain.view import View
@@ -49,49 +45,100 @@ class FilteringService:
         predictor: str = "",
         overrides: Callable[[], Sequence[Override]] = tuple,
         owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
+        is_steered: bool = False,
         most_sessions: int = MOST_SESSIONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Without `predicting`, only policy decides. `predictor` is its name for the record.
 
         `overrides` gives all that there are now, and does not block; `owner` the server of a tool and its own name.
+        `is_steered` says that the rules may change at any time.
         """
-        self.rules: Final = rules or Filtering()
-        self.predicting: Final[Predicting] = _predicting(self.rules, predicting)
-        self._views = Views(_policy(self.rules), overrides, owner=owner, clock=clock)
+        self._surroundings = Surroundings(predicting=predicting, overrides=overrides, owner=owner, clock=clock)
+        self._now = Decisions(rules or Filtering(), self._surroundings, predictor)
+        self._is_steered = is_steered
         self._states = SessionStates(most_sessions)
-        self._dynamic = DynamicList(self.rules, self.predicting, predictor)
-        self._surfaces = Surfaces(self.rules, self.predicting, self._dynamic, predictor)
         self._clock = clock
         self._last_catalogue: Catalogue | None = None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
 
     @property
+    def rules(self) -> Filtering:
+        """The rules in force."""
+        return self._now.rules
+
+    @property
+    def predicting(self) -> Predicting:
+        """What predicts by the rules in force."""
+        return self._now.predicting
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any list or call may be another one than without riglm."""
+        return self._now.is_on
+
+    @property
     def guards(self) -> bool:
         """Whether there are tools that are denied."""
-        return self.rules.denies
+        return self.is_on and self.rules.denies
+
+    def prepared(self, rules: Filtering, predictor: str) -> Callable[[], None]:
+        """Make ready for other rules; what is given changes over to them at once.
+
+        Sessions stay as they are, but for lists that other rules choose in another way.
+        """
+        made = self._now.followed_by(rules, self._surroundings, predictor)
+
+        def change_over() -> None:
+            if not made.chooses_like(self._now):
+                self.rechoose()
+            self._now = made
+
+        return change_over
+
+    def rechoose(self) -> None:
+        """Choose every list anew when it is asked for; all else of the sessions stays."""
+        self._states.rechoose()
 
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
-        return self._surfaces.of(session)
+        return self._now.surfaces.of(session)
 
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
-        return self.surface(session) is Surface.DYNAMIC and not self._is_shadow
+        if self._is_steered:
+            return self.is_on
+        return self.surface(session) is Surface.DYNAMIC and not self._now.is_shadow
+
+    def reconfigured(self, session: Session) -> bool:
+        """The rules changed; whether the session's list is another one now than its client has."""
+        state = self._states.known(session)
+        if state is None or state.view is None or (state.shown is None and state.has is None):
+            return False
+        with self._guarded:
+            return self._list_of(session, state, self._now.views.of(session, state.view.catalogue)) != state.has
+        return True
+
+    def passed(self, session: Session, catalogue: Catalogue, *, is_whole: bool) -> None:
+        """A client got a list as the upstream gave it; the first tools of one that is not whole are not all it has."""
+        state = self._states.of(session)
+        state.view = self._now.views.of(session, catalogue)
+        state.has = ClientList(catalogue.names if is_whole else ())
+        self._last_catalogue = catalogue
 
     def overridden(self, session: Session) -> bool:
         """People decided anew about tools; whether the session's list is another one now than its client has."""
         state = self._states.known(session)
         if state is None or state.view is None:
             return False
-        before, view = state.view, self._views.of(session, state.view.catalogue)
+        before, view = state.view, self._now.views.of(session, state.view.catalogue)
         if (view.candidates, view.kept) == (before.candidates, before.kept):
             return False
-        if self._is_shadow:
+        if self._now.is_shadow:
             return view.candidates != before.candidates
         with self._guarded:
-            common = self._views.of(session, view.catalogue, whoever=True)
-            return self._surfaces.names(session, state, view, common) != state.shown
+            common = self._now.views.of(session, view.catalogue, whoever=True)
+            return self._now.surfaces.names(session, state, view, common) != state.shown
         return False
 
     def state(self, session: Session) -> SessionState:
@@ -106,29 +153,28 @@ class FilteringService:
         """What a session may see of the tools that were last listed to it, else to anybody; None before any list."""
         known = self._states.of(session).view
         catalogue = known.catalogue if known is not None else self._last_catalogue
-        return None if catalogue is None else self._views.of(session, catalogue)
+        return None if catalogue is None else self._now.views.of(session, catalogue)
 
     def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
         """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may.
 
         `owner` is its server and the server's own name for it, where they are known for sure.
         """
-        if self._views.standing(session, name, owner) is Standing.DENIED:
+        if self._now.views.standing(session, name, owner) is Standing.DENIED:
             return f"Unknown tool: {name}"
         return None
 
     def listed(self, session: Session) -> frozenset[str]:
         """The names of the tools in the list that a session's client has."""
         state = self._states.of(session)
-        if state.view is None or state.shown is None:
+        names = state.has.names if state.has is not None else state.shown
+        if state.view is None or names is None:
             return frozenset()
-        if self._is_shadow or state.shown is state.view.candidates:
-            return state.view.candidate_set
-        return frozenset(state.shown)
+        return state.view.candidate_set if names is state.view.candidates else frozenset(names)
 
     def offered(self, session: Session) -> tuple[str, ...]:
         """The names of riglm's own tools that a session is offered."""
-        return self._surfaces.offered(session, self.view(session))
+        return self._now.surfaces.offered(session, self.view(session))
 
     def turn_key(self, meta: Raw | bytes) -> str:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
@@ -136,16 +182,16 @@ class FilteringService:
 
     def know(self, session: Session, catalogue: Catalogue) -> None:
         """Take note of the tools of a session, whether it is shown a list of them now or not."""
-        view = self._states.of(session).view = self._views.of(session, catalogue)
+        view = self._states.of(session).view = self._now.views.of(session, catalogue)
         self._last_catalogue = catalogue
         with self._guarded:
-            if self._surfaces.predicts(session, view):  # else no model is loaded
+            if self._now.surfaces.predicts(session, view):  # else no model is loaded
                 self.predicting.know(catalogue)
 
     def fresh_seconds(self, session: Session) -> float:
         """For how long a list that is composed now may be kept; the same for the same list."""
         view = self.view(session)
-        if view is not None and not self._surfaces.chooses(session, view):
+        if view is not None and not self._now.surfaces.chooses(session, view):
             return LONGEST_FRESH
         if view is None or self.surface(session) is Surface.DYNAMIC or not self._is_warm(session, view):
             return 0.0
@@ -155,22 +201,24 @@ class FilteringService:
         """Have at hand what a list needs that may have to come from the store; to be awaited before `compose`."""
         if self.surface(session) in (Surface.STABLE, Surface.HINTS):
             with self._guarded:
-                common = self._views.of(session, catalogue, whoever=True)
-                if self._surfaces.chooses(session, common):
+                common = self._now.views.of(session, catalogue, whoever=True)
+                if self._now.surfaces.chooses(session, common):
                     names = common.candidates
                     await self.predicting.prepare(session, names, self.rules.profile, self.rules.max_tools)
 
     def compose(self, session: Session, catalogue: Catalogue) -> ShownList:
         """The list of a session now; what fails besides policy costs no more than the choice."""
         self.know(session, catalogue)
-        state, view = self._states.of(session), self._views.of(session, catalogue)
+        state, view = self._states.of(session), self._now.views.of(session, catalogue)
         shown = None
         with self._guarded:
-            common = self._views.of(session, catalogue, whoever=True)
-            shown = self._surfaces.compose(session, state, view, common)
+            common = self._now.views.of(session, catalogue, whoever=True)
+            shown = self._now.surfaces.compose(session, state, view, common)
         if shown is None:
-            shown = self._surfaces.everything(session, view, "filtering failed")
-        state.listed(shown.selection.shown)
+            shown = self._now.surfaces.everything(session, view, "filtering failed")
+        names = shown.selection.shown
+        state.listed(names)
+        state.has = self._client_list(session, view, view.candidates if self._now.is_shadow else names)
         return shown
 
     def called(self, session: Session, tool: str, found: Found, turn_key: str = "") -> bool:
@@ -201,45 +249,43 @@ class FilteringService:
         view = self.view(session)
         if view is None or not self._is_dynamic(session, view):
             return False
-        return self._dynamic.new_context(session, state, view) and not self._is_shadow
+        return self._now.dynamic.new_context(session, state, view) and not self._now.is_shadow
 
     def best(self, session: Session, most: int) -> list[str]:
         """The tools for a session now, best first; none while there is nothing to go by."""
         view = self.view(session)
-        return [] if view is None else self._dynamic.best(session, self._states.of(session), view, most)
+        return [] if view is None else self._now.dynamic.best(session, self._states.of(session), view, most)
 
     def _is_warm(self, session: Session, view: View) -> bool:
         with self._guarded:
-            common = self._views.of(session, view.catalogue, whoever=True)
+            common = self._now.views.of(session, view.catalogue, whoever=True)
             return bool(self.predicting.warm_set(session, common.candidates, self.rules.profile))
         return False
 
-    @property
-    def _is_shadow(self) -> bool:
-        return self.rules.mode == "shadow"
+    def _list_of(self, session: Session, state: SessionState, view: View) -> ClientList:
+        """The list that a session would be given now; nothing changes by asking."""
+        if not self.is_on:
+            return ClientList(view.catalogue.names)
+        if self._now.is_shadow:
+            return self._client_list(session, view, view.candidates)
+        common = self._now.views.of(session, view.catalogue, whoever=True)
+        return self._client_list(session, view, self._now.surfaces.names(session, state, view, common))
+
+    def _client_list(self, session: Session, view: View, names: tuple[str, ...]) -> ClientList:
+        is_marked = self.surface(session) is Surface.HINTS and not self._now.is_shadow
+        own = self._now.surfaces.offered(session, view)
+        return ClientList(names, own, self.rules.profile if is_marked else "")
 
     def _is_dynamic(self, session: Session, view: View) -> bool:
-        return self.surface(session) is Surface.DYNAMIC and not self._surfaces.passes(view)
+        return self.surface(session) is Surface.DYNAMIC and not self._now.surfaces.passes(view)
 
     def _followed(self, session: Session, state: SessionState, view: View, tool: str, *, begins: bool) -> bool:
         """Let the list follow a call; between turns only what is not seen may change."""
         changed = False
         with self._guarded:
             if self._is_dynamic(session, view):
-                changed = self._dynamic.context_embedded(session, state, view)
-                self._dynamic.used(state, tool)
-                if begins or self._is_shadow:
-                    changed = self._dynamic.new_turn(session, state, view) or changed
-        return changed and not self._is_shadow
-
-
-def _predicting(rules: Filtering, predicting: Predicting | None) -> Predicting:
-    return predicting if predicting is not None and rules.strategy == "prediction" else Unpredicted()
-
-
-def _policy(rules: Filtering) -> Policy:
-    return Policy(
-        allowed=Spellings(rules.allowlist) if rules.allowlist else None,
-        denied=Spellings(rules.denylist),
-        pinned=Spellings(rules.pinned),
-    )
+                changed = self._now.dynamic.context_embedded(session, state, view)
+                self._now.dynamic.used(state, tool)
+                if begins or self._now.is_shadow:
+                    changed = self._now.dynamic.new_turn(session, state, view) or changed
+        return changed and not self._now.is_shadow

@@ -45,7 +45,6 @@ class MetaTools:
     def __init__(self, filtering: FilteringService) -> None:
         """They go by the same decisions as the lists."""
         self._filtering = filtering
-        self._rules = filtering.rules
         self._runs: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[MetaAnswer]]]] = {
             SET_CONTEXT: self._set_context,
             SEARCH: self._search,
@@ -100,7 +99,7 @@ class MetaTools:
             hits, _ = await self._found(session, view, text)
             if hits:
                 return [hit.name for hit in hits]
-        best = self._filtering.best(session, self._rules.answer_tools)
+        best = self._filtering.best(session, self._filtering.rules.answer_tools)
         return [name for name in best if self._can_be_called(session, name)]
 
     def _listed(self, session: Session, view: View, *, dynamic: bool) -> list[str]:
@@ -146,14 +145,16 @@ class MetaTools:
         def may_be_found(name: str) -> bool:
             return name in view.candidate_set and self._can_be_called(session, name)
 
-        found = await self._filtering.predicting.search(session, text, self._rules.answer_tools, may_be_found)
+        found = await self._filtering.predicting.search(session, text, self._filtering.rules.answer_tools, may_be_found)
         hits = [] if found.abstained else [hit for hit in found.hits if may_be_found(hit.name)]
         return hits, [name for name in found.near if may_be_found(name)]
 
     def _shown(self, view: View, names: Sequence[str], surface: str) -> Selection:
         """The record of the tools that an answer shows."""
         tokens = view.tokens_of(frozenset(names))
-        return Selection(tuple(names), reason="asked for", mode=self._rules.mode, surface=surface, tokens_shown=tokens)
+        return Selection(
+            tuple(names), reason="asked for", mode=self._filtering.rules.mode, surface=surface, tokens_shown=tokens
+        )
 
     async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         name = text_given(CALL_TOOL, given, "name")
@@ -180,7 +181,7 @@ class MetaTools:
         state, view = self._filtering.state(session), self._filtering.view(session)
         session_fields: dict[str, Any] = {
             "surface": str(self._filtering.surface(session)),
-            "mode": self._rules.mode,
+            "mode": self._filtering.rules.mode,
             "available": 0 if view is None else len(view.candidates) + len(view.away),
             "listed": len(self._filtering.listed(session)),
             "has_context": state.context is not None,

@@ -55,8 +55,10 @@ class Predicting(Protocol):
         """Take note of the tools that a client can be shown."""
         ...
 
-    def predict(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Prediction | None:
-        """What the session calls next among `names`; None when there is nothing to go by."""
+    def predict(
+        self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
+    ) -> Prediction | None:
+        """What the session calls next among `names`, on request by signal; None when there is nothing to go by."""
         ...
 
     def context_confidence(self, session: Session, state: SessionState) -> float:

@@ -50,6 +50,7 @@ class ProxyService(DownstreamPort):
         self._upstreams = tuple(upstreams)
         self._listings = Listings(naming)
         self._showing = showing
+        self.arrived = None if services.overhead is None else services.overhead.begin
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self.modern: ModernService = self._modern(services) if showing is None else self._shown_modern(showing)
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from riglm.application.catalogues import Catalogues, SeenTools
 from riglm.application.exchange import Call, Exchange
 from riglm.application.failing_open import FailingOpen
+from riglm.application.overhead import Overhead
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions import SessionRegistry
@@ -27,6 +28,11 @@ WHOLE: Final = "everything is shown"
 
 class Observer(Protocol):
     """Sees the invocations of clients beside the recorder, and notes what lists show in the place of `Services`."""
+
+    @property
+    @abstractmethod
+    def sees_lists(self) -> bool:
+        """Whether the observer notes what lists show, so that `Services` does not."""
 
     @abstractmethod
     def calling(
@@ -58,6 +64,8 @@ class Services:
     """Around whatever riglm notes of a list."""
     observer: Observer | None = None
     permits: Permission = lambda *_: True
+    overhead: Overhead | None = None
+    """Measures what riglm takes of calls; None when nobody wants to know."""
 
     def call(self, session: Session, upstream: str, tool: str, given: Parameters, known: bool) -> Call:
         """Note that an invocation starts; `known` says whether the client was shown the tool."""
@@ -72,7 +80,13 @@ class Services:
             arguments=bytes(given.arguments) if given.arguments else None,
             found=found,
             on_end=on_end,
+            stopwatch=None if self.overhead is None else self.overhead.stopwatch(upstream),
         )
+
+    def waited(self) -> None:
+        """A request had to wait for a server before it could go its way: what follows is riglm's again."""
+        if self.overhead is not None:
+            self.overhead.begin()
 
     def listed(
         self, session: Session, upstream: str, exchange: Exchange, message: Message, seen: SeenTools | None = None
@@ -88,7 +102,7 @@ class Services:
 
     def expose(self, session: Session, catalogue: Catalogue) -> None:
         """Note that a session is shown a whole catalogue, unless an observer knows better."""
-        if self.observer is None:
+        if self.observer is None or not self.observer.sees_lists:
             with self.guarded:
                 self.tracking.exposed(session, catalogue.names, reason=WHOLE)
 

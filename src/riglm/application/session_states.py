@@ -37,6 +37,11 @@ class SessionStates:
             self._states.move_to_end(key)
         return state
 
+    def rechoose(self) -> None:
+        """Let every list be chosen anew when it is asked for; all else of the sessions stays."""
+        for state in self._states.values():
+            state.choice = None
+
     def forget(self, session: Session) -> None:
         """A session ended."""
         self._states.pop(session.id.int, None)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from riglm.application.kept_sessions import KeptSessions, Place
 from riglm.application.recording.tracking import TrackingService
@@ -55,14 +56,18 @@ class SessionRegistry:
         self._tracking = tracking
         self._shared = shared
         self._hasher = hasher
-        self._evidence = evidence
-        self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
+        self.look_for(evidence)
         self._kept = KeptSessions()
         self._monotonic = monotonic
         self._clock = clock
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def look_for(self, evidence: Evidence) -> None:
+        """Go by other evidence from now on; the sessions that there are stay where they were found."""
+        self._evidence = evidence
+        self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
 
     def of_connection(self, caller: Caller, client: Client, version: str) -> Session:
         """A session for a client that just opened a connection with the handshake; to be given back by `closed`."""
@@ -99,6 +104,10 @@ class SessionRegistry:
     def at(self, place: Place) -> Session | None:
         """The session found at a place."""
         return self._kept.at(place)
+
+    def known(self, session_id: UUID) -> Session | None:
+        """The session with this id, if it is kept here."""
+        return self._kept.get(session_id)
 
     def adopt(self, session: Session, place: Place | None = None) -> Session:
         """Go on with a session of another process, found at `place` from now on; the object that stands for it here."""

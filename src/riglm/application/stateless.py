@@ -175,6 +175,7 @@ class Stateless(ModernService):
         if modern is False:
             exchange.replied(self._refusal(exchange, envelope), 400)
         else:
+            self._services.waited()
             self._forward(exchange, envelope, caller)
 
     def _forward(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
@@ -190,7 +191,7 @@ class Stateless(ModernService):
                     exchange.call = self._services.call(session, name, tool, given, known)
             else:
                 exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
-        self._link.request(message, exchange)
+        exchange.send(self._link)
 
     def _discovered(self, exchange: Exchange, reply: Message, envelope: Envelope) -> Message | None:
         if exchange.failure is ErrorKind.UNAVAILABLE:

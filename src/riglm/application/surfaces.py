@@ -1,7 +1,7 @@
 """What a view of a catalogue becomes on each surface."""
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -21,6 +21,19 @@ from riglm.domain.view import View
 
 _MOST_CLIENTS: Final = 1_000
 _log: Final = logging.getLogger("riglm.filtering")
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a list is made from: what may be seen, what was chosen of it, and the names shown, in their order.
+
+    When it `passes`, there is nothing to choose.
+    """
+
+    view: View
+    choice: Choice
+    names: tuple[str, ...]
+    passes: bool = False
 
 
 class Surfaces:
@@ -76,31 +89,32 @@ class Surfaces:
 
     def compose(self, session: Session, state: SessionState, view: View, common: View) -> ShownList:
         """The list of a session; `common` is what all sessions of its principal may see."""
+        found = self.outlook(session, state, view, common)
+        if found.passes:
+            return self.everything(session, found.view, found.choice.reason)
+        if self.of(session) is Surface.HINTS:
+            return self._with_hints(session, found.view, found.choice)
+        return self._limited(session, found)
+
+    def outlook(self, session: Session, state: SessionState, view: View, common: View) -> Outlook:
+        """What a list of a session is made from now; the state takes note of a choice that is made for it."""
         surface = self.of(session)
         if surface is not Surface.HINTS and self.passes(view):
-            return self.everything(session, view, "there is nothing to save")
+            return _whole(view, "there is nothing to save")
         match surface:
             case Surface.FULL:
-                return self.everything(session, view, "the surface is full")
+                return _whole(view, "the surface is full")
             case Surface.HINTS:
-                return self._with_hints(session, common)
+                return Outlook(common, self._warm(session, common), common.candidates)
             case Surface.STABLE:
-                return self._limited(session, common, self._warm(session, common, least=self._rules.min_tools))
+                seen, choice = common, self._warm(session, common, least=self._rules.min_tools)
             case Surface.DYNAMIC:
-                return self._limited(session, view, self._dynamic.choice(session, state, view))
+                seen, choice = view, self._dynamic.choice(session, state, view)
+        return Outlook(seen, choice, _in_order(seen, self._chosen(session, seen, choice)))
 
     def names(self, session: Session, state: SessionState, view: View, common: View) -> tuple[str, ...]:
         """The names that `compose` would show now; nothing is written, and nothing changes."""
-        match self.of(session):
-            case Surface.HINTS:
-                return common.candidates
-            case Surface.STABLE if not self.passes(view):
-                choice, seen = self._warm(session, common, least=self._rules.min_tools), common
-            case Surface.DYNAMIC if not self.passes(view):
-                choice, seen = self._dynamic.choice(session, replace(state), view), view
-            case _:
-                return view.candidates
-        return _in_order(seen, self._chosen(session, seen, choice))
+        return self.outlook(session, replace(state), view, common).names
 
     def everything(self, session: Session, view: View, reason: str) -> ShownList:
         """All that policy leaves."""
@@ -113,8 +127,7 @@ class Surfaces:
             return ShownList(self._writer.whole(view.catalogue), selection, untouched=True)
         return ShownList(self._writer.some(view.catalogue, view.candidate_set), selection)
 
-    def _with_hints(self, session: Session, view: View) -> ShownList:
-        choice = self._warm(session, view)
+    def _with_hints(self, session: Session, view: View, choice: Choice) -> ShownList:
         selection = self._selection(session, view, view.candidates, choice)
         if self._rules.mode == "shadow":
             return self._as_it_is(view, selection)
@@ -134,16 +147,15 @@ class Surfaces:
         reason = "the warm set of this epoch"
         return Choice(candidates=names, tools=tools, search_first=True, predictor=self._predictor, reason=reason)
 
-    def _limited(self, session: Session, view: View, choice: Choice) -> ShownList:
+    def _limited(self, session: Session, found: Outlook) -> ShownList:
         """A list of what was chosen, beside riglm's own tools."""
-        own = self.offered(session, view)
-        names = self._chosen(session, view, choice)
-        shown = _in_order(view, names)
-        selection = self._selection(session, view, shown, choice, own_tokens=self._own_tokens if own else 0)
+        own = self.offered(session, found.view)
+        own_tokens = self._own_tokens if own else 0
+        selection = self._selection(session, found.view, found.names, found.choice, own_tokens=own_tokens)
         if self._rules.mode == "shadow":
-            return self._as_it_is(view, selection)
-        raw = self._writer.some(view.catalogue, names, own, search_first=choice.search_first)
-        return ShownList(raw, selection)
+            return self._as_it_is(found.view, selection)
+        names, search_first = frozenset(found.names), found.choice.search_first
+        return ShownList(self._writer.some(found.view.catalogue, names, own, search_first=search_first), selection)
 
     def _chosen(self, session: Session, view: View, choice: Choice) -> frozenset[str]:
         names = (choice.chosen | view.kept) & view.candidate_set
@@ -173,6 +185,10 @@ class Surfaces:
             tokens_hidden=max(0, view.tokens - visible),
             tokens_own=own_tokens,
         )
+
+
+def _whole(view: View, reason: str) -> Outlook:
+    return Outlook(view, Choice(candidates=view.candidates, reason=reason), view.candidates, passes=True)
 
 
 def _in_order(view: View, names: frozenset[str]) -> tuple[str, ...]:

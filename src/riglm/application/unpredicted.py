@@ -27,7 +27,9 @@ class Unpredicted(Predicting):
     def know(self, catalogue: Catalogue) -> None:
         """Forget it."""
 
-    def predict(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Prediction | None:
+    def predict(
+        self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
+    ) -> Prediction | None:
         """Nothing to go by."""
         return None
 

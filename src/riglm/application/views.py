@@ -39,7 +39,7 @@ class Views:
 
     def of(self, session: Session, catalogue: Catalogue, *, whoever: bool = False) -> View:
         """What a session may see of a catalogue; with `whoever`, what is the same for all its principal's sessions."""
-        overrides = self._concerning(session)
+        overrides = self.concerning(session)
         if whoever:
             overrides = tuple(each for each in overrides if each.key != str(session.id))
         key = (id(catalogue), overrides)
@@ -52,10 +52,11 @@ class Views:
 
     def standing(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> Standing:
         """What may become of one tool in a session, whether it is in a catalogue or not; `owner` if that is known."""
-        overrides = self._concerning(session)
+        overrides = self.concerning(session)
         return self._decided(name, by_tool(overrides) if overrides else None, owner)
 
-    def _concerning(self, session: Session) -> tuple[Override, ...]:
+    def concerning(self, session: Session) -> tuple[Override, ...]:
+        """The overrides that hold for a session now."""
         everything = self._overrides()
         if not everything:
             return ()

@@ -51,15 +51,16 @@ def forget(
     _one_of(client, session, principal)
     with opened(settings) as store:
         whom = _whom(settings, store, client, session, principal)
+        told = _told(whom, client)
         known = store.known_of(whom)
         if not known.total and not unseen:
             raise RiglmError(
-                f"nothing is stored of {_told(whom)} — fix: look into `riglm sessions`, or add --unseen to drop what "
+                f"nothing is stored of {told} — fix: look into `riglm sessions`, or add --unseen to drop what "
                 "is still to be stored of it"
             )
         if not yes:
             reach = ", whichever principal it called for," if client is not None else ""
-            typer.confirm(f"Remove {known} of {_told(whom)}{reach} for good?", abort=True, err=True)
+            typer.confirm(f"Remove {known} of {told}{reach} for good?", abort=True, err=True)
         removed = Removed()
         with alone(store), progress("forgetting", known.total) as advance:
             for step in paced(store.forget(whom)):
@@ -70,12 +71,11 @@ def forget(
                 pass
     waiting = _spooled(settings)
     if as_json:
-        told = {"whose": whom.whose.value, "key": whom.key, "removed": asdict(removed), "spooled": waiting}
-        print_json(told)
+        print_json({"whose": whom.whose.value, "key": whom.key, "removed": asdict(removed), "spooled": waiting})
         return
     typer.echo(f"removed: {removed}")
     if waiting:
-        typer.echo(f"{waiting} records wait in spools; those of {_told(whom)} are dropped when they are to be stored")
+        typer.echo(f"{waiting} records wait in spools; those of {told} are dropped when they are to be stored")
 
 
 def _one_of(client: str | None, session: str | None, principal: str | None) -> None:
@@ -98,13 +98,13 @@ def _whom(
 
     if session is not None:
         return forgotten(Whose.SESSION, _session_id(store, session))
-    if client is not None:
-        return forgotten(Whose.CLIENT, client)
-    if not principal:
+    if not client and not principal:
         return forgotten(Whose.PRINCIPAL, "")
-    named = forgotten(Whose.PRINCIPAL, build(settings).hasher().principal(principal))
-    if _HASH.fullmatch(principal) and not store.known_of(named).total:
-        return forgotten(Whose.PRINCIPAL, principal)
+    hasher = build(settings).hasher()
+    whose, given = (Whose.CLIENT, client) if client else (Whose.PRINCIPAL, principal or "")
+    named = forgotten(whose, hasher.client_name(given) if client else hasher.principal(given))
+    if _HASH.fullmatch(given) and not store.known_of(named).total:
+        return forgotten(whose, given)
     return named
 
 
@@ -116,8 +116,8 @@ def _session_id(store: "AnalyticsPort", wanted: str) -> str:
     return str(the_session(store, wanted).session.id if whole is None else whole)
 
 
-def _told(whom: "Forgotten") -> str:
-    return f"the {whom.whose.value} {printable(whom.key) or 'without a name'}"
+def _told(whom: "Forgotten", name: str | None) -> str:
+    return f"the {whom.whose.value} {printable(name or whom.key) or 'without a name'}"
 
 
 def _spooled(settings: "Settings") -> int:

@@ -44,6 +44,14 @@ class CoverageCalibrator:
         self._excess = 0.0
         self._judged = 0.0
 
+    def aim(self, goal: float, least: int, most: int) -> None:
+        """Go on with another goal and other bounds; what was observed counts on."""
+        if goal != self._goal:
+            self._goal = goal
+            self._excess = self._judged = 0.0
+        self._least = least
+        self._most = most
+
     @property
     def calibrated(self) -> bool:
         """Whether enough calls were observed to go by."""

@@ -16,9 +16,9 @@ class Whose(StrEnum):
 class Forgotten:
     """Somebody to be forgotten, at a time in seconds since the epoch.
 
-    `key` is the id of a session; the name or the keyed hash of a client; or the keyed hash of a principal, empty for
-    callers without a name. A client and a principal may come back: their sessions that start later are recorded. A
-    session that was forgotten stays so.
+    `key` is the id of a session; the keyed hash of a client, or of the name that clients gave themselves; or the keyed
+    hash of a principal, empty for callers without a name. A client and a principal may come back: their sessions that
+    start later are recorded. A session that was forgotten stays so.
     """
 
     whose: Whose

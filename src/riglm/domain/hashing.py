@@ -2,22 +2,35 @@
 
 import hmac
 import json
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 KEY_BYTES: Final = 32
 LONGEST_CANONICAL: Final = 1 << 20
 """Arguments longer than this many bytes are hashed as they came."""
 
 _HEX_DIGITS: Final = 32
+_written: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode  # made once: `dumps` would make one for each call
+_decoded: Final = msgspec.json.Decoder().decode
 
 
 def canonical_json(raw: bytes) -> bytes | None:
     """One spelling for all equal JSON documents: sorted keys, no spaces. None when `raw` is not strict JSON."""
     try:
-        value = json.loads(raw)
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+        return _written(_value(raw)).encode("ascii")
     except (ValueError, RecursionError):
         return None
+
+
+def _value(raw: bytes) -> Any:
+    """What the document holds: by the fast decoder, and what that does not take, such as lone surrogates, by json's."""
+    try:
+        return _decoded(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return json.loads(raw)
 
 
 class KeyedHasher:
@@ -37,6 +50,10 @@ class KeyedHasher:
         """The hash that stands for a client: what it calls itself, who uses it, and where from."""
         return self._digest(b"client", *(_utf8(part) for part in (name, principal, address)))
 
+    def client_name(self, name: str) -> str:
+        """The hash that stands for all clients that call themselves so."""
+        return self._digest(b"client name", _utf8(name))
+
     def principal(self, principal: str) -> str:
         """The hash that stands for who is calling."""
         return self._digest(b"principal", _utf8(principal))
@@ -50,7 +67,7 @@ class KeyedHasher:
         return hmac.digest(self._key, b"key for " + _utf8(purpose), "sha256")
 
     def _digest(self, label: bytes, *parts: bytes) -> str:
-        framed = b"".join(len(part).to_bytes(8) + part for part in (label, *parts))
+        framed = b"".join([len(part).to_bytes(8) + part for part in (label, *parts)])
         return hmac.digest(self._key, framed, "sha256").hex()[:_HEX_DIGITS]
 
 

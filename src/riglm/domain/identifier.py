@@ -17,20 +17,19 @@ def uuid7() -> uuid.UUID:
     section 6.2, method 1); when it runs over, or the clock steps back, the millisecond is carried on from the last one.
     """
     global _last_ms, _sequence  # noqa: PLW0603  # one counter a process is the point
-    tail = os.urandom(10)
+    chance = int.from_bytes(os.urandom(10))
     with _lock:
         now_ms = time.time_ns() // 1_000_000
         if now_ms > _last_ms:
             _last_ms = now_ms
-            _sequence = ((tail[0] << 8) | tail[1]) & 0x7FF
+            _sequence = (chance >> 64) & 0x7FF
         else:
             _sequence += 1
             if _sequence > 0xFFF:
                 _last_ms += 1
                 _sequence = 0
         ms, sequence = _last_ms, _sequence
-    low = int.from_bytes(tail[2:]) & 0x3FFF_FFFF_FFFF_FFFF
-    return uuid.UUID(int=(ms << 80) | (0x7 << 76) | (sequence << 64) | (0b10 << 62) | low)
+    return uuid.UUID(int=(ms << 80) | (0x7000 | sequence) << 64 | (0b10 << 62) | (chance & 0x3FFF_FFFF_FFFF_FFFF))
 
 
 def parsed_uuid(text: str) -> uuid.UUID | None:

@@ -1,7 +1,8 @@
 """Secrets in text: found, and covered before anybody reads it."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 MASK = "***"
@@ -44,6 +45,31 @@ def mask_command(words: Sequence[str]) -> list[str]:
     return masked
 
 
+def mask_options(options: Any) -> Any:
+    """Options of somebody else's making, at whatever depth, with the values under secret-sounding names covered."""
+    if isinstance(options, Mapping):
+        return {
+            key: MASK if sounds_secret(str(key)) and value is not None else mask_options(value)
+            for key, value in options.items()
+        }
+    if isinstance(options, list | tuple):
+        return [mask_options(item) for item in options]
+    return options
+
+
+def secrets_of_options(options: Any) -> list[str]:
+    """The texts under secret-sounding names among options, at whatever depth."""
+    if isinstance(options, Mapping):
+        return [
+            text
+            for key, value in options.items()
+            for text in (_texts_in(value) if sounds_secret(str(key)) else secrets_of_options(value))
+        ]
+    if isinstance(options, list | tuple):
+        return [text for item in options for text in secrets_of_options(item)]
+    return []
+
+
 def secrets_of_command(words: Sequence[str]) -> list[str]:
     """The values of secret-sounding options and the secrets of URLs among the words of a command."""
     values = [value for _, value in _option_values(words)]
@@ -73,6 +99,14 @@ def passwords_of_url(url: str) -> tuple[str, ...]:
         return ()
     named = [value for name, value in parse_qsl(parts.query) if sounds_secret(name)]
     return tuple(secret for secret in dict.fromkeys([written, unquote(written), *named]) if secret)
+
+
+def _texts_in(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for item in value.values() for text in _texts_in(item)]
+    if isinstance(value, list | tuple):
+        return [text for item in value for text in _texts_in(item)]
+    return [value] if isinstance(value, str) else []
 
 
 def _option_values(words: Sequence[str]) -> Iterator[tuple[int, str]]:

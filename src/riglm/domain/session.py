@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 from riglm.domain.identifier import uuid7
@@ -55,6 +56,10 @@ CONFIDENCE = {
 """How far each method of recognition can be trusted."""
 
 
+MOST_RESERVED: Final = 1_000
+"""Numbers beyond so many are no longer reserved, the oldest first: nothing took them for long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """What a client says of itself. Self-reported: good for statistics, never for decisions about rights."""
@@ -68,7 +73,9 @@ class Session:
     """A session has identity and changes as calls come in.
 
     `client_id`, `principal` and the values of `keys` are keyed hashes, never what was sent. `started_at` and `ended_at`
-    are seconds since the epoch. `sequence` is the number of invocations so far.
+    are seconds since the epoch. `sequence` is the number of invocations so far. `reserved` are the numbers of calls
+    that are about to start, where several processes count together. `forgotten_at` is when the session was to be
+    forgotten, and what was remembered of it till then let go; 0 if never.
     """
 
     started_at: float
@@ -85,6 +92,8 @@ class Session:
     tools_available: tuple[str, ...] = ()
     ended_at: float | None = None
     sequence: int = 0
+    reserved: tuple[int, ...] = ()
+    forgotten_at: float = 0.0
 
     @property
     def confidence(self) -> Confidence:
@@ -93,5 +102,19 @@ class Session:
 
     def next_sequence_number(self) -> int:
         """The order number of the next invocation, counted from 1."""
-        self.sequence += 1
-        return self.sequence
+        if not self.reserved:
+            self.sequence += 1
+            return self.sequence
+        number, *rest = self.reserved
+        self.reserved = tuple(rest)
+        self.sequence = max(self.sequence, number)
+        return number
+
+    def reserve(self, number: int) -> None:
+        """An invocation is about to start, and this number is its own."""
+        self.reserved = (*self.reserved[-MOST_RESERVED:], number)
+
+    def give_back(self, number: int) -> None:
+        """No invocation took this number, if it is reserved still."""
+        if number in self.reserved:
+            self.reserved = tuple(one for one in self.reserved if one != number)

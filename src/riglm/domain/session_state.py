@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from riglm.domain.prediction import Context
 from riglm.domain.ranking import Choice
@@ -18,6 +18,14 @@ MOST_QUERIES: Final = 200
 """The tools of a session of which it is remembered what search found them."""
 
 
+class ClientList(NamedTuple):
+    """The list that a client has: the names of servers' tools, of riglm's own, and whose marks are on them."""
+
+    names: tuple[str, ...]
+    own: tuple[str, ...] = ()
+    marks: str = ""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class SessionState:
     """What prediction and filtering remember of one session while it lasts.
@@ -25,9 +33,11 @@ class SessionState:
     `turn` counts from 0; `used_in_turn` gives the last turn in which each tool was used, the latest use last, and
     `turn_key` the last key that was seen. `view` is what the session may see of the last catalogue, `choice` what the
     lists of its context hold, `shown` the names of the last list in its order; all None before the first. In shadow
-    mode they say what would have been shown. `searched` were named in the answer to a search or a new context,
+    mode they say what would have been shown. `has` is the list that the client has, None when that is not known; a
+    list that is known in part has no names. `searched` were named in the answer to a search or a new context,
     `queries` gives the words of the last search that found each, the latest last.
-    `changes` counts the lists that differed from the one before. `last_at` is the time of the last call or context, in
+    `changes` counts the lists that differed from the one before, `made` all calls so far, of which `calls` are the
+    latest. `last_at` is the time of the last call or context, in
     seconds since the epoch.
     """
 
@@ -39,13 +49,16 @@ class SessionState:
     view: View | None = None
     choice: Choice | None = None
     shown: tuple[str, ...] | None = None
+    has: ClientList | None = None
     searched: set[str] = field(default_factory=set)
     queries: dict[str, str] = field(default_factory=dict)
     changes: int = 0
+    made: int = 0
     last_at: float = 0.0
 
     def called(self, tool: str, at: float) -> None:
         """Note a call."""
+        self.made += 1
         self.calls.append(tool)
         del self.calls[:-MOST_CALLS]
         self.used_in_turn.pop(tool, None)

@@ -1,7 +1,7 @@
 """Where recorded usage is kept and asked for."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,8 +14,9 @@ from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
-from riglm.ports.maintenance import MaintenancePort
+from riglm.ports.maintenance import ROWS_AT_ONCE, MaintenancePort
 from riglm.ports.overrides import OverridesPort
+from riglm.ports.overview import OverviewPort
 from riglm.ports.warm_sets import WarmSetsPort
 
 
@@ -46,14 +47,16 @@ class RecordRefused(RiglmError):
 class SessionSummary:
     """A session as people list it, with how many calls it made and how many of them failed.
 
-    The session's `sequence` is the highest sequence number that is stored. `exposures` counts all of them,
-    `list_changes` the lists that differ from the one before, `searches` the answers to searches.
+    The session's `sequence` is the highest sequence number that is stored. `exposures` counts all of them, `lists`
+    those that are no answers, `list_changes` the lists that differ from the one before, `searches` the answers to
+    searches.
     """
 
     session: Session
     invocations: int
     failures: int
     exposures: int
+    lists: int = 0
     list_changes: int = 0
     searches: int = 0
 
@@ -108,7 +111,7 @@ class RecordedSession:
     calls: tuple[RecordedCall, ...]
 
 
-class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
+class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, MaintenancePort, Protocol):
     """Persists usage data and answers questions about it.
 
     Methods block; callers keep them off the event loop. Every failure of the store arrives as `AnalyticsUnavailable`
@@ -218,5 +221,8 @@ class AnalyticsPort(OverridesPort, WarmSetsPort, MaintenancePort, Protocol):
         """The learned pairs of one model, newest first, then the most confident."""
 
     @abstractmethod
-    def prune_learned_pairs(self, most: int) -> int:
-        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
+    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step.
+
+        Gives the number that each step forgot; there is no step when there are no more pairs than that.
+        """

@@ -177,6 +177,8 @@ class DownstreamPort(Protocol):
     """What the inside offers to whoever talks with clients."""
 
     modern: ModernService
+    arrived: Callable[[], None] | None = None
+    """To be called when a message is there whole and is about to be read; None when nobody measures."""
 
     @abstractmethod
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:

@@ -55,13 +55,17 @@ class ForgettingPort(Protocol):
         """Remove all that is known of somebody, in steps as in `purge`; the first one notes who was forgotten.
 
         From then on `record_many` drops their records, whichever process hands them over and however late. Learned
-        pairs go that only they taught, overrides made for them, and the warm sets of a principal. What is given up
-        half-way is finished by `finish_forgetting`.
+        pairs go that only they taught, though the sessions may be purged in which they did, overrides made for them,
+        and the warm sets of a principal. What is given up half-way is finished by `finish_forgetting`.
         """
 
     @abstractmethod
     def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
         """Remove what is left of all who were forgotten, in steps as in `purge`; notes older than a year go too."""
+
+    @abstractmethod
+    def forgotten_sessions(self, since: float = 0.0) -> Sequence[Forgotten]:
+        """The sessions that were to be forgotten at this time or later, in seconds since the epoch."""
 
     @abstractmethod
     def forgettings(self, since: float = 0.0) -> float:

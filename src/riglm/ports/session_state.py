@@ -38,6 +38,24 @@ class SessionStatePort(Protocol):
         """
 
     @abstractmethod
+    async def swap(self, key: str, before: bytes, value: bytes, seconds: float) -> bytes | None:
+        """Put a value in the place of `before`, or where there is none, for so long; None when that was done.
+
+        Otherwise what is there instead, and nothing changes: another process was faster.
+
+        Raises:
+            StateUnavailable: the state cannot be reached in time; the value may be there all the same, now or later.
+        """
+
+    @abstractmethod
+    async def number(self, key: str, beyond: int, seconds: float) -> int:
+        """A number greater than `beyond` that nobody was given under this key, which is kept for so long from now.
+
+        Raises:
+            StateUnavailable: the state cannot be reached in time.
+        """
+
+    @abstractmethod
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
         """Put a value in the place of the one before, for so long; never raises."""
 

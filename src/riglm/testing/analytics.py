@@ -14,6 +14,7 @@ from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocati
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed, SessionSummary
 from riglm.testing.maintenance import MaintenanceContract
+from riglm.testing.overview import OverviewContract
 from riglm.testing.prediction_store import PredictionStoreContract
 from riglm.testing.records import a_session, an_exposure, an_invocation
 
@@ -31,7 +32,7 @@ def values(session: Session) -> dict[str, object]:
     return {field.name: getattr(session, field.name) for field in fields(session)}
 
 
-class AnalyticsContract(MaintenanceContract, PredictionStoreContract):
+class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreContract):
     """Override the fixture `analytics` with a store that is open and empty."""
 
     @pytest.fixture

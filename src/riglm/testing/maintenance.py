@@ -244,6 +244,53 @@ class MaintenanceContract:
         assert removed == Removed(sessions=1, learned_pairs=1, overrides=1)
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {shared.id, unknown.id}
 
+    @pytest.mark.parametrize("whom", [(Whose.PRINCIPAL, ANN), (Whose.CLIENT, ANN), (Whose.CLIENT, "ann's")])
+    def test_what_somebody_taught_is_found_when_the_session_is_purged(
+        self, analytics: AnalyticsPort, whom: tuple[Whose, str]
+    ) -> None:
+        """What others taught as well stays, and so does what nobody is known to have taught."""
+        ann = {"principal": ANN, "client_id": ANN, "client": Client(name="ann's")}
+        bob = {"principal": BOB, "client_id": BOB, "client": Client(name="bob's")}
+        long_ago = [a_session(started_at=a_day(1), ended_at=a_day(2), **who) for who in (ann, bob)]
+        lately = [a_session(started_at=a_day(99), **who) for who in (ann, bob)]
+        alone, again, with_purged, with_kept, bobs, unknown = (a_learned_pair(updated_at=a_day(99)) for _ in range(6))
+        taught = [(alone, long_ago[0]), (again, long_ago[0]), (again, lately[0])]
+        taught += [(with_purged, each) for each in long_ago] + [(with_kept, long_ago[0]), (with_kept, lately[1])]
+        taught += [(bobs, long_ago[1])]
+        lessons = [a_learned_pair(id=pair.id, session_id=by.id, updated_at=a_day(99)) for pair, by in taught]
+        analytics.record_many([*long_ago, *lately, *lessons, unknown])
+        assert summed(analytics.purge(Expiry(now=a_day(100), sessions=a_day(50)))).sessions == 2
+        whom_to_forget = Forgotten(whose=whom[0], key=whom[1], at=a_day(100))
+        assert analytics.known_of(whom_to_forget) == Removed(sessions=1, learned_pairs=1)
+        assert summed(analytics.forget(whom_to_forget)) == Removed(sessions=1, learned_pairs=2)
+        kept = {pair.id for pair in analytics.list_learned_pairs("minilm")}
+        assert kept == {with_purged.id, with_kept.id, bobs.id, unknown.id}
+        others = Forgotten(whose=Whose.CLIENT, key=BOB, at=a_day(100))
+        assert summed(analytics.forget(others)) == Removed(sessions=1, learned_pairs=3)
+        assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {unknown.id}
+
+    def test_a_pair_that_goes_takes_along_who_taught_it(self, analytics: AnalyticsPort) -> None:
+        """And may be learned again by somebody else."""
+        ann, bob = a_session(started_at=a_day(1), ended_at=a_day(2), principal=ANN), a_session(started_at=a_day(1))
+        pair = a_learned_pair(session_id=ann.id, updated_at=a_day(1))
+        analytics.record_many([ann, bob, pair])
+        assert summed(analytics.purge(Expiry.of_all(a_day(50), now=a_day(100)))).learned_pairs == 1
+        analytics.record_many([a_learned_pair(id=pair.id, session_id=bob.id, updated_at=a_day(99))])
+        assert analytics.known_of(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=a_day(100))) == Removed()
+        assert len(analytics.list_learned_pairs("minilm")) == 1
+
+    def test_it_is_told_which_sessions_were_forgotten(self, analytics: AnalyticsPort) -> None:
+        """Those that were stored, and those that came later, from a time on."""
+        mine, records = a_used_session(1000.0, principal=ANN)
+        late, more = a_used_session(1001.0, principal=ANN)
+        analytics.record_many(records)
+        assert list(analytics.forgotten_sessions()) == []
+        summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=2000.0)))
+        analytics.record_many(more)
+        told = {Forgotten(whose=Whose.SESSION, key=str(each.id), at=2000.0) for each in (mine, late)}
+        assert set(analytics.forgotten_sessions(2000.0)) == told
+        assert list(analytics.forgotten_sessions(2000.5)) == []
+
     def test_records_of_a_forgotten_session_that_come_late_are_dropped(self, analytics: AnalyticsPort) -> None:
         """They waited in a queue or a spool. All else in the batch is stored."""
         session, records = a_used_session(1000.0)

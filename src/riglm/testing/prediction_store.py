@@ -50,7 +50,7 @@ class PredictionStoreContract:
         assert list(analytics.recent_calls()) == []
         assert list(analytics.list_overrides()) == []
         assert analytics.get_warm_set("p", "default", 0.0) is None
-        assert analytics.prune_learned_pairs(0) == 0
+        assert list(analytics.prune_learned_pairs(0)) == []
         assert analytics.delete_override(uuid7()) is False
 
     def test_a_learned_pair_comes_back_as_it_was_stored(self, analytics: AnalyticsPort) -> None:
@@ -110,10 +110,10 @@ class PredictionStoreContract:
         assert [pair.id for pair in analytics.list_learned_pairs("minilm")] == [pairs[0].id]
 
     def test_pruning_leaves_the_newest_pairs_of_all_models(self, analytics: AnalyticsPort) -> None:
-        """And tells how many it took."""
+        """A few at a time, and tells how many it took."""
         analytics.record_many([a_learned_pair(updated_at=float(at), model=f"m{at % 2}") for at in range(10)])
-        assert analytics.prune_learned_pairs(20) == 0
-        assert analytics.prune_learned_pairs(3) == 7
+        assert list(analytics.prune_learned_pairs(20)) == []
+        assert list(analytics.prune_learned_pairs(3, at_once=3)) == [3, 3, 1]
         assert [pair.updated_at for pair in analytics.list_learned_pairs("m1")] == [9.0, 7.0]
         assert [pair.updated_at for pair in analytics.list_learned_pairs("m0")] == [8.0]
 

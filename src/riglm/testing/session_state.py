@@ -89,6 +89,52 @@ class SessionStateContract:
         assert len(won) == 1
         assert await other.take(["a"], LONG) == [won.pop()]
 
+    async def test_a_value_is_put_in_the_place_of_the_one_that_was_known(
+        self, state: SessionStatePort, other: SessionStatePort
+    ) -> None:
+        """Whoever does not know what is there is told, and changes nothing."""
+        every_byte = bytes(range(256))
+        assert await state.swap("a", b"", every_byte, LONG) is None
+        assert await other.swap("a", b"", b"2", LONG) == every_byte
+        assert await other.swap("a", every_byte, b"2", LONG) is None
+        assert await state.swap("a", every_byte, b"3", LONG) == b"2"
+        assert await state.take(["a"], LONG) == [b"2"]
+
+    async def test_where_nothing_is_there_is_nothing_to_know(
+        self, state: SessionStatePort, other: SessionStatePort
+    ) -> None:
+        """A value that went is made good."""
+        assert await state.swap("a", b"was there once", b"1", LONG) is None
+        assert await other.take(["a"], LONG) == [b"1"]
+
+    async def test_of_all_who_swap_a_value_at_once_one_does(
+        self, state: SessionStatePort, other: SessionStatePort
+    ) -> None:
+        """The others are told by what."""
+        await state.keep("a", b"first", LONG)
+        swaps = [(state if one % 2 else other).swap("a", b"first", b"%d" % one, LONG) for one in range(20)]
+        told = await asyncio.gather(*swaps)
+        [winner] = [b"%d" % one for one, found in enumerate(told) if found is None]
+        assert set(told) == {None, winner}
+
+    async def test_no_number_is_given_twice(self, state: SessionStatePort, other: SessionStatePort) -> None:
+        """Each is greater than what was known, and they grow for all."""
+        assert await state.number("a", 0, LONG) == 1
+        assert await other.number("a", 0, LONG) == 2
+        assert await state.number("a", 41, LONG) == 42
+        given = await asyncio.gather(*((state if one % 2 else other).number("a", 0, LONG) for one in range(100)))
+        assert sorted(given) == list(range(43, 143))
+        assert await other.number("b", 7, LONG) == 8
+
+    async def test_a_swapped_value_and_a_number_go_when_their_time_is_over(self, state: SessionStatePort) -> None:
+        """As all values do."""
+        await state.swap("a", b"", b"1", 0.2)
+        await state.number("b", 5, 0.2)
+        async with asyncio.timeout(WITHIN_SECONDS):
+            while any(await state.there(["a", "b"])):  # noqa: ASYNC110  # nobody tells when a value goes
+                await asyncio.sleep(0.02)
+        assert await state.number("b", 0, LONG) == 1
+
     async def test_values_go_when_their_time_is_over(self, state: SessionStatePort, other: SessionStatePort) -> None:
         """Those that were taken meanwhile stay as long as was said then, those that were only looked for do not."""
         await state.keep("short", b"1", 0.2)

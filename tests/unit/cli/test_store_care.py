@@ -33,15 +33,19 @@ def _directory(tmp_path, monkeypatch):
 
 @pytest.fixture
 def store(tmp_path):
-    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}") as opened:
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}", names=lambda name: hasher().client_name(name)) as opened:
         yield opened
+
+
+def hasher():
+    return KeyedHasher(load_or_create_key(Path("riglm.key")))
 
 
 @pytest.fixture
 def used(store):
     """Two sessions of Ann's, 200 days and one day old, and one of somebody without a name."""
     now = time.time()
-    ann = KeyedHasher(load_or_create_key(Path("riglm.key"))).principal("ann")
+    ann = hasher().principal("ann")
     whose = [(200, "ann's", ann), (1, "ann's", ann), (1, "other", "")]
     sessions = []
     for days, name, principal in whose:

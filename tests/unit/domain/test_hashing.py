@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from riglm.domain.hashing import LONGEST_CANONICAL, KeyedHasher
+from riglm.domain.hashing import LONGEST_CANONICAL, KeyedHasher, canonical_json
 
 HASHER = KeyedHasher(bytes(range(32)))
 JSON = st.recursive(
@@ -27,6 +27,27 @@ def _reversed(value):
     if isinstance(value, dict):
         return {key: _reversed(value[key]) for key in reversed(value)}
     return [_reversed(each) for each in value] if isinstance(value, list) else value
+
+
+NEARLY_JSON = st.text('0123456789eE+-.[]{}:,"\\\\/ udtrnfalse\té\ud83d\0', max_size=30)
+
+
+@given(JSON.map(json.dumps) | NEARLY_JSON)
+@example("-0")
+@example("1E400")
+@example("123456789012345678901234567890")
+@example('"\\ud800"')
+@example('{"a":1,"a":2}')
+@example("NaN")
+@example("\ufeff{}")
+def test_the_one_spelling_is_that_of_the_standard_library(text):
+    raw = text.encode("utf-8", "surrogatepass")
+    try:
+        value = json.loads(raw)
+        expected = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        expected = None
+    assert canonical_json(raw) == expected
 
 
 @given(JSON, JSON)

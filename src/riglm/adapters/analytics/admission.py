@@ -3,7 +3,7 @@
 So it does not matter in which process, queue or spool a record still waits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, case, select
@@ -28,11 +28,16 @@ def note(connection: Connection, whom: Sequence[Forgotten]) -> None:
     connection.execute(upsert, new)
 
 
-def without_forgotten(connection: Connection, records: Sequence[Record]) -> Sequence[Record]:
-    """The records less those of whoever was forgotten; sessions that were forgotten unseen are noted on the way."""
+def without_forgotten(
+    connection: Connection, records: Sequence[Record], names: Callable[[str], str]
+) -> Sequence[Record]:
+    """The records less those of whoever was forgotten; sessions that were forgotten unseen are noted on the way.
+
+    `names` gives the keyed hash of the name that a client gave itself.
+    """
     if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
         return records
-    unwanted = _Unwanted(connection, records)
+    unwanted = _Unwanted(connection, records, names)
     if unwanted.sessions_by_person:
         note(connection, unwanted.sessions_by_person)
     return [record for record in records if not unwanted.holds(record)]
@@ -41,10 +46,11 @@ def without_forgotten(connection: Connection, records: Sequence[Record]) -> Sequ
 class _Unwanted:
     """Which records of a batch are of somebody who was forgotten."""
 
-    def __init__(self, connection: Connection, records: Sequence[Record]) -> None:
+    def __init__(self, connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
         sessions = [record for record in records if isinstance(record, Session)]
         named = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
-        persons = {key for session in sessions for key in (session.client_id, session.client.name, session.principal)}
+        self._names = {name: names(name) for name in {session.client.name for session in sessions}}
+        persons = {key for session in sessions for _, key in self._persons(session)}
         scopes = {record.scope for record in records if isinstance(record, LearnedPair)}
         self._at: dict[tuple[str, str], float] = {}
         for some in slices(sorted(named | persons | scopes)):
@@ -68,13 +74,13 @@ class _Unwanted:
 
     def _since(self, session: Session) -> float | None:
         """When it was that the client or principal of a session that had started already was forgotten."""
-        keys = (
-            (Whose.CLIENT, session.client_id),
-            (Whose.CLIENT, session.client.name),
-            (Whose.PRINCIPAL, session.principal),
-        )
-        times = [self._at[key] for key in keys if key in self._at]
+        times = [self._at[key] for key in self._persons(session) if key in self._at]
         return max((at for at in times if at >= session.started_at), default=None)
+
+    def _persons(self, session: Session) -> list[tuple[Whose, str]]:
+        name = session.client.name
+        clients = (session.client_id, self._names[name], name)  # the name itself is what an earlier riglm noted
+        return [*((Whose.CLIENT, key) for key in clients), (Whose.PRINCIPAL, session.principal)]
 
 
 def _session_of(record: Record) -> UUID | None:

@@ -1,13 +1,12 @@
 """A database that is opened and closed, and what is done in it."""
 
-import logging
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
-from riglm.adapters.analytics import sqlite
+from riglm.adapters.analytics.connected import Connected, FileReplaced
 from riglm.adapters.analytics.engine import (
     LONG_SECONDS,
     TIMEOUT_SECONDS,
@@ -19,10 +18,7 @@ from riglm.adapters.analytics.engine import (
     translated,
     writing,
 )
-from riglm.adapters.analytics.schema import bring_up_to_date
 from riglm.domain.errors import AnalyticsUnavailable
-
-_log: Final = logging.getLogger("riglm.analytics")
 
 
 class Database:
@@ -30,67 +26,63 @@ class Database:
 
     `timeout` is how many seconds a statement waits for another process that holds the database, or for the server's
     answer; with `durable` what SQLite committed survives a power cut. One object may serve several threads.
+
+    That a SQLite file was removed or replaced is noticed by whatever is done next, in the one that is there then. With
+    `sets_aside` a file that proves damaged is put out of the way, and an empty one begun.
     """
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> None:
+    def __init__(
+        self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False, sets_aside: bool = False
+    ) -> None:
         self._url = url
         self._timeout = timeout
         self._durable = durable
-        self._engine: Engine | None = None
-        self._identity: tuple[int, int] | None = None
+        self._sets_aside = sets_aside
+        self._connecting = threading.RLock()
+        self._is_open = False
+        self._connected: Connected | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether it was opened and not closed since."""
-        return self._engine is not None
+        return self._is_open
 
     def open(self) -> None:
         """Connect, and bring the schema up to date. Raises `SchemaTooNew` when a newer riglm wrote the database."""
-        with translated(self._url):
-            engine = make_engine(self._url, timeout=self._timeout, durable=self._durable)
-            try:
-                bring_up_to_date(engine, self._url)
-            except BaseException:
-                engine.dispose()
-                raise
-        self._engine, self._identity = engine, sqlite.identity(self._url)
-
-    def follow_file(self) -> None:
-        """Open the database anew when its file was removed or replaced: what is written to the old one is lost.
-
-        Raises `AnalyticsUnavailable` when it cannot be; then the database is closed.
-        """
-        if self._engine is None or self._identity is None:
-            return
-        now = sqlite.identity(self._url)
-        if now is None or (now == self._identity and any(now)):
-            return
-        _log.warning("%s was removed or replaced by others; records go into the new file", safe_url(self._url))
-        self.close()
-        self.open()
+        with self._connecting:
+            self._connected = self._connect()
+            self._is_open = True
 
     def close(self) -> None:
         """Close all connections."""
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        with self._connecting:
+            self._is_open = False
+            connected, self._connected = self._connected, None
+            if connected is not None:
+                connected.close()
 
     @contextmanager
     def reading(self, *, seconds: float | None = LONG_SECONDS) -> Iterator[Connection]:
         """A connection to read from; a statement may take so many seconds, with None `timeout`."""
-        with translated(self._url), reading(self._opened(), seconds=seconds) as connection:
+        with self._used() as used, translated(self._url), reading(used.engine, seconds=seconds) as connection:
             yield connection
 
     @contextmanager
     def writing(self, *, seconds: float | None = None) -> Iterator[Connection]:
-        """A transaction to write in; a statement may take so many seconds, by default `timeout`."""
-        with translated(self._url), writing(self._opened(), seconds=seconds) as connection:
-            yield connection
+        """A transaction to write in; a statement may take so many seconds, by default `timeout`.
+
+        Raises `FileReplaced` when it may have gone into a file that was replaced.
+        """
+        with self._used() as used:
+            with translated(self._url), writing(used.engine, seconds=seconds) as connection:
+                yield connection
+            if not used.is_in_place:
+                raise FileReplaced(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
 
     @contextmanager
     def apart(self) -> Iterator[Connection]:
         """A connection whose statements stand outside of any transaction and may take an hour."""
-        with translated(self._url), apart(self._opened()) as connection:
+        with self._used() as used, translated(self._url), apart(used.engine) as connection:
             yield connection
 
     @contextmanager
@@ -98,10 +90,44 @@ class Database:
         """Hold the right to maintain the database while the block runs, if nobody else does; whether it was got."""
         with ExitStack() as held:
             with translated(self._url):
-                mine = held.enter_context(lease(self._opened(), self._url))
+                mine = held.enter_context(lease(self._in_place().engine, self._url))
             yield mine
 
-    def _opened(self) -> Engine:
-        if self._engine is None:
-            raise AnalyticsUnavailable(f"the analytics store {safe_url(self._url)} is not open: enter it first")
-        return self._engine
+    @contextmanager
+    def _used(self) -> Iterator[Connected]:
+        used = self._in_place()
+        try:
+            yield used
+        except Exception as error:
+            used.look_after(error)
+            raise
+
+    def _in_place(self) -> Connected:
+        """The connections, made anew when they are to a file that is not the database's any more."""
+        with self._connecting:
+            if not self._is_open:
+                raise AnalyticsUnavailable(f"the analytics store {safe_url(self._url)} is not open: enter it first")
+            if self._connected is not None and not self._connected.is_in_place:
+                self._connected.close()
+                self._connected = None
+            if self._connected is None:
+                self._connected = self._connect()
+            return self._connected
+
+    def _connect(self) -> Connected:
+        """Connect; once more when a damaged file was set aside."""
+        try:
+            return self._connect_once()
+        except FileReplaced:
+            return self._connect_once()
+
+    def _connect_once(self) -> Connected:
+        with translated(self._url):
+            engine = make_engine(self._url, timeout=self._timeout, durable=self._durable)
+        new = Connected(self._url, engine, sets_aside=self._sets_aside)
+        try:
+            new.begin()
+        except BaseException:
+            new.close()
+            raise
+        return new

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from riglm.adapters.analytics import sqlite
+from riglm.adapters.analytics import sqlite, store_file
 from riglm.adapters.analytics.transactions import APART, SECONDS, WRITES
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.secret import mask_url
@@ -19,6 +19,10 @@ TIMEOUT_SECONDS: Final = 5.0
 LONG_SECONDS: Final = 60.0
 """How long a question or a piece of maintenance may take."""
 
+_DAMAGED: Final = (
+    " — fix: the file is damaged; put a backup in its place, or let the next `riglm run` or `riglm serve` set it aside "
+    "when it records"
+)
 _HOUR: Final = 3600.0
 _CONFLICTS: Final = frozenset({"40001", "40P01"})  # a serialization failure, a deadlock
 _POSTGRESQL: Final = ("postgresql://", "postgres://")
@@ -35,7 +39,17 @@ def translated(url: str) -> Iterator[None]:
 
 def unavailable(url: str, error: Exception) -> AnalyticsUnavailable:
     """A failure of the database at `url` in riglm's words."""
-    return AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}")
+    fix = _DAMAGED if is_damage(error) else ""
+    return AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}{fix}")
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether a failure, or what caused it, is SQLite's word that the file is damaged or no database."""
+    while error is not None:
+        if store_file.is_damage(error):
+            return True
+        error = error.__cause__
+    return False
 
 
 def reason_of(error: Exception) -> str:

@@ -16,11 +16,12 @@ class SessionShown(NamedTuple):
     """How much one session was shown."""
 
     exposures: int
+    lists: int
     list_changes: int
     searches: int
 
 
-NOTHING_SHOWN: Final = SessionShown(0, 0, 0)
+NOTHING_SHOWN: Final = SessionShown(0, 0, 0, 0)
 
 
 def exposures(connection: Connection, session_id: UUID) -> Sequence[Exposure]:
@@ -36,7 +37,8 @@ def shown_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, 
     found: dict[UUID, SessionShown] = {}
     for some in slices(ids):
         each = _compared(exposure.c.session_id.in_(some))
-        query = select(each.c.session_id, func.count(), func.sum(each.c.changed), func.sum(each.c.searched))
+        sums = map(func.sum, (each.c.listed, each.c.changed, each.c.searched))
+        query = select(each.c.session_id, func.count(), *sums)
         for id_, *numbers in connection.execute(query.group_by(each.c.session_id)):
             found[id_] = SessionShown(*map(int, numbers))
     return found

@@ -3,16 +3,17 @@
 Whoever is forgotten is noted first, and so is each of their sessions; the writer stores nothing of theirs from then on.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, false, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, or_, select, update
 
 from riglm.adapters.analytics.admission import note
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.lookups import slices
+from riglm.adapters.analytics.lookups import insert_into, slices
 from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
@@ -21,19 +22,25 @@ from riglm.adapters.analytics.tables import (
     lesson,
     override,
     session,
+    teacher,
     warm_set,
 )
+from riglm.adapters.analytics.teachers import forget_teacher, taught_only_by
 from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.identifier import parsed_uuid
 from riglm.domain.override import OverrideScope
 from riglm.domain.retention import Removed
 
 _SESSIONS_AT_ONCE: Final = 50
+_HASH: Final = re.compile(r"[0-9a-f]{32}")
+
+Names = Callable[[str], str]
+"""Gives the keyed hash of the name that a client gave itself."""
 
 
-def known_of(connection: Connection, whom: Forgotten) -> Removed:
+def known_of(connection: Connection, whom: Forgotten, names: Names) -> Removed:
     """How many records there are of somebody, as far as they are counted by session or principal."""
-    chosen = _sessions_of(whom)
+    chosen = _sessions_of(connection, whom, names)
 
     def of_sessions(table: Table) -> int:
         theirs = select(session.c.id).where(chosen)
@@ -44,27 +51,28 @@ def known_of(connection: Connection, whom: Forgotten) -> Removed:
         sessions=_count(connection, session, chosen),
         invocations=of_sessions(invocation),
         exposures=of_sessions(exposure),
-        learned_pairs=_count(connection, learned_pair, _pairs_of(whom)) if is_principal else 0,
+        learned_pairs=len(_pairs_of(connection, whom)),
         overrides=_count(connection, override, _overrides_of(whom)),
         warm_sets=_count(connection, warm_set, warm_set.c.principal == whom.key) if is_principal else 0,
     )
 
 
-def forget(database: Database, whom: Forgotten, at_once: int) -> Iterator[Removed]:
+def forget(database: Database, whom: Forgotten, at_once: int, names: Names) -> Iterator[Removed]:
     """Note who is forgotten, then remove all that is known of them, in steps."""
     with database.writing() as connection:
         note(connection, [whom])
     yield Removed()
-    yield from finish_forgetting(database, at_once)
+    yield from finish_forgetting(database, at_once, names)
 
 
-def finish_forgetting(database: Database, at_once: int) -> Iterator[Removed]:
+def finish_forgetting(database: Database, at_once: int, names: Names) -> Iterator[Removed]:
     """Remove what is left of all who were forgotten, in steps."""
+    _hash_names(database, names)
     persons = _unfinished(database, Whose.CLIENT) + _unfinished(database, Whose.PRINCIPAL)
     if persons:
         _outlast_writers(database)
     for whom in persons:
-        yield from _note_sessions(database, whom, at_once)
+        yield from _note_sessions(database, whom, at_once, names)
         with _overwriting(database) as connection:
             removed = _remove_what_is_personal(connection, whom)
             _done(connection, whom.whose, [whom.key])
@@ -76,27 +84,42 @@ def finish_forgetting(database: Database, at_once: int) -> Iterator[Removed]:
         yield from _remove_sessions(database, sessions[start : start + _SESSIONS_AT_ONCE], at_once)
 
 
+def forgotten_sessions(connection: Connection, since: float) -> list[Forgotten]:
+    """The sessions that were to be forgotten at this time or later."""
+    query = select(forgotten.c.key, forgotten.c.at).where(
+        forgotten.c.whose == Whose.SESSION.value, forgotten.c.at >= since
+    )
+    return [Forgotten(whose=Whose.SESSION, key=key, at=at) for key, at in connection.execute(query)]
+
+
 def forgettings(connection: Connection, since: float) -> float:
     """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
     query = select(func.sum(forgotten.c.at - since)).where(forgotten.c.at > since)
     return float(connection.execute(query).scalar_one() or 0.0)
 
 
-def _sessions_of(whom: Forgotten) -> ColumnElement[bool]:
+def _sessions_of(connection: Connection, whom: Forgotten, names: Names) -> ColumnElement[bool]:
     if whom.whose is Whose.SESSION:
         return session.c.id == parsed_uuid(whom.key)
     if whom.whose is Whose.PRINCIPAL:
         mine: ColumnElement[bool] = session.c.principal == whom.key
     else:
-        mine = or_(session.c.client_id == whom.key, session.c.client_name == whom.key)
+        known = connection.execute(select(session.c.client_name).distinct()).scalars()
+        theirs = [name for name in known if whom.key == names(name)]
+        mine = or_(session.c.client_id == whom.key, session.c.client_name.in_(theirs))
     return and_(mine, session.c.started_at <= whom.at)
 
 
-def _pairs_of(whom: Forgotten) -> ColumnElement[bool]:
-    """The pairs in the scope of a principal. The empty scope may be everybody's: there it is the sessions that tell."""
-    if not whom.key:
-        return false()
-    return and_(learned_pair.c.scope == whom.key, learned_pair.c.updated_at <= whom.at)
+def _pairs_of(connection: Connection, whom: Forgotten) -> set[UUID]:
+    """The pairs in the scope of a principal, and those that only they taught in sessions that are purged.
+
+    The empty scope may be everybody's: there it is who taught that tells.
+    """
+    pairs = set(taught_only_by(connection, whom))
+    if whom.whose is Whose.PRINCIPAL and whom.key:
+        in_scope = and_(learned_pair.c.scope == whom.key, learned_pair.c.updated_at <= whom.at)
+        pairs.update(connection.execute(select(learned_pair.c.id).where(in_scope)).scalars())
+    return pairs
 
 
 def _overrides_of(whom: Forgotten) -> ColumnElement[bool]:
@@ -127,10 +150,25 @@ def _done(connection: Connection, whose: Whose, keys: Sequence[str]) -> None:
     connection.execute(update(forgotten).where(chosen).values(is_done=True))
 
 
-def _note_sessions(database: Database, whom: Forgotten, at_once: int) -> Iterator[Removed]:
+def _hash_names(database: Database, names: Names) -> None:
+    """Earlier riglms noted the names of clients as they are."""
+    of_clients = select(forgotten).where(forgotten.c.whose == Whose.CLIENT.value)
+    with database.reading() as connection:
+        rows = [dict(row) for row in connection.execute(of_clients).mappings() if not _HASH.fullmatch(row["key"])]
+    plain = {row["key"]: {**row, "key": names(row["key"])} for row in rows if row["key"] != names(row["key"])}
+    if plain:
+        with _overwriting(database) as connection:
+            connection.execute(insert_into(connection, forgotten).on_conflict_do_nothing(), list(plain.values()))
+            gone = forgotten.c.key.in_(list(plain))
+            connection.execute(delete(forgotten).where(forgotten.c.whose == Whose.CLIENT.value, gone))
+
+
+def _note_sessions(database: Database, whom: Forgotten, at_once: int, names: Names) -> Iterator[Removed]:
     start = None
+    with database.reading() as connection:
+        theirs = _sessions_of(connection, whom, names)
     while True:
-        query = select(session.c.id).where(_sessions_of(whom)).order_by(session.c.id).limit(at_once)
+        query = select(session.c.id).where(theirs).order_by(session.c.id).limit(at_once)
         with database.reading() as connection:
             ids = connection.execute(query if start is None else query.where(session.c.id > start)).scalars().all()
         if not ids:
@@ -142,11 +180,13 @@ def _note_sessions(database: Database, whom: Forgotten, at_once: int) -> Iterato
 
 
 def _remove_what_is_personal(connection: Connection, whom: Forgotten) -> Removed:
-    """What is kept by principal and not by session; there is little of it."""
+    """What is kept by client or principal and not by session; there is little of it."""
+    pairs = list(_pairs_of(connection, whom))
+    removed = Removed(learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs))
+    forget_teacher(connection, whom)
     if whom.whose is not Whose.PRINCIPAL:
-        return Removed()
-    return Removed(
-        learned_pairs=connection.execute(delete(learned_pair).where(_pairs_of(whom))).rowcount,
+        return removed
+    return removed + Removed(
         overrides=connection.execute(delete(override).where(_overrides_of(whom))).rowcount,
         warm_sets=connection.execute(delete(warm_set).where(warm_set.c.principal == whom.key)).rowcount,
     )
@@ -187,7 +227,8 @@ def _rows_of(database: Database, table: Table, sessions: Sequence[UUID], at_once
 def _taught_by_no_other(connection: Connection, sessions: Sequence[UUID]) -> Sequence[UUID]:
     other = lesson.alias()
     by_another = exists().where(other.c.pair_id == lesson.c.pair_id, other.c.session_id.not_in(sessions))
-    query = select(lesson.c.pair_id).where(lesson.c.session_id.in_(sessions), ~by_another).distinct()
+    long_ago = exists().where(teacher.c.pair_id == lesson.c.pair_id)
+    query = select(lesson.c.pair_id).where(lesson.c.session_id.in_(sessions), ~by_another, ~long_ago).distinct()
     return connection.execute(query).scalars().all()
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from riglm.adapters.analytics import memory_counting as counting
 from riglm.adapters.analytics.memory_maintenance import InMemoryMaintenance
+from riglm.adapters.analytics.memory_overview import InMemoryOverview
 from riglm.domain.cooccurrence import MOST_SESSIONS, CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
@@ -29,6 +30,7 @@ from riglm.ports.analytics import (
     SessionSummary,
     ToolStatistics,
 )
+from riglm.ports.maintenance import ROWS_AT_ONCE
 from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
 
 CAPACITY: Final = 100_000
@@ -38,7 +40,7 @@ _Happened = TypeVar("_Happened", ToolInvocation, Exposure)
 _Kept = TypeVar("_Kept", Session, ToolInvocation, Exposure, LearnedPair)
 
 
-class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
+class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
     """Keeps the latest usage in plain dictionaries; opening and closing it keeps what it holds."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
@@ -165,15 +167,9 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
 
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros."""
-        by_tool: defaultdict[tuple[str, str], list[ToolInvocation]] = defaultdict(list)
-        for call in self._calls():
-            if call.timestamp >= since:
-                by_tool[call.tool, call.upstream].append(call)
-        used = {tool for tool, _ in by_tool}
-        shown = {tool for exposure in self._shown() if exposure.timestamp >= since for tool in exposure.seen}
-        by_tool.update({(tool, ""): [] for tool in shown - used})
-        found = [counting.statistics(tool, upstream, calls) for (tool, upstream), calls in by_tool.items()]
-        return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
+        calls = [call for call in self._calls() if call.timestamp >= since]
+        shown = (tool for exposure in self._shown() if exposure.timestamp >= since for tool in exposure.seen)
+        return counting.tools(calls, shown)
 
     def exposure_totals(self, since: float = 0.0) -> Sequence[ExposureTotals]:
         """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
@@ -196,13 +192,17 @@ class InMemoryAnalytics(InMemoryMaintenance, AnalyticsPort):
             found = [pair for pair in self._pairs.values() if pair.model == model]
         return sorted(found, key=lambda pair: (-pair.updated_at, -pair.confidence, pair.id))[:limit]
 
-    def prune_learned_pairs(self, most: int) -> int:
-        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
-        with self._lock:
-            excess = max(0, len(self._pairs) - most)
-            for pair in sorted(self._pairs.values(), key=lambda pair: (pair.updated_at, pair.id))[:excess]:
-                del self._pairs[pair.id]
-        return excess
+    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step."""
+        while True:
+            with self._lock:
+                excess = max(0, len(self._pairs) - most)
+                oldest = sorted(self._pairs.values(), key=lambda pair: (pair.updated_at, pair.id))
+                for pair in oldest[: min(excess, at_once)]:
+                    del self._pairs[pair.id]
+            if not excess:
+                return
+            yield min(excess, at_once)
 
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, by a principal or by all."""

@@ -1,11 +1,11 @@
 """What records kept in memory come to."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from uuid import UUID
 
+from riglm.adapters.analytics.percentiles import nearest_rank
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, ExposureTotals
 from riglm.domain.invocation import USES, Found, ToolInvocation
 from riglm.domain.session import Session
@@ -20,9 +20,20 @@ def summary(session: Session, calls: Sequence[ToolInvocation], exposures: Sequen
         invocations=len(calls),
         failures=sum(not call.success for call in calls),
         exposures=len(exposures),
+        lists=sum(each.is_list for each in exposures),
         list_changes=sum(1 for _ in _changes(exposures)),
         searches=_searches(exposures),
     )
+
+
+def tools(calls: Iterable[ToolInvocation], others: Iterable[str]) -> Sequence[ToolStatistics]:
+    """How each tool of each upstream was used in these calls, and `others` that were not; most used first."""
+    by_tool: defaultdict[tuple[str, str], list[ToolInvocation]] = defaultdict(list)
+    for call in calls:
+        by_tool[call.tool, call.upstream].append(call)
+    by_tool.update({(tool, ""): [] for tool in set(others) - {tool for tool, _ in by_tool}})
+    found = [statistics(tool, upstream, its_calls) for (tool, upstream), its_calls in by_tool.items()]
+    return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
 
 
 def statistics(tool: str, upstream: str, calls: Sequence[ToolInvocation]) -> ToolStatistics:
@@ -34,8 +45,8 @@ def statistics(tool: str, upstream: str, calls: Sequence[ToolInvocation]) -> Too
         invocations=len(calls),
         failures=sum(not call.success for call in calls),
         sessions=len({call.session_id for call in calls}),
-        median_ms=_nearest_rank(durations, 50),
-        p95_ms=_nearest_rank(durations, 95),
+        median_ms=nearest_rank(durations, 50),
+        p95_ms=nearest_rank(durations, 95),
         last_used=max((call.timestamp for call in calls), default=0.0),
         uses=sum(call.error_kind in USES for call in calls),
         listed=sum(call.found is Found.LISTED for call in calls),
@@ -79,7 +90,3 @@ def _changes(exposures: Iterable[Exposure]) -> Iterator[Exposure]:
 
 def _searches(exposures: Iterable[Exposure]) -> int:
     return sum(each.surface == SEARCH_SURFACE for each in exposures)
-
-
-def _nearest_rank(ascending: Sequence[float], percent: int) -> float:
-    return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else 0.0

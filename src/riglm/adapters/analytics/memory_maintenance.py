@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from riglm.adapters.analytics.memory_choices import InMemoryChoices
@@ -20,6 +20,23 @@ from riglm.ports.analytics import Record, SessionClosed
 from riglm.ports.maintenance import ROWS_AT_ONCE, Kind, MaintenancePort, Row
 
 
+class _Teacher(NamedTuple):
+    """Who taught a learned pair in a session that is purged."""
+
+    client_id: str
+    client_name: str
+    principal: str
+
+    def is_(self, whom: Forgotten) -> bool:
+        """Whether it is this client or principal."""
+        match whom.whose:
+            case Whose.CLIENT:
+                return whom.key in {self.client_id, self.client_name}
+            case Whose.PRINCIPAL:
+                return whom.key == self.principal
+        return False
+
+
 class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
     """What is done to the dictionaries of `InMemoryAnalytics` from time to time."""
 
@@ -34,6 +51,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         super().__init__()
         self._forgotten: dict[tuple[Whose, str], float] = {}
         self._taught: dict[UUID, set[UUID]] = {}
+        self._teachers: dict[UUID, set[_Teacher]] = {}
 
     def expired(self, expiry: Expiry) -> Removed:
         """How many records are too old; nothing is removed."""
@@ -53,7 +71,9 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             yield Removed(invocations=count)
         for count in self._remove(self._exposures, self._aged_exposures(expiry), at_once):
             yield Removed(exposures=count)
-        for count in self._remove(self._sessions, self._aged_sessions(expiry), at_once):
+        old = self._aged_sessions(expiry)
+        self._keep_teachers(old)
+        for count in self._remove(self._sessions, old, at_once):
             yield Removed(sessions=count)
         for count in self._remove(self._pairs, self._aged_pairs(expiry), at_once):
             yield Removed(learned_pairs=count)
@@ -61,10 +81,10 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             lambda each: not each.holds(expiry.now) or self._is_of_no_session(each, expiry)
         )
         with self._deciding:
-            old = self._aged_warm_sets(expiry)
-            for key in old:
+            unused = self._aged_warm_sets(expiry)
+            for key in unused:
                 del self._warm_sets[key]
-        yield Removed(overrides=expired, warm_sets=len(old))
+        yield Removed(overrides=expired, warm_sets=len(unused))
 
     def known_of(self, forgotten: Forgotten) -> Removed:
         """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
@@ -74,7 +94,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             sessions=len(sessions),
             invocations=len(self._of_sessions(self._invocations, sessions)),
             exposures=len(self._of_sessions(self._exposures, sessions)),
-            learned_pairs=len(self._pairs_of(forgotten)) if is_principal else 0,
+            learned_pairs=len(self._pairs_of(forgotten)),
             overrides=sum(_is_for(each, forgotten) for each in self.list_overrides()),
             warm_sets=sum(key[0] == forgotten.key for key in self._warm_sets) if is_principal else 0,
         )
@@ -97,6 +117,15 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             sessions = {each.session_id for each in self._invocations.values() if str(each.session_id) in keys}
             sessions |= {each.session_id for each in self._exposures.values() if str(each.session_id) in keys}
         yield from self._remove_sessions(sessions, at_once)
+
+    def forgotten_sessions(self, since: float = 0.0) -> Sequence[Forgotten]:
+        """The sessions that were to be forgotten at this time or later."""
+        noted = self._forgotten.copy().items()
+        return [
+            Forgotten(whose=whose, key=key, at=at)
+            for (whose, key), at in noted
+            if whose is Whose.SESSION and at >= since
+        ]
 
     def forgettings(self, since: float = 0.0) -> float:
         """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
@@ -164,19 +193,37 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             return [each.id for each in records.values() if each.session_id in sessions]
 
     def _pairs_of(self, whom: Forgotten) -> list[UUID]:
-        if not whom.key:  # the empty scope may be everybody's: there it is the sessions that tell
-            return []
         with self._lock:
-            return [pair.id for pair in self._pairs.values() if pair.scope == whom.key and pair.updated_at <= whom.at]
+            pairs = [id_ for id_ in self._pairs if self._taught_only(id_, whom)]
+            if whom.whose is Whose.PRINCIPAL and whom.key:  # the empty scope may be everybody's
+                in_scope = (pair for pair in self._pairs.values() if pair.scope == whom.key)
+                pairs += [pair.id for pair in in_scope if pair.updated_at <= whom.at and pair.id not in pairs]
+        return pairs
+
+    def _taught_only(self, pair: UUID, whom: Forgotten) -> bool:
+        """Whether nothing is known of a pair but that this client or principal taught it long ago."""
+        taught_by = self._teachers.get(pair)
+        return bool(taught_by) and not self._taught.get(pair) and all(each.is_(whom) for each in taught_by or ())
+
+    def _keep_teachers(self, sessions: Sequence[UUID]) -> None:
+        """Put whose these sessions are in the place of what they taught."""
+        with self._lock:
+            for pair, taught_by in self._taught.items():
+                for session in map(self._sessions.__getitem__, taught_by.intersection(sessions)):
+                    teacher = _Teacher(session.client_id, session.client.name, session.principal)
+                    self._teachers.setdefault(pair, set()).add(teacher)
+                taught_by.difference_update(sessions)
 
     def _remove_what_is_personal(self, whom: Forgotten) -> Removed:
-        if whom.whose is not Whose.PRINCIPAL:
-            return Removed()
         pairs = self._pairs_of(whom)
-        overrides = self._remove_overrides(lambda each: _is_for(each, whom))
         with self._lock:
             for id_ in pairs:
                 self._pairs.pop(id_, None)
+            for taught_by in self._teachers.values():
+                taught_by -= {each for each in taught_by if each.is_(whom)}
+        if whom.whose is not Whose.PRINCIPAL:
+            return Removed(learned_pairs=len(pairs))
+        overrides = self._remove_overrides(lambda each: _is_for(each, whom))
         with self._deciding:
             sets = [key for key in self._warm_sets if key[0] == whom.key]
             for key in sets:
@@ -189,7 +236,8 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         for count in self._remove(self._exposures, self._of_sessions(self._exposures, sessions), at_once):
             yield Removed(exposures=count)
         with self._lock:
-            pairs = [id_ for id_, taught_by in self._taught.items() if taught_by and taught_by <= sessions]
+            alone = (id_ for id_, taught_by in self._taught.items() if taught_by and taught_by <= sessions)
+            pairs = [id_ for id_ in alone if not self._teachers.get(id_)]
             there = sum(self._pairs.pop(id_, None) is not None for id_ in pairs)
             for taught_by in self._taught.values():
                 taught_by.difference_update(sessions)
@@ -288,7 +336,9 @@ def _plain(record: Any) -> dict[str, Any]:
     """A record in plain values, with the names and values that a database would give it."""
     if isinstance(record, Session):
         told = {
-            name.name: getattr(record, name.name) for name in fields(record) if name.name not in {"client", "sequence"}
+            name.name: getattr(record, name.name)
+            for name in fields(record)
+            if name.name not in {"client", "sequence", "reserved", "forgotten_at"}
         }
         told |= {"client_name": record.client.name, "client_version": record.client.version}
         told["confidence"] = record.confidence

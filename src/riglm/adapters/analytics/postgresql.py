@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 
+from riglm.adapters.analytics.packing import Packed, PackedDumper
 from riglm.adapters.analytics.transactions import APART, SECONDS
 from riglm.domain.errors import AnalyticsUnavailable
 
@@ -65,6 +66,7 @@ def make_engine(url: str, timeout: float) -> Engine:
         try:
             _refuse_other_encodings(made)
             made.execute(_session_settings(timeout))
+            made.adapters.register_dumper(Packed, PackedDumper)
             made.autocommit = False
         except BaseException:
             made.close()

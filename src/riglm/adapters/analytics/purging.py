@@ -15,8 +15,10 @@ from riglm.adapters.analytics.tables import (
     lesson,
     override,
     session,
+    teacher,
     warm_set,
 )
+from riglm.adapters.analytics.teachers import keep_teachers
 from riglm.domain.identifier import parsed_uuid
 from riglm.domain.override import OverrideScope
 from riglm.domain.retention import DAY_SECONDS, Expiry, Removed
@@ -27,6 +29,9 @@ FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 
 _JOURNAL_PAGES: Final = 400
 """SQLite's journal is written back when it has so many pages: less than the 1000 at which any other writer does it."""
+
+_LESSONS: Final = (lesson, teacher)
+"""Who taught a learned pair."""
 
 _is_empty: Final = and_(
     ~exists().where(invocation.c.session_id == session.c.id), ~exists().where(exposure.c.session_id == session.c.id)
@@ -57,8 +62,15 @@ def expired(connection: Connection, expiry: Expiry) -> Removed:
     )
 
 
-def purge(database: Database, expiry: Expiry, at_once: int) -> Iterator[Removed]:
-    """Remove what is too old, in steps. What refers to other records goes before them."""
+def purge(database: Database, expiry: Expiry, at_once: int, names: Callable[[str], str]) -> Iterator[Removed]:
+    """Remove what is too old, in steps. What refers to other records goes before them.
+
+    Who taught a learned pair stays known when the session goes: `names` gives the keyed hash of a client's name.
+    """
+
+    def keep_who_taught(connection: Connection, sessions: Sequence[Any]) -> None:
+        keep_teachers(connection, sessions, names)
+
     if expiry.invocations is not None:
         for count in _aged(database, invocation, invocation.c.timestamp, expiry.invocations, at_once):
             yield Removed(invocations=count)
@@ -67,11 +79,11 @@ def purge(database: Database, expiry: Expiry, at_once: int) -> Iterator[Removed]
             yield Removed(exposures=count)
     if expiry.sessions is not None:
         chosen = and_(_ended(expiry.sessions), _is_empty)
-        for count in _aged(database, session, session.c.started_at, expiry.sessions, at_once, chosen, _unteach):
+        for count in _aged(database, session, session.c.started_at, expiry.sessions, at_once, chosen, keep_who_taught):
             yield Removed(sessions=count)
     if expiry.learned_pairs is not None:
         time = learned_pair.c.updated_at
-        for count in _aged(database, learned_pair, time, expiry.learned_pairs, at_once, then=_forget_lessons):
+        for count in _aged(database, learned_pair, time, expiry.learned_pairs, at_once, first=_forget_lessons):
             yield Removed(learned_pairs=count)
     yield _small_things(database, expiry)
     yield from _orphaned_lessons(database, at_once)
@@ -97,12 +109,12 @@ def _aged(
     before: float,
     at_once: int,
     chosen: ColumnElement[bool] | None = None,
-    then: Callable[[Connection, Sequence[Any]], object] | None = None,
+    first: Callable[[Connection, Sequence[Any]], object] | None = None,
 ) -> Iterator[int]:
-    """Remove the rows that are older, oldest first; `chosen` narrows them, `then` is done in the same transaction.
+    """Remove the rows that are older, oldest first; `chosen` narrows them.
 
-    They are looked for before the transaction, and from where the last step ended: the index still holds what was
-    removed, and to walk past it takes longer each time.
+    `first` is done before that in the same transaction. They are looked for before the transaction, and from where the
+    last step ended: the index still holds what was removed, and to walk past it takes longer each time.
     """
     start = None
     while True:
@@ -116,9 +128,9 @@ def _aged(
         start = found[-1][1]
         with database.writing() as connection:
             _write_back_early(connection)
+            if first is not None:
+                first(connection, ids)
             count = connection.execute(delete(table).where(table.c.id.in_(ids))).rowcount
-            if then is not None:
-                then(connection, ids)
         yield count
         if len(found) < at_once:
             return
@@ -130,13 +142,9 @@ def _write_back_early(connection: Connection) -> None:
         connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={_JOURNAL_PAGES}").close()
 
 
-def _unteach(connection: Connection, sessions: Sequence[Any]) -> None:
-    """Who taught a learned pair is not told by a session that is gone; the pair stays."""
-    connection.execute(delete(lesson).where(lesson.c.session_id.in_(sessions)))
-
-
 def _forget_lessons(connection: Connection, pairs: Sequence[Any]) -> None:
-    connection.execute(delete(lesson).where(lesson.c.pair_id.in_(pairs)))
+    for table in _LESSONS:
+        connection.execute(delete(table).where(table.c.pair_id.in_(pairs)))
 
 
 def _small_things(database: Database, expiry: Expiry) -> Removed:
@@ -172,16 +180,17 @@ def _sessions_there(connection: Connection, keys: Sequence[str]) -> set[str]:
 
 def _orphaned_lessons(database: Database, at_once: int) -> Iterator[Removed]:
     """Lessons of pairs that are gone: pairs are forgotten in many ways, and none of them should have to look here."""
-    gone = ~exists().where(learned_pair.c.id == lesson.c.pair_id)
-    query = select(lesson.c.pair_id).where(gone).distinct().limit(at_once)
-    while True:
-        with database.reading() as connection:
-            pairs = connection.execute(query).scalars().all()
-        if not pairs:
-            return
-        with database.writing() as connection:
-            connection.execute(delete(lesson).where(and_(lesson.c.pair_id.in_(pairs), gone)))
-        yield Removed()
+    for table in _LESSONS:
+        gone = ~exists().where(learned_pair.c.id == table.c.pair_id)
+        query = select(table.c.pair_id).where(gone).distinct().limit(at_once)
+        while True:
+            with database.reading() as connection:
+                pairs = connection.execute(query).scalars().all()
+            if not pairs:
+                break
+            with database.writing() as connection:
+                connection.execute(delete(table).where(and_(table.c.pair_id.in_(pairs), gone)))
+            yield Removed()
 
 
 def _lists(database: Database, before: float, at_once: int) -> Iterator[Removed]:

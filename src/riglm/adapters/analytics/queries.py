@@ -1,16 +1,17 @@
 """The questions that the store answers, in SQL that SQLite and PostgreSQL both understand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, case, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, case, func, literal, or_, select
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.exposures import NOTHING_SHOWN, SessionShown, shown_by_session
 from riglm.adapters.analytics.lookups import slices, toolsets
+from riglm.adapters.analytics.percentiles import nearest_rank
 from riglm.adapters.analytics.rows import Names
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import ToolCooccurrence
@@ -18,6 +19,7 @@ from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocati
 from riglm.ports.analytics import SessionSummary, ToolStatistics
 
 _SESSIONS_AT_ONCE: Final = 500
+_PERCENTILES: Final = {"median_ms": 50, "p95_ms": 95}
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
 """Whether an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
@@ -32,14 +34,16 @@ def sessions(connection: Connection, limit: int, *, active_only: bool) -> Sequen
     query = select(session).order_by(session.c.started_at.desc(), session.c.id.desc()).limit(limit)
     if active_only:
         query = query.where(session.c.ended_at.is_(None))
-    latest = connection.execute(query).mappings().all()
-    ids = [row["id"] for row in latest]
-    names = toolsets(connection, (row["tools_available"] for row in latest))
+    return summaries(connection, connection.execute(query).mappings().all())
+
+
+def summaries(connection: Connection, found: Sequence[RowMapping]) -> Sequence[SessionSummary]:
+    """What happened in the sessions of these rows."""
+    ids = [row["id"] for row in found]
+    names = toolsets(connection, (row["tools_available"] for row in found))
     calls = _calls_by_session(connection, ids)
     shown = shown_by_session(connection, ids)
-    return [
-        _summary(row, names, calls.get(row["id"], (0, 0, 0)), shown.get(row["id"], NOTHING_SHOWN)) for row in latest
-    ]
+    return [_summary(row, names, calls.get(row["id"], (0, 0, 0)), shown.get(row["id"], NOTHING_SHOWN)) for row in found]
 
 
 def invocations(connection: Connection, session_id: UUID) -> Sequence[ToolInvocation]:
@@ -57,13 +61,29 @@ def tool_frequencies(connection: Connection, since: float) -> Mapping[str, int]:
 
 def tool_statistics(connection: Connection, since: float) -> Sequence[ToolStatistics]:
     """Every tool that was shown or used since the given time, most used first, then by name."""
-    found = [_statistics(row) for row in connection.execute(_statistics_query(since)).mappings()]
-    used = {each.tool for each in found}
     seen = case((exposure.c.mode == "shadow", exposure.c.available), else_=exposure.c.shown)
     shown = connection.execute(select(seen).where(exposure.c.timestamp >= since).distinct()).scalars()
-    lists = toolsets(connection, shown).values()
-    found += [_never_used(tool) for tool in {tool for names in lists for tool in names} - used]
+    return with_never_used(connection, since, shown)
+
+
+def with_never_used(connection: Connection, since: float, lists: Iterable[UUID]) -> Sequence[ToolStatistics]:
+    """Every tool that was used since the given time, and those in the lists, most used first, then by name."""
+    found = [_statistics(row) for row in connection.execute(_statistics_query(connection, since)).mappings()]
+    used = {each.tool for each in found}
+    names = toolsets(connection, lists).values()
+    found += [_never_used(tool) for tool in {tool for some in names for tool in some} - used]
     return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
+
+
+def tool_totals(connection: Connection, tool: str, since: float) -> ToolStatistics | None:
+    """How a tool was used since the given time, whichever upstream had it; None when it was not."""
+    row = connection.execute(_statistics_query(connection, since, tool)).mappings().one_or_none()
+    if row is None:
+        return None
+    upstream, count = invocation.c.upstream, func.count()
+    ran_it = select(upstream).where(invocation.c.tool == tool, invocation.c.timestamp >= since).group_by(upstream)
+    most = connection.execute(ran_it.order_by(count.desc(), upstream).limit(1)).scalar_one()
+    return _statistics(row, upstream=most)
 
 
 def cooccurrences(connection: Connection, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
@@ -116,55 +136,54 @@ def _summary(
         invocations=count,
         failures=failures,
         exposures=shown.exposures,
+        lists=shown.lists,
         list_changes=shown.list_changes,
         searches=shown.searches,
     )
 
 
-def _statistics_query(since: float) -> Any:
-    """Percentiles by rank within each tool: no two databases share a function for them."""
+def _statistics_query(connection: Connection, since: float, tool: str | None = None) -> Any:
+    """How each tool of each upstream was used, or one tool of any."""
     calls = invocation.c
-    tool = (calls.tool, calls.upstream)
-    ranked = (
-        select(
-            *tool,
-            calls.session_id,
-            calls.success,
-            case((ran, 1), else_=0).label("ran"),
-            calls.timestamp,
-            calls.duration_ms,
-            calls.found,
-            func.row_number().over(partition_by=tool, order_by=calls.duration_ms).label("rank"),
-            func.count().over(partition_by=tool).label("total"),
-        )
-        .where(calls.timestamp >= since)
-        .subquery()
-    )
-
-    def percentile(percent: int) -> ColumnElement[float]:
-        nearest = (ranked.c.total * percent + 99) // 100
-        return func.max(case((ranked.c.rank == nearest, ranked.c.duration_ms)))
+    key = (calls.tool, calls.upstream) if tool is None else (calls.tool,)
 
     def found(how: Found) -> ColumnElement[int]:
-        return func.sum(case((ranked.c.found == how.value, 1), else_=0))
+        return func.sum(case((calls.found == how.value, 1), else_=0))
 
-    return select(
-        ranked.c.tool,
-        ranked.c.upstream,
+    query = select(
+        *key,
         func.count().label("invocations"),
-        func.sum(case((not_(ranked.c.success), 1), else_=0)).label("failures"),
-        func.count(ranked.c.session_id.distinct()).label("sessions"),
-        percentile(50).label("median_ms"),
-        percentile(95).label("p95_ms"),
-        func.max(ranked.c.timestamp).label("last_used"),
-        func.sum(ranked.c.ran).label("uses"),
+        _failures.label("failures"),
+        func.count(calls.session_id.distinct()).label("sessions"),
+        func.max(calls.timestamp).label("last_used"),
+        func.sum(case((ran, 1), else_=0)).label("uses"),
         found(Found.LISTED).label("listed"),
         found(Found.SEARCHED).label("searched"),
-    ).group_by(ranked.c.tool, ranked.c.upstream)
+        *_durations(connection),
+    ).group_by(*key)
+    if since > 0:  # for a whole table its index is the slower way
+        query = query.where(calls.timestamp >= since)
+    return query if tool is None else query.where(calls.tool == tool)
 
 
-def _statistics(row: RowMapping) -> ToolStatistics:
-    return ToolStatistics(**row)
+def _durations(connection: Connection) -> tuple[ColumnElement[Any], ...]:
+    """What tells the percentiles: SQLite has no function for them, and is slow at ranking every row."""
+    column = invocation.c.duration_ms
+    if connection.dialect.name == "sqlite":
+        return (func.group_concat(column).label("durations"),)
+    return tuple(
+        func.percentile_disc(literal(percent / 100)).within_group(column).label(name)
+        for name, percent in _PERCENTILES.items()
+    )
+
+
+def _statistics(row: RowMapping, **known: str) -> ToolStatistics:
+    told = {**row, **known}
+    durations = told.pop("durations", None)
+    if durations is not None:
+        ascending = sorted(map(float, durations.split(",")))
+        told |= {name: nearest_rank(ascending, percent) for name, percent in _PERCENTILES.items()}
+    return ToolStatistics(**told)
 
 
 def _never_used(tool: str) -> ToolStatistics:

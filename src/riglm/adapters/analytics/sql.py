@@ -1,15 +1,17 @@
 """Usage kept in a SQL database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
 
 from riglm.adapters.analytics import aggregating, choices, exposures, queries, storing, warm_start
+from riglm.adapters.analytics.connected import FileReplaced
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.engine import LONG_SECONDS, TIMEOUT_SECONDS, is_conflict
+from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
+from riglm.adapters.analytics.sql_overview import SqlOverview
 from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.exposure import Exposure, ExposureTotals
@@ -26,21 +28,35 @@ from riglm.ports.analytics import (
     SessionSummary,
     ToolStatistics,
 )
+from riglm.ports.maintenance import ROWS_AT_ONCE
 
 _PAIRS_AT_ONCE: Final = 1000
-_ATTEMPTS: Final = 3  # of a transaction that the server ends because it and another one waited for each other
+_ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or went into a file that was replaced
 
 
-class SqlAnalytics(SqlMaintenance, AnalyticsPort):
+class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
     """Keeps usage in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
     Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits
     for another process that holds the database, or for the server's answer; questions and maintenance may take longer.
-    With `durable` what SQLite stored survives a power cut. One object may serve several threads.
+    With `durable` what SQLite stored survives a power cut. With `sets_aside` a damaged SQLite file gets another name,
+    and a new one is begun: for whoever records or looks after the store. `names` gives the keyed hash of the name of a
+    client, by which it is noted that it was forgotten; without it the name itself is. One object may serve several
+    threads.
     """
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> None:
-        self._database = Database(url, timeout=timeout, durable=durable)
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        durable: bool = False,
+        sets_aside: bool = False,
+        names: Callable[[str], str] = str,
+    ) -> None:
+        super().__init__()
+        self._names = names
+        self._database = Database(url, timeout=timeout, durable=durable, sets_aside=sets_aside)
 
     def __enter__(self) -> Self:
         """Connect, and bring the schema up to date."""
@@ -59,13 +75,12 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
 
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records in one transaction, or none of them."""
-        self._database.follow_file()
         for more in reversed(range(_ATTEMPTS)):
             try:
                 with self._database.writing() as connection:
-                    storing.store(connection, records)
+                    storing.store(connection, records, self._names)
             except AnalyticsUnavailable as error:
-                if not more or not is_conflict(error):
+                if not more or not (is_conflict(error) or isinstance(error, FileReplaced)):
                     raise
             else:
                 return
@@ -142,10 +157,9 @@ class SqlAnalytics(SqlMaintenance, AnalyticsPort):
         with self._database.reading() as connection:
             return warm_start.learned_pairs(connection, model, limit)
 
-    def prune_learned_pairs(self, most: int) -> int:
-        """Forget all learned pairs but the `most` newest, whatever their model, and give the number forgotten."""
-        with self._database.writing(seconds=LONG_SECONDS) as connection:
-            return warm_start.prune_learned_pairs(connection, most)
+    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step."""
+        return warm_start.prune_learned_pairs(self._database, most, at_once)
 
     def put_override(self, override: Override) -> None:
         """Store an override, in place of the one with its id, and remove those that had expired when it was made."""

@@ -13,6 +13,7 @@ class SqlMaintenance(MaintenancePort):
     """What is done to a SQL database from time to time; part of `SqlAnalytics`."""
 
     _database: Database
+    _names: forgetting.Names
 
     def expired(self, expiry: Expiry) -> Removed:
         """How many records are too old; nothing is removed."""
@@ -21,20 +22,25 @@ class SqlMaintenance(MaintenancePort):
 
     def purge(self, expiry: Expiry, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
         """Remove what is too old, about `at_once` rows in each step."""
-        return purging.purge(self._database, expiry, at_once)
+        return purging.purge(self._database, expiry, at_once, self._names)
 
     def known_of(self, forgotten: Forgotten) -> Removed:
         """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
         with self._database.reading() as connection:
-            return forgetting.known_of(connection, forgotten)
+            return forgetting.known_of(connection, forgotten, self._names)
 
     def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
         """Remove all that is known of somebody, in steps, and take no more of it."""
-        return forgetting.forget(self._database, forgotten, at_once)
+        return forgetting.forget(self._database, forgotten, at_once, self._names)
 
     def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
         """Remove what is left of all who were forgotten, in steps."""
-        return forgetting.finish_forgetting(self._database, at_once)
+        return forgetting.finish_forgetting(self._database, at_once, self._names)
+
+    def forgotten_sessions(self, since: float = 0.0) -> Sequence[Forgotten]:
+        """The sessions that were to be forgotten at this time or later."""
+        with self._database.reading() as connection:
+            return forgetting.forgotten_sessions(connection, since)
 
     def forgettings(self, since: float = 0.0) -> float:
         """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""

@@ -1,15 +1,15 @@
 """What is particular to SQLite: its file, its locks, its transactions."""
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 
+from riglm.adapters.analytics import store_file
 from riglm.adapters.analytics.transactions import APART, WRITES
 
 _CACHE_KIB: Final = 512
@@ -23,7 +23,7 @@ _WAL_PAUSE_SECONDS: Final = 0.01
 
 
 def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
-    """An engine that has not connected yet; statements wait `timeout` seconds for another process."""
+    """An engine that has not connected yet, and makes a missing file; statements wait `timeout` seconds for others."""
     engine = create_engine(make_url(url), hide_parameters=True, connect_args={"timeout": timeout})
 
     def set_up(connection: Any, _record: Any) -> None:
@@ -32,6 +32,14 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
         connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}").close()
 
+    def make_file(_dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
+        file = Path(arguments[0])
+        store_file.make(file)
+        arguments[0] = f"{file.as_uri()}?mode=rw"  # SQLite makes none: it knows nothing of who moves one away just now
+        options["uri"] = True
+
+    if database_file(url) is not None:
+        event.listen(engine, "do_connect", make_file)
     event.listen(engine, "connect", set_up)
     event.listen(engine, "begin", _begin)
     return engine
@@ -47,32 +55,16 @@ def database_file(url: str) -> Path | None:
     return Path(place.database)
 
 
-def identity(url: str) -> tuple[int, int] | None:
-    """What tells the file that `url` names from another one of that name: (0, 0) when it is not there.
-
-    None when that cannot be told, or no file is named.
-    """
-    file = database_file(url)
-    try:
-        there = None if file is None else file.stat()
-    except FileNotFoundError:
-        return 0, 0
-    except OSError:
-        return None
-    return (there.st_dev, there.st_ino) if there is not None and there.st_ino else None
-
-
 def prepare(engine: Engine, url: str) -> None:
-    """Make a missing file, readable by its owner alone, and let readers work beside the writer."""
+    """Let readers work beside the writer, and a new file be made smaller a little at a time."""
     file = database_file(url)
     if file is None:
         return
-    _make(file)
     raw = engine.raw_connection()
     try:
         cursor = raw.cursor()
         if file.stat().st_size == 0:  # in an old one this would write, and change nothing
-            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # it can be made smaller a little at a time
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
         use_wal(cursor)
     finally:
         raw.close()
@@ -94,7 +86,7 @@ def use_wal(cursor: Any) -> None:
 
 @contextmanager
 def lease(url: str) -> Iterator[bool]:
-    """Hold the exclusive lock on a file beside the database, if nobody has it; SQLite's own locks die with the process.
+    """Hold the exclusive lock on a file beside the database, if nobody has it.
 
     It is not the database's own lock, for others write meanwhile. A database in memory has no others.
     """
@@ -102,29 +94,8 @@ def lease(url: str) -> Iterator[bool]:
     if database is None:
         yield True
         return
-    file = database.with_name(f"{database.name}-lease")
-    _make(file)
-    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as connection:
-        yield _is_locked_by(connection)
-
-
-def _is_locked_by(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-            raise
-        return False
-    return True
-
-
-def _make(file: Path) -> None:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Only a missing file may be opened here: closing any descriptor of a file drops every POSIX lock that this process
-    # holds on it, those of its other SQLite connections too (sqlite.org/howtocorrupt.html, section 2.2).
-    if not file.exists():
-        with suppress(FileExistsError):
-            os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    with store_file.locked(database.with_name(f"{database.name}-lease"), timeout=0) as mine:
+        yield mine
 
 
 def _begin(connection: Connection) -> None:

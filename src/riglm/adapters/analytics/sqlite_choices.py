@@ -12,6 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from riglm.adapters.analytics.odd_text import original, storable
+from riglm.adapters.analytics.store_file import StoreFile
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
 from riglm.domain.override import Override, OverrideKind, OverrideScope
@@ -136,10 +137,13 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
+        file = StoreFile(self._file)
         with self._opened() as connection:
             connection.execute("BEGIN IMMEDIATE")
             with connection:
                 yield connection
+        if not file.is_in_place:
+            raise AnalyticsUnavailable(f"the store {self._file} was replaced meanwhile: try again")
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:

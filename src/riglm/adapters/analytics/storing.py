@@ -2,7 +2,7 @@
 
 import sqlite3
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
@@ -28,14 +28,14 @@ _BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError, struc
 _LIMIT_EXCEEDED: Final = "54"  # the class of PostgreSQL's errors about values that are too large for it
 
 
-def store(connection: Connection, records: Sequence[Record]) -> None:
-    """Store records in the transaction of `connection`.
+def store(connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
+    """Store records in the transaction of `connection`; `names` gives the keyed hash of a client's name.
 
     Raises `RecordRefused` when one of them does not fit, or when learned pairs have no place; other failures are the
     database's own.
     """
     with _refusing():
-        _store(connection, without_forgotten(connection, records))
+        _store(connection, without_forgotten(connection, records, names))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, Index, LargeBinary, 
 
 from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
 
-SCHEMA_REVISION: Final = "0003"
+SCHEMA_REVISION: Final = "0004"
 """The newest migration that this code knows."""
 
 metadata: Final = MetaData()
@@ -118,6 +118,15 @@ lesson: Final = Table(
     Column("pair_id", CompactUuid, primary_key=True),
     Column("session_id", CompactUuid, primary_key=True),
     Index("lesson_session_id", "session_id"),
+)
+
+teacher: Final = Table(
+    "teacher",  # who taught a learned pair in sessions that are purged, by keyed hashes
+    metadata,
+    Column("pair_id", CompactUuid, primary_key=True),
+    Column("client_id", SafeText, primary_key=True),
+    Column("client_name", SafeText, primary_key=True),
+    Column("principal", SafeText, primary_key=True),
 )
 
 cached_vector: Final = Table(

@@ -1,11 +1,12 @@
 """What prediction starts from: recent sessions, and learned pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, select, true
 
 from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.queries import ran
 from riglm.adapters.analytics.tables import invocation, learned_pair, session
@@ -74,14 +75,19 @@ def recent_use(connection: Connection, now: float, principal: str | None) -> Map
     return dict(connection.execute(select(latest.tool, worth).group_by(latest.tool)).all())
 
 
-def prune_learned_pairs(connection: Connection, most: int) -> int:
-    """Remove all learned pairs but the `most` newest, and give their number."""
-    excess = int(connection.execute(select(func.count()).select_from(learned_pair)).scalar_one()) - most
-    if excess <= 0:
-        return 0
-    oldest = select(learned_pair.c.id).order_by(learned_pair.c.updated_at, learned_pair.c.id).limit(excess)
-    connection.execute(delete(learned_pair).where(learned_pair.c.id.in_(oldest)))
-    return excess
+def prune_learned_pairs(database: Database, most: int, at_once: int) -> Iterator[int]:
+    """Remove all learned pairs but the `most` newest, in steps, and give the number of each."""
+    while (excess := _pairs(database) - most) > 0:
+        oldest = select(learned_pair.c.id).order_by(learned_pair.c.updated_at, learned_pair.c.id)
+        chosen = learned_pair.c.id.in_(oldest.limit(min(excess, at_once)))
+        with database.writing() as connection:
+            removed = connection.execute(delete(learned_pair).where(chosen)).rowcount
+        yield removed
+
+
+def _pairs(database: Database) -> int:
+    with database.reading() as connection:
+        return int(connection.execute(select(func.count()).select_from(learned_pair)).scalar_one())
 
 
 def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[RecordedCall]]:

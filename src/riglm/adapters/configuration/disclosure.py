@@ -3,41 +3,56 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import SecretStr
+
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import KeyPath, dotted, setter_of
-from riglm.domain.secret import MASK, mask_command, mask_url
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.secret import MASK, mask_command, mask_options, mask_url
 
-_SECRET_MAPS = frozenset({"env", "headers"})
-_SECRET_KEYS = frozenset({"token", "read_token", "key"})
 _NOTHING: tuple[object, ...] = (None, "", [], {})
+
+
+def document(settings: Settings) -> dict[str, Any]:
+    """The settings as one document, in the order of the schema; of a server only what is set."""
+    written = settings.model_dump(mode="json", by_alias=True)
+    values: dict[str, Any] = _covered(settings.model_dump(by_alias=True), written)
+    for section, url in (("storage", settings.storage.url), ("state", settings.state.url)):
+        values[section]["url"] = None if url is None else mask_url(url.get_secret_value())
+    values["predictor"]["options"] = mask_options(values["predictor"]["options"])
+    values["mcpServers"] = {name: _server(given) for name, given in values["mcpServers"].items()}
+    upstream = values.pop("upstream")
+    return values if upstream is None else {"upstream": _server(upstream), **values}
 
 
 def shown(configuration: Configuration) -> list[tuple[str, Any, str]]:
     """Each setting's path, value and origin, in the order of the schema; of a server only what is set."""
-    values = configuration.settings.model_dump(mode="json", by_alias=True)
-    for section, url in (("storage", configuration.settings.storage.url), ("state", configuration.settings.state.url)):
-        values[section]["url"] = None if url is None else mask_url(url.get_secret_value())
     return [
         (dotted(path), value, setter_of(path, configuration.origins) or "default")
-        for path, value in _leaves(values, ())
-        if not (path[0] in {"upstream", "mcpServers"} and value in _NOTHING)
+        for path, value in _leaves(document(configuration.settings), ())
     ]
+
+
+def _covered(value: Any, written: Any) -> Any:
+    """The written form of a value, with a mask for each secret in it."""
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, dict):
+        pairs = zip(value.values(), written.items(), strict=True)
+        return {key: _covered(item, inner) for item, (key, inner) in pairs}
+    return written
+
+
+def _server(given: dict[str, Any]) -> dict[str, Any]:
+    words = mask_command([*given["command"], *given["args"]])
+    length = len(given["command"])
+    values = {**given, "command": words[:length], "args": words[length:], "url": mask_url(given["url"])}
+    return {key: value for key, value in values.items() if value not in _NOTHING}
 
 
 def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if not isinstance(value, dict):
         yield path, value
         return
-    if "command" in value:
-        value = _covered(value)
     for key, item in value.items():
-        if (path and path[-1] in _SECRET_MAPS) or key in _SECRET_KEYS:
-            yield (*path, key), MASK if item is not None else None
-        else:
-            yield from _leaves(item, (*path, key))
-
-
-def _covered(server: dict[str, Any]) -> dict[str, Any]:
-    words = mask_command([*server["command"], *server["args"]])
-    length = len(server["command"])
-    return {**server, "command": words[:length], "args": words[length:], "url": mask_url(server["url"])}
+        yield from _leaves(item, (*path, key))

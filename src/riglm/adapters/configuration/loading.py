@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The settings, and for each path that something set, what set it."""
+    """The settings, for each path that something set what set it, what was asked for, and the file that was read."""
 
     settings: Settings
     origins: Mapping[KeyPath, str]
+    options: Options = field(default_factory=Options)
+    file: Path | None = None
 
 
 def load(
@@ -61,8 +63,13 @@ def load(
     for name, path, value in options.values:
         draft.set(path, value, name)
     if not draft.holds("storage", "path") and not draft.holds("storage", "url"):
-        draft.set(("storage", "path"), str(data_directory(environment) / _DATABASE), "default")
-    return _validated(draft, str(file) if file else FILE_NAME)
+        draft.set(("storage", "path"), default_store(environment), "default")
+    return Configuration(_validated(draft, str(file) if file else FILE_NAME), draft.origins, options, file)
+
+
+def default_store(environment: Mapping[str, str]) -> str:
+    """The database file that is used when the configuration names no store."""
+    return str(data_directory(environment) / _DATABASE)
 
 
 def _present(file: Path) -> Path | None:
@@ -122,7 +129,7 @@ def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options
         draft.set(("upstream",), {"command": list(options.command)}, "command line")
 
 
-def _validated(draft: Draft, default_origin: str) -> Configuration:
+def _validated(draft: Draft, default_origin: str) -> Settings:
     try:
         settings = Settings.model_validate(draft.values)
     except ValidationError as error:
@@ -136,4 +143,4 @@ def _validated(draft: Draft, default_origin: str) -> Configuration:
         ]
         raise refusal(*draft.problems, *more) from None
     refuse_any(draft.problems)
-    return Configuration(settings, draft.origins)
+    return settings

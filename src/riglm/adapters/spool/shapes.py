@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+import msgspec
+
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
@@ -19,6 +21,7 @@ Shape = dict[str, Any]
 
 # Plain ASCII, for a line that nothing in it can end; a lone surrogate, which a name may hold, passes as its escape.
 _write: Final = json.JSONEncoder(separators=(",", ":")).encode
+_read: Final = msgspec.json.Decoder().decode
 
 
 def encode(record: Record) -> bytes:
@@ -29,10 +32,18 @@ def encode(record: Record) -> bytes:
 def decode(line: bytes) -> Record:
     """The record of a line that `encode` wrote. Raises `ValueError` for any other line."""
     try:
-        kind, told = json.loads(line)
+        kind, told = _json(line)
         return _FROM[kind](told)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a record: {error}") from error
+
+
+def _json(line: bytes) -> Any:
+    """What the line holds: by the fast decoder, and what that does not take, such as lone surrogates, by json's."""
+    try:
+        return _read(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return json.loads(line)
 
 
 def _shape(record: Record) -> tuple[str, Shape]:
@@ -74,16 +85,12 @@ def _invocation(call: ToolInvocation) -> Shape:
 
 def _invocation_from(told: Shape) -> ToolInvocation:
     kind, embedding = told["error_kind"], told["context_embedding"]
-    return ToolInvocation(
-        **{
-            **told,
-            "id": UUID(told["id"]),
-            "session_id": UUID(told["session_id"]),
-            "error_kind": None if kind is None else ErrorKind(kind),
-            "found": Found(told["found"]),
-            "context_embedding": None if embedding is None else tuple(embedding),
-        }
-    )
+    told["id"] = UUID(told["id"])
+    told["session_id"] = UUID(told["session_id"])
+    told["error_kind"] = None if kind is None else ErrorKind(kind)
+    told["found"] = Found(told["found"])
+    told["context_embedding"] = None if embedding is None else tuple(embedding)
+    return ToolInvocation(**told)
 
 
 def _exposure(exposure: Exposure) -> Shape:

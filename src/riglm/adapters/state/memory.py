@@ -36,6 +36,20 @@ class InMemorySessionState(SessionStatePort):
             await self.keep(key, value, seconds)
         return value if found is None else found
 
+    async def swap(self, key: str, before: bytes, value: bytes, seconds: float) -> bytes | None:
+        """Put a value in the place of the one `before`; what is there instead, if there is."""
+        found = self._value(key)
+        if found is not None and found != before:
+            return found
+        await self.keep(key, value, seconds)
+        return None
+
+    async def number(self, key: str, beyond: int, seconds: float) -> int:
+        """The next number under a key."""
+        number = max(int(self._value(key) or 0), beyond) + 1
+        await self.keep(key, b"%d" % number, seconds)
+        return number
+
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
         """Put a value in the place of the one before."""
         self._values[key] = (value, self._monotonic() + seconds)

@@ -1,5 +1,6 @@
 """State of sessions in Redis or Valkey, for several riglm processes."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -18,6 +19,23 @@ from riglm.ports.session_state import SessionStatePort
 
 _AT_ONCE: Final = 200
 _OPENING_SECONDS: Final = 2.0
+_SWAP: Final = """
+local found = redis.pcall('GET', KEYS[1])
+if type(found) == 'string' and redis.sha1hex(found) ~= ARGV[1] then return found end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return false
+"""
+"""Compare and set in one step: a script, since the one connection cannot watch keys for many requests at once."""
+
+_NUMBER: Final = """
+local given = redis.pcall('GET', KEYS[1])
+local number = math.max(type(given) == 'string' and tonumber(given) or 0, tonumber(ARGV[1])) + 1
+if not (number < 2^53) then number = tonumber(ARGV[1]) + 1 end
+redis.call('SET', KEYS[1], string.format('%.0f', number), 'PX', ARGV[2])
+return number
+"""
+"""A counter that makes up for what was lost with the server, and for what another hand wrote there."""
+
 _log: Final = logging.getLogger("riglm.state")
 
 
@@ -52,6 +70,20 @@ class RedisSessionState(SessionStatePort):
         name = self._prefix + key
         _, found = await self._line.ask(("SET", name, value, "NX", "PX", _ms(seconds)), ("GET", name))
         return found if isinstance(found, bytes) else value
+
+    async def swap(self, key: str, before: bytes, value: bytes, seconds: float) -> bytes | None:
+        """Put a value in the place of the one `before`; what is there instead, if there is."""
+        expected = hashlib.sha1(before, usedforsecurity=False).hexdigest()
+        command = ("EVAL", _SWAP, 1, self._prefix + key, expected, value, _ms(seconds))
+        [found] = await self._line.ask(command)
+        return found if isinstance(found, bytes) else None
+
+    async def number(self, key: str, beyond: int, seconds: float) -> int:
+        """The next number under a key."""
+        [number] = await self._line.ask(("EVAL", _NUMBER, 1, self._prefix + key, beyond, _ms(seconds)))
+        if not isinstance(number, int) or number <= beyond:
+            raise StateUnavailable(f"a number greater than {beyond} was asked for, and {number!r} came")
+        return number
 
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
         """Put a value in the place of the one before, now or when the server is back."""

@@ -47,6 +47,12 @@ class JsonLogs(logging.Handler):
         self._given_up = False
         self._plain = logging.Formatter()
 
+    def follow(self, level: str, secrets: Iterable[str]) -> None:
+        """Take what riglm logs from another level on, and cover these secrets; on any thread."""
+        self._threshold = level.upper()
+        self.setFormatter(JsonFormatter(secrets))
+        logging.getLogger("riglm").setLevel(self._threshold)
+
     def __enter__(self) -> Self:
         """Take what riglm logs from the given level on, and warnings of everything else."""
         logging.getLogger().addHandler(self)

@@ -75,6 +75,7 @@ class Experiences:
         self._loading: dict[str, asyncio.Event] = {}
         self._outdated: set[str] = set()
         self._changed: dict[str, float] = {}
+        self._on_anew: Callable[[], None] | None = None
 
     def of(self, scope: str) -> Experience:
         """What was learned in a scope; that of a cold start, which is not to be taught, while it is replayed."""
@@ -118,6 +119,22 @@ class Experiences:
         for scope in self._held:
             self._load(scope)
 
+    def aim(self, goal: float, least: int, most: int) -> None:
+        """Let lists hold another share of the next calls, within other bounds."""
+        for experience in (self._cold, *self._held.values()):
+            experience.coverage.aim(goal, least, most)
+
+    def anew(self, done: Callable[[], None], *, forget: bool) -> None:
+        """Make all experience anew since `make` makes another one now; what there is serves until then.
+
+        `done` is told on the event loop. With `forget`, what there is serves nobody any more.
+        """
+        if forget:
+            self._held.clear()
+        self._on_anew = done
+        self._worker.submit(self._start_cold, Urgency.LATER)
+        self.reread()
+
     def replay(self, scope: str) -> None:
         """Make the experience of a scope before anybody asks for any; blocks."""
         made = self._make()
@@ -132,6 +149,23 @@ class Experiences:
         if scope not in self._loading:
             self._loading[scope] = asyncio.Event()
             self._worker.submit(partial(self._start, scope, dict(self._changed)), Urgency.LATER)
+
+    def _start_cold(self) -> None:
+        try:
+            cold = self._make()
+        except Exception:  # noqa: BLE001  # the cold start of before is better than none
+            _log.warning("the predictor could not be made: the one before goes on", exc_info=True)
+            cold = self._cold
+        self._on_loop(lambda: self._take_cold(cold))
+
+    def _take_cold(self, cold: Experience) -> None:
+        self._cold = cold
+        self._tell_anew()
+
+    def _tell_anew(self) -> None:
+        if self._on_anew is not None and not self._loading:
+            done, self._on_anew = self._on_anew, None
+            done()
 
     def _start(self, scope: str, changed: Mapping[str, float]) -> None:
         made = self._make()
@@ -159,7 +193,7 @@ class Experiences:
     def _fail(self, scope: str) -> None:
         _log.warning("past sessions could not be read anew: what is known counts, if anything is", exc_info=True)
         blank = self._make()
-        self._on_loop(lambda: self._take(scope, self._held.get(scope, blank)))
+        self._on_loop(lambda: self._take(scope, blank if self._on_anew else self._held.get(scope, blank)))
 
     def _take(self, scope: str, made: Experience) -> None:
         self._held[scope] = made
@@ -170,6 +204,7 @@ class Experiences:
             self._outdated.discard(scope)
             self._load(scope)
         done.set()
+        self._tell_anew()
 
     def _history(self, scope: str, changed: Mapping[str, float]) -> list[RecordedSession]:
         """The sessions to replay, without the calls of tools that were something else by then."""

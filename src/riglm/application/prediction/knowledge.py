@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.experience import Experience, Experiences, OnLoop
 from riglm.application.prediction.learner import Learner
+from riglm.application.prediction.plan import Plan
 from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.prediction.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
@@ -34,6 +35,9 @@ class Knowledge:
     learner: Learner
     index: ToolIndex
     embedder: EmbedderPort
+
+    plan: Plan | None = None
+    """What it was made by, None while that is what riglm was started with."""
 
     is_open: bool = False
     """Whether the model was loaded."""
@@ -66,6 +70,17 @@ class Knowledge:
         """Go on with these pairs, and learn all else anew."""
         self.experiences.reread()
         self.recalled(pairs)
+
+    def follow(self, plan: Plan, on_anew: Callable[[], None] | None, *, forget: bool = False) -> None:
+        """Go by another plan; with `on_anew` all experience is made anew by it, and told when it is.
+
+        With `forget`, what was learned together until now serves nobody meanwhile.
+        """
+        self.plan = plan
+        self.learner.most_pairs = plan.most_pairs
+        self.experiences.aim(plan.coverage, plan.least, plan.most)
+        if on_anew is not None:
+            self.experiences.anew(on_anew, forget=forget)
 
     def with_relevance(self, situation: Situation, scope: str) -> Situation:
         """The situation with how well each candidate fits its context, if it has one."""
@@ -106,12 +121,21 @@ class Recollection:
         self._most_pairs = most_pairs
         self._key = key
         self._by_principal = by_principal
+        self._plan: Plan | None = None
+
+    def follow(self, plan: Plan) -> None:
+        """Make from now on what another plan asks for; on any thread."""
+        self._plan = plan
+        self._make_predictor = plan.make_predictor
+        self._most_pairs = plan.most_pairs
+        self._by_principal = plan.by_principal
 
     def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, clock: Callable[[], float]) -> Knowledge:
         """What the latest sessions of the empty scope taught; no model is loaded and no pair known yet.
 
         The empty scope is that of all, or of whoever uses riglm on this machine.
         """
+        plan = self._plan
         threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
         experiences = Experiences(self._cold, lambda scope: self._recorded(scope, clock()), worker, on_loop, clock)
@@ -132,6 +156,7 @@ class Recollection:
             learner=learner,
             index=ToolIndex(worker, embedder, pairs, owners, described_anew),
             embedder=embedder,
+            plan=plan,
         )
 
     def recall(self, knowledge: Knowledge) -> LearnedPairs:
@@ -152,7 +177,10 @@ class Recollection:
         return lambda: knowledge.relearned(pairs)
 
     def _cold(self) -> Experience:
-        return Experience(predictor=self._make_predictor(), coverage=self._make_coverage())
+        made = Experience(predictor=self._make_predictor(), coverage=self._make_coverage())
+        if self._plan is not None:
+            made.coverage.aim(self._plan.coverage, self._plan.least, self._plan.most)
+        return made
 
     def _recorded(self, scope: str, now: float) -> Sequence[RecordedSession]:
         principal = scope if self._by_principal else None

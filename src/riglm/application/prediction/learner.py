@@ -26,7 +26,7 @@ class Learner:
         """`put` takes a record and its size in bytes; beyond `most_pairs` the oldest and least sure are forgotten."""
         self.pairs = pairs
         self._put = put
-        self._most_pairs = most_pairs
+        self.most_pairs = most_pairs
 
     def paired(
         self,
@@ -42,7 +42,7 @@ class Learner:
         """A tool was used in a context, or said to belong to it, by the session given."""
         pair = self.pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
         self._put(replace(pair, session_id=session_id), _BYTES_PER_PAIR)
-        self._forget(self.pairs.pruned(self._most_pairs))
+        self._forget(self.pairs.pruned(self.most_pairs))
 
     def described_anew(self, fingerprints: Mapping[str, str]) -> None:
         """Tools changed what they say of themselves: what was learned of them before does not count any more."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.owners import ToolOwners
+from riglm.application.prediction.plan import Plan
 from riglm.application.prediction.worker import Urgency, Worker
 from riglm.domain.tool import Catalogue
 
@@ -50,6 +51,8 @@ class Loading:
         self._on_recalled = on_recalled
         self._made: Knowledge | None = None
         self._recollection: Recollection | None = None
+        self._plan: Plan | None = None
+        self._on_anew: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
         self._loaded = asyncio.Event()
@@ -99,6 +102,18 @@ class Loading:
         if not self._closed:
             self._worker.submit(lambda: self._learn_anew(call), Urgency.BACKGROUND)
 
+    def follow(self, plan: Plan, *, anew: bool, forget: bool) -> None:
+        """Go by another plan from now on; `anew` and `forget` as in `Knowledge.follow`."""
+        self._plan = plan
+        if self._recollection is not None:
+            self._recollection.follow(plan)
+        if self.knowledge is not None:
+            self.knowledge.follow(plan, self._on_anew if anew else None, forget=forget)
+
+    def when_anew(self, listener: Callable[[], None]) -> None:
+        """Tell somebody, on the event loop, when all was learned anew by another plan."""
+        self._on_anew = listener
+
     async def close(self) -> None:
         """Begin nothing any more, let whoever waits go on, and the model go."""
         self._closed = True
@@ -130,6 +145,8 @@ class Loading:
     def _load(self, on_loop: "OnLoop") -> None:
         try:
             recollection = self._recollection = self._make_recollection()
+            if self._plan is not None:
+                recollection.follow(self._plan)
             made = self._made = recollection.load(self._worker, self._owners, on_loop, self._clock)
         except Exception:  # noqa: BLE001  # without prediction everything is shown
             _log.exception("prediction could not be loaded: everything is shown")
@@ -163,6 +180,8 @@ class Loading:
         self.knowledge = knowledge
         waiting, self._waiting = self._waiting, []
         if knowledge is not None:
+            if self._plan is not None and knowledge.plan is not self._plan:  # it changed while this was made
+                knowledge.follow(self._plan, self._on_anew)
             for catalogue in waiting:
                 knowledge.index.know(catalogue)
         self._loaded.set()

@@ -14,6 +14,7 @@ from riglm.application.owners import ToolOwners
 from riglm.application.predicting import Predicting
 from riglm.application.prediction.lessons import Lessons
 from riglm.application.prediction.loading import Loading
+from riglm.application.prediction.plan import LearningScope, Plan
 from riglm.application.prediction.teaching import Listener, Taught, Teaching
 from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.prediction.worker import Urgency, Worker
@@ -25,15 +26,13 @@ from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Catalogue
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
+from riglm.ports.telemetry import MeterPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.prediction.knowledge import Knowledge, Recollection
 
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
-
-LearningScope = Literal["principal", "tenant", "instance"]
-"""Who learns from whom: each principal for itself, or all who use this riglm together."""
 
 MARKED_SIGNAL: Final = 1.5
 """What a client says of a tool by `mark_tool` counts like a search that found it."""
@@ -75,6 +74,7 @@ class PredictionService(Predicting):
         scope: LearningScope = "principal",
         patience: float = 2.0,
         head_start: float = 0.2,
+        meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`make_recollection` runs on the worker, `head_start` seconds after prediction was first thought of.
@@ -92,6 +92,7 @@ class PredictionService(Predicting):
         self._by_principal = scope == "principal"
         self._patience = patience
         self._clock = clock
+        self._meter = meter
         self._lessons = Lessons()
         self._loading = Loading(
             worker, make_recollection, owners, head_start=head_start, clock=clock, on_recalled=self._lessons.begin
@@ -116,10 +117,14 @@ class PredictionService(Predicting):
         experience = knowledge.experiences.of(self._scope_of(session))
         if not (experience.used or state.calls or state.context):
             return None
+        started = time.perf_counter()
         with self._guarded:
             situation = replace(self._situation(session, state, names), lasting=True)
             situation = knowledge.with_relevance(situation, self._scope_of(session))
-            return experience.predictor.predict(situation, explain=explain)
+            prediction = experience.predictor.predict(situation, explain=explain)
+            if self._meter is not None:
+                self._meter.predicted(time.perf_counter() - started)
+            return prediction
         return None
 
     def context_confidence(self, session: Session, state: SessionState) -> float:
@@ -218,14 +223,17 @@ class PredictionService(Predicting):
         scope, now = self._scope_of(session), self._clock()
         self._teaching.marked(state.context, tool, signal, scope=scope, at=now, session_id=session.id)
 
-    def status(self) -> dict[str, Any]:
-        """The embedder's runtime truth, how much is indexed, and how a client does best to ask."""
+    def embedder_status(self) -> EmbedderStatus:
+        """The embedder's runtime truth."""
         knowledge = self._loading.knowledge
         if knowledge is not None:
-            embedder = knowledge.embedder.status()
-        else:
-            state: Literal["unavailable", "loading"] = "unavailable" if self._loading.has_failed else "loading"
-            embedder = replace(self._configured, status=state)
+            return knowledge.embedder.status()
+        state: Literal["unavailable", "loading"] = "unavailable" if self._loading.has_failed else "loading"
+        return replace(self._configured, status=state)
+
+    def status(self) -> dict[str, Any]:
+        """The embedder's runtime truth, how much is indexed, and how a client does best to ask."""
+        knowledge, embedder = self._loading.knowledge, self.embedder_status()
         tools, embedded = (0, 0) if knowledge is None else knowledge.index.counts()
         is_waiting = embedded < tools / 2 and embedder.semantic_quality == "high"
         return {
@@ -241,6 +249,20 @@ class PredictionService(Predicting):
         self._asked.clear()
         self._warm_sets.reread()
         self._loading.relearn()
+
+    def follow(self, plan: Plan, *, anew: bool) -> None:
+        """Go by another plan; with `anew` by another predictor, as soon as it has learned from the record."""
+        parts = plan.by_principal != self._by_principal
+        self._predictor = plan.predictor
+        self._by_principal = plan.by_principal
+        self._warm_sets.follow(plan.epoch, plan.coverage)
+        if parts:
+            self._warm_sets.reread()
+        self._loading.follow(plan, anew=anew or parts, forget=parts)
+
+    def when_anew(self, listener: Callable[[], None]) -> None:
+        """Tell somebody when another predictor answers than before."""
+        self._loading.when_anew(listener)
 
     @property
     def knowledge(self) -> "Knowledge | None":

@@ -26,6 +26,11 @@ class WarmSets:
         self._coverage = coverage
         self._known: dict[tuple[str, str], tuple[float, WarmSet | None]] = {}
 
+    def follow(self, epoch_seconds: float, coverage: float) -> None:
+        """Go on with another length of epochs, and with lists that hold another share."""
+        self._epoch_seconds = epoch_seconds
+        self._coverage = coverage
+
     def epoch_start(self, now: float) -> float:
         """When the epoch began that `now` lies in; both in seconds since the epoch of the clock."""
         return now - now % self._epoch_seconds

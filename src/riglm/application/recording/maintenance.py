@@ -76,6 +76,15 @@ class Maintenance:
         self._since = clock() - _CLOCKS_APART
         self._heard = 0.0
 
+    def keep(self, expiry: Callable[[float], Expiry]) -> None:
+        """From the next purge on, remove what is too old by another measure; on any thread."""
+        self._expiry = expiry
+        self._purged_at = float("-inf")
+
+    def end_idle_after(self, seconds: float) -> None:
+        """From the next round on, take a session for ended after another silence; on any thread."""
+        self._idle_gap = seconds
+
     def start(self) -> None:
         """Begin."""
         self._thread.start()
@@ -140,7 +149,7 @@ class Maintenance:
 
     def _prune(self, store: AnalyticsPort) -> None:
         try:
-            forgotten = store.prune_learned_pairs(self._most_pairs)
+            forgotten = sum(at_a_pace(store.prune_learned_pairs(self._most_pairs), self._ending.wait))
         except Exception:  # noqa: BLE001  # what was learned must not hold up what was recorded
             _log.warning("learned pairs could not be pruned", exc_info=True)
         else:

@@ -15,6 +15,7 @@ from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
+from riglm.ports.telemetry import MeterPort
 
 _log: Final = logging.getLogger("riglm.tracking")
 _LARGEST_CODE: Final = 2**63 - 1  # what a database can hold; upstreams may send anything
@@ -88,18 +89,25 @@ class TrackingService:
         hasher: KeyedHasher,
         privacy: Privacy,
         *,
+        meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`meter` counts what is noted; None where nobody asked for numbers."""
+        self._meter = meter
         self._put = recorder.put
         self._hasher = hasher
-        self._hides_arguments = privacy.arguments == "none"
-        self._keeps_arguments = privacy.arguments == "raw"
+        self.take_arguments(privacy.arguments)
         self._clock = clock
         self._last_exposures: dict[UUID, _Said] = {}
         self._latest: _Said = ((), (), ())
         self._listeners: list[Callable[[Session], None]] = []
         self._first_list: Callable[[], None] | None = None
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
+
+    def take_arguments(self, choice: Literal["hash", "raw", "none"]) -> None:
+        """Store of the arguments of calls that end from now on what `Privacy` says."""
+        self._hides_arguments = choice == "none"
+        self._keeps_arguments = choice == "raw"
 
     def when_closed(self, listener: Callable[[Session], None]) -> None:
         """Tell somebody else of the end of every session too."""
@@ -113,6 +121,8 @@ class TrackingService:
         """Note a new session."""
         with self._guarded:
             self._put_session(session)
+            if self._meter is not None:
+                self._meter.session_opened(session)
 
     def session_changed(self, session: Session) -> None:
         """Note what became known of a session since it was opened."""
@@ -124,6 +134,8 @@ class TrackingService:
         with self._guarded:
             self._last_exposures.pop(session.id, None)
             self._put(SessionClosed(session_id=session.id, ended_at=ended_at), _BYTES_PER_NOTE)
+            if self._meter is not None:
+                self._meter.session_closed(session.id, ended=True)
         for listener in self._listeners:
             with self._guarded:
                 listener(session)
@@ -132,6 +144,8 @@ class TrackingService:
         """A session goes on elsewhere: nothing is remembered of it here, and nothing is recorded."""
         with self._guarded:
             self._last_exposures.pop(session.id, None)
+            if self._meter is not None:
+                self._meter.session_closed(session.id, ended=False)
         for listener in self._listeners:
             with self._guarded:
                 listener(session)
@@ -166,8 +180,12 @@ class TrackingService:
                 tokens_hidden=tokens_hidden,
                 tokens_own=tokens_own,
             )
+            before = self._last_exposures.get(session.id)
             if exposure.is_list and not self._is_new(session, exposure):
                 return
+            if self._meter is not None:
+                changed = exposure.is_list and before is not None and before[0] != shown
+                self._meter.exposed(exposure, changed=changed)
             self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(shown) + len(hidden)))
             if self._first_list is not None:
                 listener, self._first_list = self._first_list, None
@@ -192,6 +210,8 @@ class TrackingService:
         `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none.
         """
         with self._guarded:
+            if self._meter is not None:
+                self._meter.called(upstream, found, error_kind, duration_ms / 1000.0)
             if self._hides_arguments:
                 arguments = None
             note = CalledNote(

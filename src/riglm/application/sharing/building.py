@@ -46,7 +46,10 @@ def build_sharing(
     if filtering is None:
         sessions = SharedSessions(state, sealer, registry, _unfiltered, _unread, session_seconds)
     else:
-        read = filtering.predicting.set_context
+
+        async def read(session: Session, progress: SessionState, text: str) -> None:
+            await filtering.predicting.set_context(session, progress, text)  # whatever predicts by then
+
         sessions = SharedSessions(state, sealer, registry, filtering.state, read, session_seconds)
     tracking.when_closed(sessions.forget)
     return Sharing(SharedLinks(state, sealer, sessions, link_seconds), sessions, registry, News(state, sealer))

@@ -1,5 +1,6 @@
 """A connection of the handshake era, as another process needs it to go on with it."""
 
+from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
@@ -42,6 +43,10 @@ class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):
         if asked.method in REPEATED and len(told) < MOST_TOLD:
             told[subject] = asked.line.decode()
         return msgspec.structs.replace(self, told=told)
+
+    def ticketed(self, tickets: Mapping[str, bytes]) -> "LinkRecord":
+        """With the sessions that servers gave lately."""
+        return msgspec.structs.replace(self, tickets={**self.tickets, **tickets})
 
 
 def decoded(plain: bytes) -> LinkRecord | None:

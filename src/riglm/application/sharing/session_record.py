@@ -21,7 +21,7 @@ class _Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
-class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`SessionState`, without what each process makes for itself: vectors, the view, and the words of searches."""
 
     calls: tuple[str, ...] = ()
@@ -33,11 +33,15 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shown: tuple[str, ...] | None = None
     searched: tuple[str, ...] = ()
     changes: int = 0
+    made: int = 0
     last_at: float = 0.0
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a session; `client_id`, `principal` and the values of `keys` are keyed hashes."""
+    """What is kept of a session; `client_id`, `principal` and the values of `keys` are keyed hashes.
+
+    `forgotten_at` is as in `Session`.
+    """
 
     id: UUID
     started_at: float
@@ -51,7 +55,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     protocol_version: str = ""
     keys: dict[str, str] = {}
     sequence: int = 0
-    progress: _Progress | None = None
+    forgotten_at: float = 0.0
+    progress: Progress | None = None
 
     def session(self) -> Session:
         """The session, as a new object."""
@@ -67,19 +72,21 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             protocol_version=self.protocol_version,
             keys=dict(self.keys),
             sequence=self.sequence,
+            forgotten_at=self.forgotten_at,
         )
 
     def bring(self, session: Session, state: SessionState | None) -> bool:
         """Bring a session to where it stands elsewhere; whether its context is another one now."""
         session.sequence = max(session.sequence, self.sequence)
+        session.forgotten_at = self.forgotten_at
         session.keys = {**self.keys, **session.keys}
         session.protocol_version = session.protocol_version or self.protocol_version
         return state is not None and self.progress is not None and _bring(self.progress, state)
 
 
-def encoded(session: Session, state: SessionState | None) -> bytes:
-    """A session as bytes."""
-    record = SessionRecord(
+def recorded(session: Session, state: SessionState | None) -> SessionRecord:
+    """What is kept of a session as it stands here."""
+    return SessionRecord(
         id=session.id,
         started_at=session.started_at,
         era=session.era,
@@ -92,9 +99,14 @@ def encoded(session: Session, state: SessionState | None) -> bytes:
         protocol_version=session.protocol_version,
         keys=session.keys,
         sequence=session.sequence,
+        forgotten_at=session.forgotten_at,
         progress=None if state is None else _progress(state),
     )
-    return msgspec.json.encode(record)
+
+
+def encoded(session: Session, state: SessionState | None) -> bytes:
+    """A session as bytes."""
+    return msgspec.json.encode(recorded(session, state))
 
 
 def decoded(plain: bytes) -> SessionRecord | None:
@@ -105,9 +117,9 @@ def decoded(plain: bytes) -> SessionRecord | None:
         return None
 
 
-def _progress(state: SessionState) -> _Progress:
+def _progress(state: SessionState) -> Progress:
     choice = state.choice
-    return _Progress(
+    return Progress(
         calls=tuple(state.calls),
         context=None if state.context is None else state.context.text,
         turn=state.turn,
@@ -117,6 +129,7 @@ def _progress(state: SessionState) -> _Progress:
         shown=state.shown,
         searched=tuple(sorted(state.searched)),
         changes=state.changes,
+        made=state.made,
         last_at=state.last_at,
     )
 
@@ -133,13 +146,13 @@ def _chosen(choice: Choice) -> _Chosen:
     )
 
 
-def _bring(progress: _Progress, state: SessionState) -> bool:
+def _bring(progress: Progress, state: SessionState) -> bool:
     before = None if state.context is None else state.context.text
     state.calls = list(progress.calls[-MOST_CALLS:])
     state.turn, state.turn_key = progress.turn, progress.turn_key
     state.used_in_turn = dict(list(progress.used_in_turn.items())[-MOST_USED:])
     state.searched = set(progress.searched)
-    state.changes, state.last_at = progress.changes, progress.last_at
+    state.changes, state.made, state.last_at = progress.changes, progress.made, progress.last_at
     candidates = () if state.view is None else state.view.candidates
     state.shown = candidates if progress.shown == candidates and candidates else progress.shown
     chosen = progress.choice

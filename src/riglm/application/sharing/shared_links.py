@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ LONGEST_HANDSHAKE: Final = 1 << 16
 _PATIENCE_SECONDS: Final = 1.0
 _RESUMING_SECONDS: Final = 60.0
 _ENDED_SECONDS: Final = 600.0
+_ATTEMPTS: Final = 4
 _AGAIN: Final = b'"riglm-again"'
 _log: Final = logging.getLogger("riglm.state")
 
@@ -116,17 +117,14 @@ class SharedLinks:
         """Keep what a request changed."""
         known = self._known.get(session_id)
         if known is not None and answer.result:
-            record = known.noted(asked)
-            if record is not known:
-                await self._keep(session_id, record)
+            await self._change(session_id, lambda record: record.noted(asked))
         await self.note_tickets(session_id, conversation)
 
     async def note_tickets(self, session_id: bytes, conversation: Conversation) -> None:
         """Keep the sessions of the servers, if they are others now."""
-        known, tickets = self._known.get(session_id), dict(conversation.tickets)
-        if known is not None and tickets and {**known.tickets, **tickets} != known.tickets:
-            record = msgspec.structs.replace(known, tickets={**known.tickets, **tickets})
-            await self._keep(session_id, record)
+        tickets = dict(conversation.tickets)
+        if tickets:
+            await self._change(session_id, lambda record: record.ticketed(tickets))
 
     async def end(self, session_id: bytes) -> None:
         """No process goes on with a connection."""
@@ -174,13 +172,41 @@ class SharedLinks:
         known = self._values.get(session_id)
         if known is not None and value == known[0]:
             return known[1]
+        record = self._opened(name, value)
+        if record is not None and value is not None and session_id in self._known:
+            self._values[session_id] = (value, record)
+        return record
+
+    def _opened(self, name: str, value: bytes | None) -> LinkRecord | None:
         plain = self._sealer.opened(name, value)
         record = None if plain is None else decoded(plain)
         if plain is not None and record is None:
             self._sealer.reject("it is no connection")
-        if record is not None and value is not None and session_id in self._known:
-            self._values[session_id] = (value, record)
         return record
+
+    async def _change(self, session_id: bytes, change: Callable[[LinkRecord], LinkRecord]) -> None:
+        """Keep a change of a connection beside those that other processes made, unless the client ended it there.
+
+        What they made is not known here by that: the next request brings the conversation up to date.
+        """
+        known = self._known.get(session_id)
+        if known is None or (mine := change(known)) == known:
+            return
+        self._known[session_id] = mine
+        name, changed = self.name(session_id), mine
+        before = self._sealer.seal(name, known.encoded())
+        for _ in range(_ATTEMPTS):
+            value = self._sealer.seal(name, changed.encoded())
+            try:
+                found = await self._state.swap(name, before, value, self._seconds)
+            except StateUnavailable:
+                break
+            theirs = None if found is None else self._opened(name, found)
+            if found is None or found == value or (theirs is not None and theirs.ended):
+                return
+            before, changed = found, mine if theirs is None else change(theirs)
+        if session_id in self._known:
+            await self._keep(session_id, mine)
 
     async def _keep(self, session_id: bytes, record: LinkRecord) -> None:
         self._known[session_id] = record

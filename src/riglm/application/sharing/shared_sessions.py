@@ -5,12 +5,15 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from riglm.application.kept_sessions import Place
 from riglm.application.sessions import SessionRegistry
+from riglm.application.sharing.merging import merged
 from riglm.application.sharing.sealing import Sealer
-from riglm.application.sharing.session_record import SessionRecord, decoded, encoded
+from riglm.application.sharing.session_record import SessionRecord, decoded, encoded, recorded
 from riglm.domain.errors import StateUnavailable
+from riglm.domain.patience import Patience
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.session_state import SessionStatePort
@@ -18,17 +21,32 @@ from riglm.ports.session_state import SessionStatePort
 _CHECK: Final = "key"
 _LONGEST_REVISION: Final = 16
 _CHECKED_SECONDS: Final = 7 * 86_400.0
+_ATTEMPTS: Final = 4
+"""So often a request tries to keep what it changed where other processes are faster; the rest is done after it."""
+
+_MOST_UNSURE: Final = 3
 
 
 class _Known(NamedTuple):
-    """A session as it was last read or kept: its revision, its content, and the value that both were sealed in."""
+    """A session as it was last read or kept: its revision and content, and the value that is kept of it.
+
+    Not `told`, the content is newer than that value, or nothing is kept.
+    """
 
     revision: int
     body: bytes
     value: bytes
+    told: bool = True
 
 
-_UNKNOWN: Final = _Known(0, b"", b"")
+class Fetched(NamedTuple):
+    """A session that another process opened, as it was just read."""
+
+    known: _Known
+    record: SessionRecord
+
+
+_UNKNOWN: Final = _Known(0, b"", b"", told=False)
 
 
 class SharedSessions:
@@ -55,6 +73,12 @@ class SharedSessions:
         self._on_context = on_context
         self._seconds = seconds
         self._known: dict[UUID, _Known] = {}
+        self._unsure: dict[UUID, list[_Known]] = {}
+        """What was sent of each without an answer: it may be kept or not."""
+        self._owed: dict[UUID, Session] = {}
+        """What could not be kept, and will be when the state is back."""
+        self._repaying: asyncio.Task[None] | None = None
+        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
         self._contexts: set[asyncio.Task[None]] = set()
 
     async def check_key(self) -> None:
@@ -69,15 +93,27 @@ class SharedSessions:
         """Bring a session up to date; whether anything happened in it elsewhere."""
         name = self._name(session.id)
         try:
-            [value] = await self._state.take([name], self._seconds)
+            value, _ = await self._state.take([name, self._count_name(session.id)], self._seconds)
         except StateUnavailable:
             return False
         return self._bring(session, name, value)
 
+    async def reserve(self, session: Session) -> int | None:
+        """The number of the call that is about to start in a session, which no process gives to another one.
+
+        None, and the process counts by itself, while the state is away.
+        """
+        try:
+            number = await self._state.number(self._count_name(session.id), session.sequence, self._seconds)
+        except StateUnavailable:
+            return None
+        session.reserve(number)
+        return number
+
     async def arrive_at(self, place: Place) -> bool:
         """Bring the session at a place up to date, wherever it was opened; False when no process has one there yet."""
         here, pointer = self._registry.at(place), self._place_name(place)
-        names = [pointer] if here is None else [pointer, self._name(here.id)]
+        names = [pointer] if here is None else [pointer, self._name(here.id), self._count_name(here.id)]
         try:
             values = await self._state.take(names, self._seconds)
             owner = self._owner(pointer, values[0])
@@ -101,34 +137,36 @@ class SharedSessions:
         await self.leave(session)
 
     async def leave(self, session: Session) -> None:
-        """Let others know what a request changed in a session."""
-        body = encoded(session, self._progress(session))
-        known = self._known.get(session.id, _UNKNOWN)
-        if body == known.body:
-            return
-        revision, name = known.revision + 1, self._name(session.id)
-        value = self._sealer.seal(name, b"%d\n%b" % (revision, body))
-        self._known[session.id] = _Known(revision, body, value)
-        await self._state.keep(name, value, self._seconds)
+        """Let others know what a request changed in a session.
 
-    async def fetch(self, session_id: UUID) -> SessionRecord | None:
+        One request at a time does so; what it leaves holds the changes of all that wait for it.
+        """
+        async with self._turns.setdefault(session.id, asyncio.Lock()):
+            for _ in range(_ATTEMPTS):
+                if await self._keep(session):
+                    return
+        self._owe(session)
+
+    async def fetch(self, session_id: UUID) -> Fetched | None:
         """A session that another process opened.
 
         Raises:
             StateUnavailable: it cannot be read now.
         """
         name = self._name(session_id)
-        [value] = await self._state.take([name], self._seconds)
+        value, _ = await self._state.take([name, self._count_name(session_id)], self._seconds)
         found = self._read(name, value)
-        if found is None or found[1].id != session_id:
-            return None
-        self._known[session_id] = found[0]
-        return found[1]
+        return found if found is not None and found.record.id == session_id else None
 
-    def adopted(self, record: SessionRecord, place: Place | None = None) -> Session:
+    def adopted(self, fetched: Fetched, place: Place | None = None) -> Session:
         """Go on with a session that another process opened."""
-        session = self._registry.adopt(record.session(), place)
-        self._apply(session, record)
+        opened = fetched.record.session()
+        session = self._registry.adopt(opened, place)
+        if session is opened:
+            self._known[session.id] = fetched.known
+            self._apply(session, fetched.record)
+        else:
+            self._bring(session, self._name(session.id), fetched.known.value)
         return session
 
     async def sweep(self) -> None:
@@ -147,24 +185,72 @@ class SharedSessions:
     def forget(self, session: Session) -> None:
         """A session is not kept here any more."""
         self._known.pop(session.id, None)
+        self._unsure.pop(session.id, None)
+        self._owed.pop(session.id, None)
 
     async def _adopt(self, place: Place, owner: UUID) -> None:
-        record = await self.fetch(owner)
-        if record is not None:
-            self.adopted(record, place)
+        fetched = await self.fetch(owner)
+        if fetched is not None:
+            self.adopted(fetched, place)
+
+    async def _keep(self, session: Session) -> bool:
+        """Keep a session as it stands; False when another process kept it before, and it stands elsewhere now."""
+        id_ = session.id
+        known, body = self._known.get(id_, _UNKNOWN), encoded(session, self._progress(session))
+        if (body == known.body and known.told) or self._registry.known(id_) is not session:
+            self._owed.pop(id_, None)
+            return True
+        name, revision = self._name(id_), known.revision + 1
+        kept = _Known(revision, body, self._sealer.seal(name, b"%d\n%b" % (revision, body)))
+        try:
+            found = await self._state.swap(name, known.value, kept.value, self._seconds)
+        except StateUnavailable:
+            self._unsure[id_] = [*self._unsure.get(id_, [])[-_MOST_UNSURE:], kept]
+            self._owe(session)
+            return True
+        if found is None or found == kept.value:
+            self._known[id_] = kept
+            self._unsure.pop(id_, None)
+            self._owed.pop(id_, None)
+            return True
+        self._bring(session, name, found)
+        return False
+
+    def _owe(self, session: Session) -> None:
+        self._owed[session.id] = session
+        if self._repaying is None:
+            self._repaying = asyncio.get_running_loop().create_task(self._repay())
+
+    async def _repay(self) -> None:
+        """Keep what could not be kept, once the state is back; nobody waits for it."""
+        try:
+            while self._owed and await self._state.returned(self._seconds):
+                session = self._owed.pop(next(iter(self._owed)))
+                with Patience():
+                    await self.leave(session)
+        finally:
+            self._repaying = None
 
     def _bring(self, session: Session, name: str, value: bytes | None) -> bool:
+        """Take over what is kept of a session, and put what happened here since on top of it; whether it is news."""
         known = self._known.get(session.id, _UNKNOWN)
-        if value == known.value:
+        if value is None or value == known.value:
+            self._known[session.id] = known._replace(told=known.told and value is not None)
             return False
+        for sent in self._unsure.get(session.id, ()):
+            if sent.value == value:
+                self._known[session.id] = sent
+                return False
         found = self._read(name, value)
-        if found is None:
+        if found is None or found.record.id != session.id or found.known.revision < known.revision:
+            self._known[session.id] = known._replace(value=value, told=False)  # nothing to go by
             return False
-        read, record = found
-        if record.id != session.id or read.revision < known.revision or read.body == known.body:
+        self._known[session.id] = found.known
+        if found.known.body == known.body:
             return False
-        self._known[session.id] = read
-        self._apply(session, record)
+        base = decoded(known.body) if known.body else None
+        ours = recorded(session, self._progress(session))
+        self._apply(session, found.record if ours == base else merged(base, ours, found.record))
         return True
 
     def _apply(self, session: Session, record: SessionRecord) -> None:
@@ -174,7 +260,7 @@ class SharedSessions:
             self._contexts.add(task)
             task.add_done_callback(self._contexts.discard)
 
-    def _read(self, name: str, value: bytes | None) -> tuple[_Known, SessionRecord] | None:
+    def _read(self, name: str, value: bytes | None) -> Fetched | None:
         plain = self._sealer.opened(name, value)
         if plain is None or value is None:
             return None
@@ -183,7 +269,7 @@ class SharedSessions:
         if record is None:
             self._sealer.reject("it is no session")
             return None
-        return _Known(int(revision), body, value), record
+        return Fetched(_Known(int(revision), body, value), record)
 
     def _owner(self, pointer: str, value: bytes | None) -> UUID | None:
         plain = self._sealer.opened(pointer, value)
@@ -191,6 +277,9 @@ class SharedSessions:
 
     def _name(self, session_id: UUID) -> str:
         return self._sealer.name("session", session_id.bytes)
+
+    def _count_name(self, session_id: UUID) -> str:
+        return self._sealer.name("count", session_id.bytes)
 
     def _place_name(self, place: Place) -> str:
         return self._sealer.name("place", *place)

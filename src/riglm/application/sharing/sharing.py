@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.kept_sessions import Place
@@ -17,6 +17,7 @@ from riglm.domain.errors import SessionEnded
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
 from riglm.domain.patience import Patience
+from riglm.domain.session import Session
 from riglm.ports.downstream import ENDED, Caller, Carried, Conversation, NewsListener, Parting, SessionSharing
 
 LINKS: Final = "link"
@@ -25,7 +26,8 @@ LINKS: Final = "link"
 SHOWN: Final = "shown"
 """The kind of news that are about the lists of one client."""
 
-_OF_SESSIONS: Final = frozenset({"tools/call", "tools/list"})
+_CALL: Final = "tools/call"
+_OF_SESSIONS: Final = frozenset({_CALL, "tools/list"})
 """Requests that change what is known of a session."""
 
 _OF_LINKS: Final = REPEATED | {"resources/unsubscribe"}
@@ -93,19 +95,21 @@ class Sharing(SessionSharing):
         self, session_id: bytes, message: Message, caller: Caller, conversation: Conversation
     ) -> Parting | None:
         """Bring a conversation up to date."""
-        place, known = self._place(message, caller), False
-        ended = False
+        place, to_call = self._place(message, caller), message.method == _CALL
+        ended, known, numbered = False, False, _Numbered()
         patience = Patience()
         with self._guarded, patience:
             refreshing = self._links.refresh(session_id, conversation)
             if message.method in _OF_SESSIONS:
-                ended, moved_on = await asyncio.gather(refreshing, self._sessions.arrive(conversation.session))
+                numbering = self._number(conversation.session if to_call and place is None else None)
+                arriving = self._sessions.arrive(conversation.session)
+                ended, moved_on, numbered = await asyncio.gather(refreshing, arriving, numbering)
                 if moved_on:
                     conversation.moved_on()
             else:
                 ended = await refreshing
-            if place is not None:
-                known = await self._sessions.arrive_at(place)
+            if place is not None and not ended:
+                known, numbered = await self._arrive_at(place, conversation.session, to_call=to_call)
         if ended:
             raise SessionEnded
         if message.method not in _OF_SESSIONS and message.method not in _OF_LINKS:
@@ -113,6 +117,7 @@ class Sharing(SessionSharing):
 
         async def part(answer: Message) -> None:
             with self._guarded, patience:
+                numbered.give_back()
                 if message.method in _OF_SESSIONS:
                     await self._sessions.leave(conversation.session)
                 if place is not None:
@@ -126,13 +131,14 @@ class Sharing(SessionSharing):
         if message.method not in _OF_SESSIONS:
             return None
         place = self._registry.place_of_request(caller, envelope.client, envelope.meta)
-        known = False
+        known, numbered = False, _Numbered()
         patience = Patience()
         with self._guarded, patience:
-            known = await self._sessions.arrive_at(place)
+            known, numbered = await self._arrive_at(place, None, to_call=message.method == _CALL)
 
         async def part(_: Message) -> None:
             with self._guarded, patience:
+                numbered.give_back()
                 await self._sessions.leave_at(place, is_new=not known)
 
         return part
@@ -187,6 +193,24 @@ class Sharing(SessionSharing):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _arrive_at(self, place: Place, base: Session | None, *, to_call: bool) -> tuple[bool, "_Numbered"]:
+        """Bring the session at a place up to date: whether it is known there, and the number of a call in it.
+
+        It is asked for at once, of the session that was there before, or else of the one that is there then, or of
+        the connection's.
+        """
+        here = self._registry.at(place)
+        known, numbered = await asyncio.gather(self._sessions.arrive_at(place), self._number(here if to_call else None))
+        there = self._registry.at(place) or base
+        if to_call and there is not here:
+            numbered.give_back()
+            numbered = await self._number(there)
+        return known, numbered
+
+    async def _number(self, session: Session | None) -> "_Numbered":
+        number = None if session is None else await self._sessions.reserve(session)
+        return _Numbered(session, number)
+
     async def _heard(self, session_id: bytes, what: str, listener: NewsListener) -> None:
         """Pass news on; that a session ended is believed when it is so."""
         with self._guarded:
@@ -198,3 +222,15 @@ class Sharing(SessionSharing):
         if message.method not in _OF_SESSIONS:
             return None
         return self._registry.place_of_call(caller, parameters.read(message).meta)
+
+
+class _Numbered(NamedTuple):
+    """The number that was reserved for a request, if any was."""
+
+    session: Session | None = None
+    number: int | None = None
+
+    def give_back(self) -> None:
+        """The request is through: if it made no call, the number is nobody's."""
+        if self.session is not None and self.number is not None:
+            self.session.give_back(self.number)

@@ -25,6 +25,11 @@ class CallWatch(Observer):
         self._announce = announce
         self._guarded = guarded
 
+    @property
+    def sees_lists(self) -> bool:
+        """Lists are noted by whoever composes them; where they pass untouched, nobody does."""
+        return self._filtering.is_on
+
     def calling(
         self, session: Session, tool: str, given: Parameters, *, known: bool
     ) -> tuple[Found, Callable[[ErrorKind | None], None]]:

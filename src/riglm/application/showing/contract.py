@@ -19,6 +19,11 @@ class Filter(Protocol):
 
     @property
     @abstractmethod
+    def is_on(self) -> bool:
+        """Whether any list or call may be another one than without riglm; if not, all of them pass untouched."""
+
+    @property
+    @abstractmethod
     def guards(self) -> bool:
         """Whether there are tools that are denied."""
 
@@ -33,6 +38,14 @@ class Filter(Protocol):
     @abstractmethod
     def overridden(self, session: Session) -> bool:
         """People decided anew about tools; whether the session's list is another one now than its client has."""
+
+    @abstractmethod
+    def reconfigured(self, session: Session) -> bool:
+        """The rules changed; whether the session's list is another one now than its client has."""
+
+    @abstractmethod
+    def passed(self, session: Session, catalogue: Catalogue, *, is_whole: bool) -> None:
+        """While the filter was off, a client got a list, or the first page of one that is not whole."""
 
     @abstractmethod
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:

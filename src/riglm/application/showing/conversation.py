@@ -1,5 +1,6 @@
 """A client connection of the handshake era that is shown what the filter chooses."""
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -63,7 +64,7 @@ class ShowingConversation(Conversation):
         self._catalogue: Catalogue | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
         self._hears = False
-        showing.follow(self._overridden)
+        showing.follow(self._follow)
 
     @property
     def resumable(self) -> bool:
@@ -87,6 +88,8 @@ class ShowingConversation(Conversation):
             sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return None
         if message.method == "tools/list":
+            if not self._showing.filtering.is_on:
+                return self._pass_list(message, sink, headers, resumable=resumable)
             return self._list(message, sink)
         if message.method == "tools/call":
             return self._call(message, sink, headers, resumable=resumable)
@@ -134,7 +137,7 @@ class ShowingConversation(Conversation):
 
     async def close(self) -> None:
         """The connection ended."""
-        self._showing.unfollow(self._overridden)
+        self._showing.unfollow(self._follow)
         if self._meta_calls is not None:
             await self._meta_calls.close()
         for one in list(self._own.values()):
@@ -160,13 +163,28 @@ class ShowingConversation(Conversation):
         walk.start()
         return walk
 
+    def _pass_list(
+        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
+    ) -> Underway | None:
+        """Let a list pass untouched; of the first page it is remembered what the client has."""
+        if jsonrpc.members(message.params).get("cursor") is None:
+            session = self._session(self._shown_to, parameters.read(message).meta)
+            sink = Relay(sink, lambda page: self._passed(session, page))
+        return self._whole.received(message, sink, headers, resumable=resumable)
+
+    def _passed(self, session: Session, page: Message) -> Message:
+        self._news.listed()
+        if self._showing.passed(session, page) and self._hears:
+            asyncio.get_running_loop().call_soon(self._news.changed)  # after the list
+        return page
+
     @property
     def _shown_to(self) -> Session:
         return self._latest if self._latest is not None and self._latest.ended_at is None else self._whole.session
 
-    def _overridden(self) -> None:
-        """People decided anew about tools: the client is told if it has a list that is another one now."""
-        if self._hears and self._showing.filtering.overridden(self._shown_to):
+    def _follow(self, is_another: Callable[[Session], bool]) -> None:
+        """Lists may be others now: the client is told if it has one that is."""
+        if self._hears and is_another(self._shown_to):
             self._news.changed()
 
     def _session(self, base: Session, meta: Raw) -> Session:

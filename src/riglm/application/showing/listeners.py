@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from riglm.application.listen import ACKNOWLEDGED
-from riglm.application.showing.contract import Filter
 from riglm.application.showing.list_news import TOOLS_CHANGED
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
@@ -84,8 +83,8 @@ class Listeners:
             if listener.session.client_id == client_id:
                 listener.tell()
 
-    def overridden(self, filtering: Filter) -> None:
-        """People decided anew about tools: those are told whose list is another one now."""
+    def follow(self, is_another: Callable[[Session], bool]) -> None:
+        """Lists may be others now: those are told whose list is."""
         for listener in self._open:
-            if filtering.overridden(listener.session):
+            if is_another(listener.session):
                 listener.tell()

@@ -74,6 +74,7 @@ class MetaCalls:
         started, clock = time.time(), time.perf_counter()
         if name != CALL_TOOL or self._showing.filtering.state(session).view is None:
             await ready()
+            self._showing.services.waited()
         if not self._showing.meta_tools.owns(session, name):  # now that its list is known, it is a server's own tool
             self._forward(call, call.message, session, forward)
             return

@@ -3,6 +3,7 @@
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from riglm.application.exchange import Exchange
@@ -42,7 +43,7 @@ class ShowingModern(ModernService):
         """`serve` makes the service that all is passed on to."""
         self._showing = showing
         self.listeners = Listeners()
-        showing.follow(lambda: self.listeners.overridden(showing.filtering))
+        showing.follow(self.listeners.follow)
         self._whole = serve(showing.observed(self.listeners.changed))
         self._meta_calls = MetaCalls(showing, self._whole.spellings)
         self._catalogue: Catalogue | None = None
@@ -104,7 +105,10 @@ class ShowingModern(ModernService):
 
     def _list(self, asked: "_Asked", sink: ReplySink) -> Underway:
         session = self._session(asked)
-        if jsonrpc.members(asked.message.params).get("cursor") is not None:
+        has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
+        if not self._showing.filtering.is_on:
+            return asked.forward(asked.message, sink if has_cursor else Relay(sink, partial(self._passed, session)))
+        if has_cursor:
             return asked.forward(asked.message, Relay(sink, lambda page: self._showing.without_denied(session, page)))
         taken = self._taking()
         walk = ListWalk(
@@ -116,6 +120,12 @@ class ShowingModern(ModernService):
         )
         walk.start()
         return walk
+
+    def _passed(self, session: Session, page: Message) -> Message:
+        """A list passes untouched; it is remembered what the client has."""
+        if self._showing.passed(session, page):
+            self.listeners.changed(session)
+        return page
 
     def _call(self, asked: "_Asked", sink: ReplySink) -> Underway:
         message = asked.message

@@ -35,6 +35,9 @@ PREPARING_SECONDS: Final = 1.5
 LISTING_SECONDS: Final = 5.0
 """So long one of riglm's own tools waits for the list that it is about."""
 
+Follower = Callable[[Callable[[Session], bool]], None]
+"""Tells the clients of some sessions that their lists are others now; it is given what finds that out of a session."""
+
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -52,7 +55,8 @@ class Showing:
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
         self._at_pages = FailingOpen(_log, "filtering failed; an error is the answer, since some tools are denied, and")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._followers: set[Callable[[], None]] = set()
+        self._followers: set[Follower] = set()
+        self._is_told_soon = False
         self._prefix = f"riglm-{secrets.token_hex(8)}".encode()
         self._numbers = itertools.count(1)
 
@@ -158,11 +162,24 @@ class Showing:
             tokens_own=selection.tokens_own,
         )
 
-    def follow(self, follower: Callable[[], None]) -> None:
-        """Have somebody called whenever people decide anew about tools, until `unfollow`."""
+    def passed(self, session: Session, page: Message) -> bool:
+        """A client gets the first page of a list untouched; whether its list is another one by now.
+
+        It is when the rules changed while the page was under way.
+        """
+        with self._guarded:
+            fields = jsonrpc.members(page.result)
+            if "tools" in fields:
+                is_whole = bytes(fields.get("nextCursor", b"null")) == b"null"
+                self.filtering.passed(session, self._lists.read([page], plainly=False), is_whole=is_whole)
+                return self.filtering.is_on and self.filtering.reconfigured(session)
+        return False
+
+    def follow(self, follower: Follower) -> None:
+        """Have somebody called whenever lists may have become others, until `unfollow`."""
         self._followers.add(follower)
 
-    def unfollow(self, follower: Callable[[], None]) -> None:
+    def unfollow(self, follower: Follower) -> None:
         """Call somebody no more."""
         self._followers.discard(follower)
 
@@ -171,11 +188,26 @@ class Showing:
         self._start(self.tell_overridden())
 
     async def tell_overridden(self) -> None:
-        """Tell all who follow that people decided anew, one after the other, with the loop free in between."""
+        """Tell all who follow that people decided anew."""
+        await self._tell(self.filtering.overridden)
+
+    def reconfigured(self) -> None:
+        """The rules changed: start to tell all who follow; once for changes that come close together."""
+        if not self._is_told_soon:
+            self._is_told_soon = True
+            self._start(self.tell_reconfigured())
+
+    async def tell_reconfigured(self) -> None:
+        """Tell all who follow that the rules changed."""
+        self._is_told_soon = False
+        await self._tell(self.filtering.reconfigured)
+
+    async def _tell(self, is_another: Callable[[Session], bool]) -> None:
+        """Tell all who follow, one after the other, with the loop free in between."""
         for follower in list(self._followers):
             if follower in self._followers:
                 with self._guarded:
-                    follower()
+                    follower(is_another)
                 await asyncio.sleep(0)
 
     def announces(self, session: Session) -> bool:

@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from riglm.domain.access import is_loopback
 from riglm.domain.schemas.base import Section, problem
-from riglm.domain.schemas.downstream import is_loopback
 from riglm.domain.schemas.token import refuse_placeholder, usable_token
 
 

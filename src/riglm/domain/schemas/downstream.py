@@ -1,20 +1,12 @@
 """How clients reach riglm over HTTP."""
 
-import ipaddress
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from riglm.domain.access import is_loopback
 from riglm.domain.schemas.base import Seconds, Section, problem
 from riglm.domain.schemas.token import refuse_placeholder, usable_token
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on this host."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Downstream(Section):

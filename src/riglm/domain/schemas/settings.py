@@ -19,7 +19,7 @@ from riglm.domain.schemas.section import Limits, Logging, Privacy, Sessions, Tim
 from riglm.domain.schemas.server import Server
 from riglm.domain.schemas.state import State
 from riglm.domain.schemas.storage import Storage
-from riglm.domain.secret import secrets_of_command, secrets_of_url
+from riglm.domain.secret import secrets_of_command, secrets_of_options, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
@@ -103,7 +103,7 @@ class Settings(Section):
         """Every value that must never be shown or logged, in the clear: for redaction only."""
         guards = (self.downstream.token, self.privacy.key, self.control.token, self.control.read_token)
         found = [one for one in guards if one]
-        plain = [*self.storage.secrets(), *self.state.secrets()]
+        plain = [*self.storage.secrets(), *self.state.secrets(), *secrets_of_options(self.predictor.options)]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]
             found += [server.auth.token] if server.auth else []

@@ -182,6 +182,7 @@ class Inside:
     def __init__(self, *, resumable: bool = False) -> None:
         self.script = Script()
         self.modern = Modern(self.script)
+        self.arrived = None
         self.resumable = resumable
         self.talks: list[Talk] = []
         self.held: list[bool] = []

@@ -45,6 +45,14 @@ class Flaky(InMemorySessionState):
         self._check()
         return await super().claim(key, value, seconds)
 
+    async def swap(self, key, before, value, seconds):
+        self._check()
+        return await super().swap(key, before, value, seconds)
+
+    async def number(self, key, beyond, seconds):
+        self._check()
+        return await super().number(key, beyond, seconds)
+
     async def returned(self, seconds):
         return not self.is_away
 

@@ -28,6 +28,19 @@ class ScriptedFilter(Filter):
         self.forgotten = []
         self.states = {}
         self.view = "known"
+        self.is_off = False
+        self.others = False
+        self.passed_on = []
+
+    @property
+    def is_on(self):
+        return not self.is_off
+
+    def reconfigured(self, session):
+        return self.others
+
+    def passed(self, session, catalogue, *, is_whole):
+        self.passed_on.append((catalogue.names, is_whole))
 
     @property
     def guards(self):

@@ -693,7 +693,7 @@ async def test_a_client_that_left_is_told_of_no_override(stage):
 async def test_the_loop_is_free_between_those_who_are_told_of_an_override(stage):
     told = []
     for name in "abc":
-        stage.showing.follow(lambda name=name: told.append(name))
+        stage.showing.follow(lambda _, name=name: told.append(name))
     stage.showing.overridden()
     counts = [len(told)]
     while len(told) < 3 and len(counts) < 100:

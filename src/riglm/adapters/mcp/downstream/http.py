@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from riglm.adapters.mcp.downstream.answer import send_error, send_json, send_status
-from riglm.adapters.mcp.downstream.cors import CrossOrigin
 from riglm.adapters.mcp.downstream.events import Header, Send
 from riglm.adapters.mcp.downstream.gate import Gate
 from riglm.adapters.mcp.downstream.http_handshake import HandshakeRequests
@@ -18,6 +17,7 @@ from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.cross_origin import CrossOrigin
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Malformed
 from riglm.domain.schemas.settings import Settings
@@ -28,6 +28,7 @@ _SWEEP_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 4.0
 _CUT_SECONDS: Final = 0.5
 _HANDSHAKE: Final = frozenset(version.encode() for version in protocol.HANDSHAKE_VERSIONS)
+_SENT_HEADERS: Final = b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id"
 _CLOSE: Final = ((b"connection", b"close"),)
 
 
@@ -38,12 +39,18 @@ class HttpDownstream:
         """Serves what `settings.downstream` asks for; with `sharing` as one of several processes."""
         downstream = settings.downstream
         self._settings = downstream
+        self._arrived = proxy.arrived
         self._limit = settings.limits.message_bytes
         token = downstream.token.get_secret_value() if downstream.token else None
         self._gate = Gate(
             downstream.host, token=token, hosts=downstream.allowed_hosts, origins=downstream.allowed_origins
         )
-        self._cross_origin = CrossOrigin(downstream.allowed_origins)
+        self._cross_origin = CrossOrigin(
+            downstream.allowed_origins,
+            methods=b"GET, POST, DELETE",
+            sent=_SENT_HEADERS,
+            exposed=b"mcp-session-id, www-authenticate",
+        )
         self._principal = "bearer" if token else ""
         self._handle_header = settings.sessions.header.lower().encode()
         buffer = settings.limits.sse_buffer
@@ -148,7 +155,10 @@ class HttpDownstream:
             await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
             return
         try:
-            message = jsonrpc.decode(well_formed(await request.body(self._limit)))
+            body = await request.body(self._limit)
+            if self._arrived is not None:
+                self._arrived()
+            message = jsonrpc.decode(well_formed(body))
         except Malformed as error:
             await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
             return
@@ -202,8 +212,8 @@ async def _refuse_body(request: Request, send: Send, status: int, words: str) ->
     await send({"type": "http.response.body", "body": b""})
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """A listening socket.
+def bound_socket(host: str, port: int, *, section: str = "downstream", option: str = "--port") -> socket.socket:
+    """A listening socket; `section` of the configuration asked for it, and `option` chooses another port.
 
     Raises:
         ConfigurationError: the address cannot be had.
@@ -218,6 +228,6 @@ def bound_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         reason = error.strerror or str(error)
-        fix = "end what listens there, or choose another with --port" if port else "choose another with --host"
-        raise ConfigurationError(f"downstream.port: cannot listen on {host}:{port}: {reason} — fix: {fix}") from error
+        fix = f"end what listens there, or choose another with {option}" if port else f"choose another {section}.host"
+        raise ConfigurationError(f"{section}.port: cannot listen on {host}:{port}: {reason} — fix: {fix}") from error
     return listener

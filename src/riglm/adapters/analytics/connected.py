@@ -1,0 +1,84 @@
+"""Connections to a database, and to which file if it is one."""
+
+import logging
+from typing import Final
+
+from sqlalchemy import Engine
+
+from riglm.adapters.analytics.engine import is_damage, safe_url, translated
+from riglm.adapters.analytics.schema import bring_up_to_date
+from riglm.adapters.analytics.sqlite import database_file
+from riglm.adapters.analytics.store_file import StoreFile, make
+from riglm.domain.errors import AnalyticsUnavailable
+
+_log: Final = logging.getLogger("riglm.analytics")
+
+
+class FileReplaced(AnalyticsUnavailable):
+    """What was done went into a file that is not the database's any more; it can be done again in the one that is."""
+
+
+class Connected:
+    """Connections through `engine` to the database at a URL, in SQLite to the file that is there when they begin.
+
+    Every failure arrives as `AnalyticsUnavailable`. With `sets_aside` a file that proves damaged is set aside.
+    """
+
+    def __init__(self, url: str, engine: Engine, *, sets_aside: bool) -> None:
+        self.engine = engine
+        self._url = url
+        self._sets_aside = sets_aside
+        self._file: StoreFile | None = None
+        self._is_aside = False
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file, if there is one, still is the database's."""
+        return self._file is None or self._file.is_in_place
+
+    def begin(self) -> None:
+        """Connect, and bring the schema up to date.
+
+        Raises `SchemaTooNew` when a newer riglm wrote the database, `FileReplaced` when it was set aside.
+        """
+        with translated(self._url):
+            path = database_file(self._url)
+            if path is not None:
+                make(path)
+                self._file = StoreFile(path)
+        try:
+            with translated(self._url):
+                bring_up_to_date(self.engine, self._url)
+        except AnalyticsUnavailable as error:
+            self.look_after(error)
+            raise
+        if self._file is not None:
+            self._file.note_journal()
+
+    def look_after(self, error: Exception) -> None:
+        """Set a damaged file aside, if that is what a failure tells, and raise `FileReplaced` when that was done.
+
+        SQLite is asked to check the file once: one that it finds sound is not checked for each failure.
+        """
+        if not self._sets_aside or self._file is None or not is_damage(error):
+            return
+        try:
+            with translated(self._url):
+                is_aside = self._file.set_aside()
+        except AnalyticsUnavailable as failure:
+            raise AnalyticsUnavailable(f"{error}; it was not set aside: {failure}") from error
+        if is_aside:
+            self._is_aside = True
+            raise FileReplaced(f"the file of the analytics store {safe_url(self._url)} was set aside") from error
+        self._sets_aside = False
+
+    def close(self) -> None:
+        """End all connections; the journal of a file that was replaced is kept from the one that came."""
+        try:
+            if self._file is not None and not self._file.is_in_place:
+                if not self._is_aside:
+                    _log.warning("the file of %s was removed or replaced by another one", safe_url(self._url))
+                with translated(self._url):
+                    self._file.take_journal_away()
+        finally:
+            self.engine.dispose()

@@ -1,0 +1,185 @@
+"""What people who look at riglm ask, in SQL that stays quick while the store fills."""
+
+import math
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import JSON, ColumnElement, Connection, Integer, case, cast, func, literal, not_, or_, select
+
+from riglm.adapters.analytics import queries, rows
+from riglm.adapters.analytics.lookups import slices, toolsets
+from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session, toolset
+from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.exposure import ANSWER_SURFACES, Exposure
+from riglm.domain.invocation import OWN_UPSTREAM, Found, ToolInvocation
+from riglm.ports.analytics import SessionSummary, ToolStatistics
+from riglm.ports.overview import SessionKey, Usage
+
+_PAIRS_PER_TOOL: Final = 200
+"""So many of the most frequent pairs are read for each tool of a map."""
+
+Sizes = MutableMapping[UUID, int]
+"""How many names each list has, by its id, as far as that is known; the lists of an id never change."""
+
+
+_is_list: Final = exposure.c.surface.not_in(sorted(ANSWER_SURFACES))
+
+
+def sessions_before(
+    connection: Connection, key: SessionKey | None, limit: int, *, active_only: bool
+) -> Sequence[SessionSummary]:
+    """The latest sessions whose place is before `key`, newest first."""
+    started, id_ = session.c.started_at, session.c.id
+    query = select(session).order_by(started.desc(), id_.desc()).limit(limit)
+    if key is not None:
+        query = query.where(started <= key.started_at, or_(started < key.started_at, id_ < key.id))
+    if active_only:
+        query = query.where(session.c.ended_at.is_(None))
+    return queries.summaries(connection, connection.execute(query).mappings().all())
+
+
+def session_of(connection: Connection, session_id: UUID) -> SessionSummary | None:
+    """The session with this id."""
+    found = connection.execute(select(session).where(session.c.id == session_id)).mappings().all()
+    return next(iter(queries.summaries(connection, found)), None)
+
+
+def count_sessions(connection: Connection, since: float) -> tuple[int, int]:
+    """How many sessions have no end, and how many started since the given time."""
+    count = select(func.count()).select_from(session)
+    started = count if since <= 0 else count.where(session.c.started_at >= since)
+    open_ = connection.execute(count.where(session.c.ended_at.is_(None))).scalar_one()
+    return open_, connection.execute(started).scalar_one()
+
+
+def latest_invocations(connection: Connection, session_id: UUID, most: int) -> Sequence[ToolInvocation]:
+    """The latest of one session's invocations, in order."""
+    columns = invocation.c
+    query = select(invocation).where(columns.session_id == session_id)
+    latest = query.order_by(columns.sequence_number.desc(), columns.id.desc()).limit(most)
+    return [rows.invocation_from(row) for row in connection.execute(latest).mappings()][::-1]
+
+
+def latest_exposures(connection: Connection, session_id: UUID, most: int) -> Sequence[Exposure]:
+    """The latest of one session's exposures, in the order of their time."""
+    query = select(exposure).where(exposure.c.session_id == session_id)
+    latest = query.order_by(exposure.c.timestamp.desc(), exposure.c.id.desc()).limit(most)
+    found = connection.execute(latest).mappings().all()[::-1]
+    names = toolsets(connection, (row[column] for row in found for column in ("shown", "available")))
+    return [rows.exposure_from(row, names) for row in found]
+
+
+def tools_known(connection: Connection, since: float) -> Sequence[ToolStatistics]:
+    """Every tool that was used, shown in a list or hidden from one, most used first, then by name."""
+    lists = select(exposure.c.available).where(_is_list, *_since(exposure.c.timestamp, since)).distinct()
+    return queries.with_never_used(connection, since, connection.execute(lists).scalars())
+
+
+def usage(
+    connection: Connection, since: float, until: float, spans: int, tool: str | None, sizes: Sizes
+) -> Sequence[Usage]:
+    """What happened in each of so many spans of equal length."""
+    calls = _calls(connection, since, until, spans, tool)
+    lists = _lists(connection, since, until, spans, sizes)
+    return [Usage(**calls.get(span, {}), **lists.get(span, {})) for span in range(spans)]
+
+
+def top_cooccurrences(connection: Connection, most_tools: int) -> Sequence[ToolCooccurrence]:
+    """The pairs among the tools that stand in the most frequent pairs, most frequent first, then by name."""
+    a, b = cooccurrence.c.tool_a, cooccurrence.c.tool_b
+    order = (cooccurrence.c.count.desc(), a, b)
+    tools: dict[str, None] = {}
+    for pair in connection.execute(select(a, b).order_by(*order).limit(most_tools * _PAIRS_PER_TOOL)):
+        if len(tools.keys() | set(pair)) > most_tools:
+            break
+        tools |= dict.fromkeys(pair)
+    among = select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
+    return [ToolCooccurrence(**row) for row in connection.execute(among).mappings()]
+
+
+def _calls(
+    connection: Connection, since: float, until: float, spans: int, tool: str | None
+) -> Mapping[int, Mapping[str, int]]:
+    columns = invocation.c
+    span = _span(connection, columns.timestamp, since, until, spans).label("span")
+
+    def found(how: Found) -> ColumnElement[int]:
+        return func.sum(case((queries.ran & (columns.found == how.value), 1), else_=0)).label(how.value)
+
+    query = select(
+        span,
+        func.count().label("calls"),
+        func.sum(case((not_(columns.success), 1), else_=0)).label("failures"),
+        *map(found, Found),
+    ).where(columns.upstream != OWN_UPSTREAM, *_between(columns.timestamp, since, until))
+    if tool is not None:
+        query = query.where(columns.tool == tool)
+    if spans > 1:
+        query = query.group_by(span)
+    return _by_span(connection.execute(query).mappings().all(), spans)
+
+
+def _lists(
+    connection: Connection, since: float, until: float, spans: int, sizes: Sizes
+) -> Mapping[int, Mapping[str, int]]:
+    columns = exposure.c
+    span = _span(connection, columns.timestamp, since, until, spans).label("span")
+    seen = case((columns.mode == "shadow", columns.available), else_=columns.shown).label("seen")
+    query = (
+        select(span, seen, columns.available, func.count().label("lists"))
+        .where(_is_list, *_between(columns.timestamp, since, until))
+        .group_by(span, seen, columns.available)
+    )
+    found = connection.execute(query).all()
+    _measure(connection, {id_ for _, *ids, _ in found for id_ in ids}, sizes)
+    return _by_span(
+        [
+            {"span": at, "lists": lists, "tools_shown": lists * sizes[shown], "tools_available": lists * sizes[there]}
+            for at, shown, there, lists in found
+        ],
+        spans,
+    )
+
+
+def _measure(connection: Connection, ids: set[UUID], sizes: Sizes) -> None:
+    """Learn how many names the lists have of which that is not known; one that is gone has none."""
+    names: ColumnElement[Any] = toolset.c.names
+    length = func.json_array_length(names if connection.dialect.name == "sqlite" else cast(names, JSON))
+    query = select(toolset.c.id, length)
+    missing = [id_ for id_ in ids if id_ not in sizes]
+    for some in slices(missing):
+        sizes.update(map(tuple, connection.execute(query.where(toolset.c.id.in_(some)))))
+    for id_ in missing:
+        sizes.setdefault(id_, 0)
+
+
+def _between(at: ColumnElement[float], since: float, until: float) -> list[ColumnElement[bool]]:
+    """The condition on a time, without what is true anyway: for a whole table an index is the slower way."""
+    return _since(at, since) + ([at < until] if math.isfinite(until) else [])
+
+
+def _since(at: ColumnElement[float], since: float) -> list[ColumnElement[bool]]:
+    return [at >= since] if since > 0 else []
+
+
+def _span(
+    connection: Connection, at: ColumnElement[float], since: float, until: float, spans: int
+) -> ColumnElement[int]:
+    """The number of the span that a time lies in."""
+    if spans == 1:
+        return literal(0)
+    place = (at - since) * (spans / (until - since))
+    # SQLite cuts what comes after the point and may have no floor; PostgreSQL rounds.
+    return cast(place if connection.dialect.name == "sqlite" else func.floor(place), Integer)
+
+
+def _by_span(found: Sequence[Mapping[Any, Any]], spans: int) -> Mapping[int, Mapping[str, int]]:
+    """Sums by span; what rounding puts behind the last one belongs to that."""
+    summed: dict[int, dict[str, int]] = {}
+    for row in found:
+        sums = summed.setdefault(min(row["span"], spans - 1), {})
+        for name, number in row.items():
+            if name != "span":
+                sums[name] = sums.get(name, 0) + int(number or 0)
+    return summed

@@ -1,0 +1,216 @@
+"""The file of a SQLite store as a file: which one it is, how it is made, and how it is put out of the way.
+
+A list may be made from it before SQLAlchemy is imported, so nothing here needs that.
+"""
+
+import glob
+import itertools
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from riglm.domain.errors import AnalyticsUnavailable
+
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_JOURNAL: Final = "-wal"
+_BESIDE: Final = (_JOURNAL, "-shm", "-journal")
+_MOST_ASIDE: Final = 10
+"""A disk that damages one file after the other is not to be filled with them."""
+
+_GUARD_SECONDS: Final = 5.0
+_MISSING: Final = (0, 0)
+
+_log: Final = logging.getLogger("riglm.analytics")
+
+
+class StoreFile:
+    """The file that is at a path when this is made; it may be replaced, removed, or put aside by another process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = _identity(path)
+        self._journal = _MISSING
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it still is the one at its path, as far as can be told."""
+        now = _identity(self._path)
+        return now is None or (now == self._identity and now != _MISSING)
+
+    def note_journal(self) -> None:
+        """Remember which journal is its own; called while a connection is open, which keeps the journal."""
+        journal = _identity(_beside(self._path.resolve(), _JOURNAL)) or _MISSING
+        self._journal = journal if self.is_in_place else _MISSING
+
+    def take_journal_away(self) -> None:
+        """Put its journal aside when it lies beside another file by now: SQLite would apply it to that one."""
+        path = self._path.resolve()
+        if self._journal == _MISSING:
+            return
+        with _guarded(path):
+            if _identity(_beside(path, _JOURNAL)) == self._journal:
+                _move_journal(path)
+
+    def set_aside(self) -> bool:
+        """Give a damaged file another name, with all that belongs to it, and begin an empty one at its path.
+
+        False, and nothing is done, when SQLite's own check finds no damage. True when another process was quicker, too.
+        Raises `AnalyticsUnavailable`, `OSError` or `sqlite3.Error` when it cannot be done, or the check itself fails.
+        """
+        path = self._path.resolve()
+        with _guarded(path):
+            if not self.is_in_place:
+                return True
+            if not _is_damaged(path):
+                return False
+            aside = _aside(path)
+            path.rename(aside)
+            _move_beside(path, aside)
+            _make_empty(path)
+        _log.warning(
+            "the database %s is damaged; it was set aside as %s with all that is in it, and a new one was begun — to "
+            "save what can be read: sqlite3 '%s' .recover | sqlite3 saved.db",
+            path,
+            aside,
+            aside,
+        )
+        return True
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether this is SQLite's word that a file is damaged or no database, and no lock, full disk or missing right."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _DAMAGE
+
+
+def make(path: Path) -> None:
+    """Make a missing file, readable by its owner alone. It is empty: SQLite begins a database in it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = path.resolve()
+    if path.exists() and not _is_an_orphan(path):
+        return
+    with _guarded(path):
+        if _is_an_orphan(path):
+            # SQLite would remove it. What is in it belonged to a file that was removed, or cut to nothing.
+            _move_journal(path)
+        _make_empty(path)
+
+
+@contextmanager
+def locked(file: Path, timeout: float) -> Iterator[bool]:
+    """Hold SQLite's exclusive lock on a file that is for nothing else; whether it was got within `timeout` seconds.
+
+    SQLite's own locks die with the process.
+    """
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_empty(file)
+    with closing(sqlite3.connect(file, timeout=timeout, isolation_level=None)) as connection:
+        yield _is_locked_by(connection)
+
+
+def _is_locked_by(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """Be the only one that makes the file at `path` or moves it: between two moves there is none, and none may come."""
+    with locked(path.with_name(f"{path.name}-guard"), _GUARD_SECONDS) as mine:
+        if not mine:
+            raise AnalyticsUnavailable(f"the store {path} cannot be used: another process checks or replaces the file")
+        yield
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file at `path` from another one of that name; None when that cannot be told."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return _MISSING
+    except OSError:
+        return None
+    return (there.st_dev, there.st_ino) if there.st_ino else None
+
+
+def _is_damaged(path: Path) -> bool:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_GUARD_SECONDS)) as connection:
+        connection.text_factory = bytes  # what it tells may quote names that are damaged too
+        try:
+            found = connection.execute("PRAGMA quick_check(1)").fetchall()
+        except sqlite3.DatabaseError as error:
+            if is_damage(error):
+                return True
+            raise
+    return bool(found != [(b"ok",)])
+
+
+def _is_an_orphan(path: Path) -> bool:
+    """Whether a journal lies beside a file that is missing or empty, which SQLite never leaves so."""
+    return not _size(path) and _size(_beside(path, _JOURNAL)) > 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _move_journal(path: Path) -> None:
+    aside = _free_name(path, "replaced")
+    _move_beside(path, aside)
+    _log.warning(
+        "a journal lay beside %s that does not belong to it; it was set aside as %s", path, _beside(aside, _JOURNAL)
+    )
+
+
+def _move_beside(path: Path, aside: Path) -> None:
+    for ending in _BESIDE:
+        with suppress(FileNotFoundError):
+            _beside(path, ending).rename(_beside(aside, ending))
+
+
+def _aside(path: Path) -> Path:
+    """Where a damaged file goes.
+
+    Raises:
+        AnalyticsUnavailable: so many went there that there must be more to it.
+    """
+    there = path.parent.glob(f"{glob.escape(path.name)}.corrupt-*")
+    if sum(not each.name.endswith(_BESIDE) for each in there) >= _MOST_ASIDE:
+        raise AnalyticsUnavailable(
+            f"{_MOST_ASIDE} damaged files were set aside already — fix: have the disk checked, and move "
+            f"{path}.corrupt-* away"
+        )
+    return _free_name(path, "corrupt")
+
+
+def _free_name(path: Path, why: str) -> Path:
+    """A name with the time in it that nothing has, nor what lies beside."""
+    name = f"{path.name}.{why}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    places = (path.with_name(each) for each in names)
+    return next(each for each in places if not any(_beside(each, ending).exists() for ending in ("", *_BESIDE)))
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(f"{path.name}{ending}")
+
+
+def _make_empty(file: Path) -> None:
+    # Only a missing file may be opened here: closing any descriptor of a file drops every POSIX lock that this process
+    # holds on it, those of its other SQLite connections too (sqlite.org/howtocorrupt.html, section 2.2).
+    if not file.exists():
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -1,0 +1,165 @@
+"""Changes merged into a configuration, and where two configurations differ.
+
+A change is a document in the manner of JSON Merge Patch (RFC 7396): sections and maps are merged, all else is replaced,
+and null means the default.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import SecretStr, ValidationError
+
+from riglm.adapters.configuration.disclosure import document as document_of
+from riglm.adapters.configuration.problem import dotted
+from riglm.domain.control import Fault, Invalid
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.secret import MASK, sounds_secret
+
+Path = tuple[str, ...]
+
+_DEEPEST: Final = 32
+_MISSING: Final = object()
+_SERVERS: Final = frozenset({"upstream", "mcpServers"})
+_SECRET_KEYS: Final = frozenset({"token", "read_token", "key", "url"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that is to be another one; None means the default."""
+
+    path: Path
+    value: Any
+
+
+def changes_in(
+    document: Mapping[str, Any], settings: Settings, concerns: Callable[[Path], bool] = lambda _: True
+) -> list[Change]:
+    """What of a document differs from what is shown of the settings, at the paths that are of concern.
+
+    Raises:
+        Invalid: it is nested too deeply, or gives the mask of a secret for a value.
+    """
+    found = [change for change in _changes(document, document_of(settings), ()) if concerns(change.path)]
+    faults = [
+        Fault(path=dotted(change.path), detail=f"this holds a mask — fix: give the value itself, or leave it {MASK}")
+        for change in found
+        if _may_be_secret(change.path) and _holds_mask(change.value)
+    ]
+    if faults:
+        raise Invalid(*faults)
+    return found
+
+
+def merged(settings: Settings, changes: Sequence[Change], default_store: str) -> Settings:
+    """The settings with changes made to them; `default_store` is the file that is used when no store is named.
+
+    Raises:
+        Invalid: the whole is not valid; every place is named.
+    """
+    if not changes:
+        return settings
+    values = settings.model_dump(by_alias=True, exclude_unset=True)
+    if values.get("storage", {}).get("path") == default_store:
+        del values["storage"]["path"]
+    for change in changes:
+        _make(values, change.path, change.value)
+    try:
+        return Settings.model_validate(_with_a_store(values, default_store))
+    except ValidationError as error:
+        from riglm.adapters.configuration.explanation import problems_in
+
+        problems = dict.fromkeys(problems_in(error, {}, ""))
+        raise Invalid(*(Fault(path=each.path, detail=f"{each.what} — fix: {each.fix}") for each in problems)) from None
+
+
+def differences(before: Settings, after: Settings) -> list[Path]:
+    """The places where two configurations have different values, in the order of the schema."""
+    return list(_differences(before.model_dump(by_alias=True), after.model_dump(by_alias=True), ()))
+
+
+def value_at(settings: Settings, path: Path) -> Any:
+    """The value that was set at a path, with its secrets in the clear; None where nothing was set."""
+    here: Any = settings.model_dump(by_alias=True, exclude_unset=True)
+    for key in path:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return _plain(here)
+
+
+def _changes(given: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> Iterator[Change]:
+    if len(path) > _DEEPEST:
+        raise Invalid(Fault(path=dotted(path[:3]), detail="the values are nested too deeply — fix: flatten them"))
+    for key, value in given.items():
+        here = shown.get(key, _MISSING)
+        if _are_alike(value, here) or (value is None and here is _MISSING):
+            continue
+        if isinstance(value, Mapping) and (value or isinstance(here, Mapping)):
+            yield from _changes(value, here if isinstance(here, Mapping) else {}, (*path, key))
+        else:
+            yield Change((*path, key), value)
+
+
+def _make(values: dict[str, Any], path: Path, value: Any) -> None:
+    here = values
+    for key in path[:-1]:
+        inner = here.get(key)
+        if not isinstance(inner, dict):
+            if value is None:
+                return
+            inner = here[key] = {}
+        here = inner
+    if value is None:
+        here.pop(path[-1], None)
+    else:
+        here[path[-1]] = value
+
+
+def _with_a_store(values: dict[str, Any], default_store: str) -> dict[str, Any]:
+    storage = values.get("storage", {})
+    if not isinstance(storage, dict) or storage.get("path") is not None or storage.get("url") is not None:
+        return values
+    return {**values, "storage": {**storage, "path": default_store}}
+
+
+def _differences(before: Any, after: Any, path: Path) -> Iterator[Path]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in dict.fromkeys([*before, *after]):
+            yield from _differences(before.get(key, _MISSING), after.get(key, _MISSING), (*path, key))
+    elif not _are_alike(before, after):
+        yield path
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same in a configuration: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_are_alike(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_are_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return bool(one == other)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _may_be_secret(path: Path) -> bool:
+    return path[0] in _SERVERS or path[-1] in _SECRET_KEYS or any(map(sounds_secret, path))
+
+
+def _holds_mask(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_mask, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_mask, value))
+    return isinstance(value, str) and MASK in value

@@ -1,0 +1,226 @@
+"""The configuration file, changed without losing anything that people wrote into it."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from riglm.adapters.configuration import merging
+from riglm.adapters.configuration.cannot_edit import CannotEdit
+from riglm.adapters.configuration.disclosure import document as document_of
+from riglm.adapters.configuration.loading import Configuration, default_store, load
+from riglm.adapters.configuration.problem import dotted, setter_of
+from riglm.domain.control import Conflict, Fault, Invalid
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.configuration import ConfigurationPort, KeyPath, WrittenAside
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class ConfigurationDocuments(ConfigurationPort):
+    """Changes to the configuration that riglm was started with, and to the file that it was read from."""
+
+    def __init__(
+        self, configuration: Configuration, environment: Mapping[str, str] | None = None, directory: Path | None = None
+    ) -> None:
+        """The environment and working directory are those that the configuration was read in."""
+        self._environment = os.environ if environment is None else environment
+        self._directory = directory or Path.cwd()
+        self._file = None if configuration.file is None else self._directory / configuration.file
+        self._options = replace(configuration.options, config=self._file)
+
+    def shown(self, settings: Settings) -> dict[str, Any]:
+        """The settings as a document, with masks in the place of secrets."""
+        return document_of(settings)
+
+    def merged(self, settings: Settings, document: Mapping[str, Any]) -> Settings:
+        """The settings with a document merged in."""
+        return merging.merged(settings, merging.changes_in(document, settings), self._default_store)
+
+    def differences(self, before: Settings, after: Settings) -> tuple[KeyPath, ...]:
+        """Where two configurations differ, in the order of the schema."""
+        return tuple(merging.differences(before, after))
+
+    def write_aside(
+        self, settings: Settings, document: Mapping[str, Any], is_late: Callable[[KeyPath], bool]
+    ) -> "Replacement | None":
+        """Write a change that was merged into `settings` beside the file; None when the file says all of it already."""
+        file = self._writable()
+        raw = _read(file)
+        found = self._loaded(file)
+        late = {change.path for change in merging.changes_in(document, settings) if is_late(change.path)}
+        changes = merging.changes_in(document, found.settings, lambda path: path in late or not is_late(path))
+        wanted = merging.merged(found.settings, changes, self._default_store)
+        paths = merging.differences(found.settings, wanted)
+        if not paths:
+            return None
+        for path in paths:
+            self._require_effect(path, found)
+        text = raw.removeprefix(_BOM).decode("utf-8")
+        try:
+            text = _edited(text, paths, wanted, file)
+        except CannotEdit as error:
+            raise Conflict(f"{file} cannot be changed by riglm: {error} — fix: change it by hand") from None
+        written = (_BOM if raw.startswith(_BOM) else b"") + text.encode("utf-8")
+        replacement = Replacement(file, raw, written)
+        try:
+            self._check(replacement, wanted, file)
+        except BaseException:
+            replacement.discard()
+            raise
+        return replacement
+
+    @property
+    def _default_store(self) -> str:
+        return default_store(self._environment)
+
+    def _writable(self) -> Path:
+        if self._file is None:
+            raise Conflict(
+                "riglm was started without a configuration file, so there is none to write to — fix: start it with "
+                "--config FILE, or leave persist out"
+            )
+        if not self._file.is_file():
+            raise Conflict(f"{self._file} is no file any more — fix: put it back, or leave persist out")
+        return self._file
+
+    def _loaded(self, file: Path) -> Configuration:
+        options = replace(self._options, config=file)
+        try:
+            return load(options, environment=self._environment, directory=self._directory)
+        except ConfigurationError as error:
+            faults = [Fault(path="", detail=f"as it is now, {line}") for line in str(error).splitlines()]
+            raise Invalid(*faults) from None
+
+    def _require_effect(self, path: KeyPath, found: Configuration) -> None:
+        """Raise Conflict when something else than the file decides about a path."""
+        inside = [origin for place, origin in found.origins.items() if place[: len(path)] == path]
+        setters = [setter_of(path, found.origins), *inside]
+        for setter in setters:
+            if setter not in {None, "default", str(self._file)}:
+                raise Conflict(
+                    f"{dotted(path)}: {setter} sets it, so what the file says would not count — fix: change {setter}, "
+                    "or leave persist out"
+                )
+
+    def _check(self, replacement: "Replacement", wanted: Settings, file: Path) -> None:
+        """Raise Conflict unless what is written aside says what is wanted."""
+        try:
+            options = replace(self._options, config=replacement.path)
+            read = load(options, environment=self._environment, directory=self._directory).settings
+            is_right = not merging.differences(read, wanted)
+        except ConfigurationError:
+            is_right = False
+        if not is_right:
+            raise Conflict(
+                f"{file} is written in a way in which riglm cannot change it faithfully — fix: change it by hand"
+            )
+
+
+class Replacement(WrittenAside):
+    """A new version of a file, in the same directory, on disk, with the mode and owner of the file."""
+
+    def __init__(self, file: Path, before: bytes, content: bytes) -> None:
+        """`before` is what the file held when the new content was made of it; blocks.
+
+        Raises:
+            Conflict: the directory takes no file, or not with this owner.
+        """
+        self._target = file.resolve()  # of a symbolic link, what it points to is replaced
+        self._before = before
+        try:
+            self.path = _written(self._target, content)
+        except OSError as error:
+            raise _unwritable(self._target, error) from None
+
+    def take_over(self) -> None:
+        """Put it in the place of the file."""
+        try:
+            if self._target.read_bytes() != self._before:
+                raise Conflict(f"{self._target} was changed just now by somebody else — fix: ask again")
+            self.path.replace(self._target)
+            _sync_directory(self._target.parent)
+        except OSError as error:
+            raise _unwritable(self._target, error) from None
+
+    def discard(self) -> None:
+        """Leave the file as it is."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+def _edited(text: str, paths: list[KeyPath], wanted: Settings, file: Path) -> str:
+    editor = _editor(file)
+    for path in paths:
+        value = merging.value_at(wanted, path)
+        if value is None:
+            text = editor.without(text, path)
+            continue
+        if "${" in editor.source_of(text, path):
+            raise Conflict(
+                f"{dotted(path)}: the file takes it from a variable — fix: change the variable, or leave persist out"
+            )
+        if _has_reference(value):
+            fault = "${ would be taken for a variable when the file is read — fix: leave it, or leave persist out"
+            raise Invalid(Fault(path=dotted(path), detail=fault))
+        text = editor.with_value(text, path, value)
+    return text
+
+
+def _editor(file: Path) -> ModuleType:
+    if file.suffix == ".json":
+        from riglm.adapters.configuration import json_text
+
+        return json_text
+    from riglm.adapters.configuration import yaml_text
+
+    return yaml_text
+
+
+def _has_reference(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_reference, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_reference, value))
+    return isinstance(value, str) and "${" in value
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise _unwritable(file, error) from None
+
+
+def _written(target: Path, content: bytes) -> Path:
+    there = target.stat()
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), there.st_uid, there.st_gid)
+            os.fchmod(file.fileno(), there.st_mode & 0o7777)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return Path(name)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(file: Path, error: OSError) -> Conflict:
+    return Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there, or leave persist out")

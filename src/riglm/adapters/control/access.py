@@ -1,0 +1,163 @@
+"""Who may use the control API, and what for: asked of every request before anything else."""
+
+import hmac
+import logging
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from riglm.adapters.control.page.files import CONTENT_SECURITY_POLICY
+from riglm.adapters.control.problem import problem
+from riglm.adapters.control.tokens import TokenFile, digest
+from riglm.domain.access import Doors, bearer_token, is_loopback, is_origin_of
+from riglm.domain.cross_origin import CrossOrigin
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.control import Control
+
+ACCESS_HEADER: Final = b"riglm-access"
+"""Tells whoever was let in what he may do: `read`, or `write`."""
+
+_log: Final = logging.getLogger("riglm.control")
+_READING: Final = frozenset({"GET", "HEAD"})
+_GUARDS: Final = (b"host", b"origin", b"authorization")
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="riglm"'}
+_SECURITY: Final = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+class Right(IntEnum):
+    """What somebody may do."""
+
+    READ = 1
+    WRITE = 2
+
+
+class Tokens:
+    """The tokens that count: for each scope the configured one or, without one, the one that riglm made."""
+
+    def __init__(self, control: Control, made: TokenFile) -> None:
+        """The file is looked at again whenever it was written; while it is not usable, its tokens count for nobody."""
+        configured = (("write", control.token), ("read", control.read_token))
+        self._configured: Final = {
+            scope: digest(token.get_secret_value().encode()) for scope, token in configured if token is not None
+        }
+        self._made = made
+        self._stamp: object = object()
+        self._digests: dict[str, bytes] = {}
+        self.required: Final = bool(self._configured) or not is_loopback(control.host)
+
+    def right(self, token: bytes) -> Right | None:
+        """What whoever sends this token may do; None when it is no right one."""
+        given, current = digest(token), self._current()
+        may_write = hmac.compare_digest(given, current.get("write", b""))
+        may_read = hmac.compare_digest(given, current.get("read", b""))
+        if may_write:
+            return Right.WRITE
+        return Right.READ if may_read else None
+
+    def _current(self) -> dict[str, bytes]:
+        stamp = self._made.stamp()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._digests = self._read() | self._configured
+        return self._digests
+
+    def _read(self) -> dict[str, bytes]:
+        try:
+            found = self._made.read() or {}
+        except ConfigurationError as error:
+            _log.warning("%s; until then they count for nobody", error)
+            return {}
+        return {scope: token.digest for scope, token in found.items()}
+
+
+class Access:
+    """Lets through requests that were meant for this listener, come from where they may, and have the right to.
+
+    The page's own files hold nothing, and are given without a token, so that the page can ask for one.
+    """
+
+    def __init__(self, app: ASGIApp, control: Control, tokens: Tokens) -> None:
+        self._app = app
+        self._doors = Doors(control.host, hosts=control.allowed_hosts, origins=control.allowed_origins)
+        self._tokens = tokens
+        self._cross_origin = CrossOrigin(
+            control.allowed_origins,
+            methods=b"GET, HEAD, POST, PUT, DELETE",
+            sent=b"authorization, content-type, if-match",
+            exposed=b"etag, location, retry-after, riglm-access, riglm-restart-needed, www-authenticate",
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        if scope["type"] != "http":
+            return
+        headers: dict[bytes, bytes] = {}
+        twice = set()
+        for name, value in scope["headers"]:
+            if name in headers and name in _GUARDS:
+                twice.add(name)
+            headers[name] = value
+        extra: list[tuple[bytes, bytes]] = [*_SECURITY, *self._cross_origin.grant(headers)]
+        answer = self._answer(scope, headers, twice, extra)
+        await (answer or self._app)(scope, receive, _adding(send, extra))
+
+    def _answer(
+        self, scope: Scope, headers: dict[bytes, bytes], twice: set[bytes], extra: list[tuple[bytes, bytes]]
+    ) -> Response | None:
+        """What a request is answered that goes no further; otherwise None."""
+        if b"host" in twice or not self._doors.knows_host(headers.get(b"host", b"").decode("latin-1")):
+            return problem(421, "the Host header names another server: add it to control.allowed_hosts if it is yours")
+        if b"origin" in headers and (b"origin" in twice or not self._knows_origin(headers)):
+            return problem(
+                403, "the request comes from a page of another origin: add it to control.allowed_origins if it is yours"
+            )
+        if granted := self._cross_origin.preflight(scope["method"], headers):
+            extra += granted
+            return Response(status_code=204)
+        right = None if b"authorization" in twice else self._right(scope, headers)
+        if right is None:
+            return problem(401, "send a token that is right, as Authorization: Bearer TOKEN", headers=_CHALLENGE)
+        if right < Right.WRITE and scope["method"] not in _READING:
+            return problem(403, "this token is one to look with: take the one for changes")
+        extra.append((ACCESS_HEADER, right.name.lower().encode()))
+        return None
+
+    def _knows_origin(self, headers: dict[bytes, bytes]) -> bool:
+        origin = headers[b"origin"].decode("latin-1")
+        return self._doors.knows_origin(origin) or is_origin_of(origin, headers[b"host"].decode("latin-1"))
+
+    def _right(self, scope: Scope, headers: dict[bytes, bytes]) -> Right | None:
+        given = headers.get(b"authorization")
+        if given is not None:
+            token = bearer_token(given)
+            return None if token is None else self._tokens.right(token)
+        if not self._tokens.required:
+            return Right.WRITE
+        return Right.READ if _is_of_the_page(scope) else None
+
+
+def _is_of_the_page(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return scope["method"] in _READING and (path == "/" or path.startswith("/assets/"))
+
+
+def _adding(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            message = {**message, "headers": [*given, *(pair for pair in extra if pair[0] not in names)]}
+            if b"cache-control" not in names:
+                message["headers"].append((b"cache-control", b"no-store"))
+        await send(message)
+
+    return sending

@@ -1,0 +1,120 @@
+"""The configuration in force: shown without its secrets, and changed whole or not at all."""
+
+import re
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import Body, Header, Query
+from pydantic import WithJsonSchema
+from starlette.responses import Response
+
+from riglm.adapters.control.problem import told
+from riglm.adapters.control.route import operations
+from riglm.adapters.control.shapes import Flag, Port
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.control import ControlPort
+
+RESTART_HEADER: Final = "Riglm-Restart-Needed"
+"""Names the keys that were written and count from the next start on."""
+
+_REFERENCE: Final = "#/components/schemas/Configuration"
+_TAG: Final = '"[0-9]{1,15}"'
+_IF_MATCH: Final = rf"^(\*|{_TAG}(, ?{_TAG})*)$"
+_NUMBER: Final = re.compile("[0-9]+")
+
+router: Final = operations("configuration")
+
+
+def _shown(**more: Any) -> dict[str, Any]:
+    etag = {"schema": {"type": "string"}, "required": True, "description": "The version, for If-Match."}
+    return {
+        "content": {"application/json": {"schema": {"$ref": _REFERENCE}}},
+        "description": "The configuration in force; `***` stands for a secret.",
+        "headers": {"ETag": etag, **more},
+    }
+
+
+_RESTART: Final = {
+    "schema": {"type": "string"},
+    "description": "Keys that were written, and count from the next start.",
+}
+
+
+@router.get("/config", summary="The configuration in force", responses={**told(503), 200: _shown()})
+async def configuration(port: Port) -> Response:
+    """All of it, the defaults as well; `***` stands for a secret."""
+    shown = await port.configuration()
+    return _answer(shown.document, shown.version)
+
+
+@router.put(
+    "/config",
+    summary="Change the configuration",
+    responses={**told(400, 408, 409, 413, 415, 503), 200: _shown(**{RESTART_HEADER: _RESTART})},
+)
+async def put_configuration(
+    port: Port,
+    document: Annotated[dict[str, Any], Body(), WithJsonSchema({"$ref": _REFERENCE})],
+    *,
+    persist: Annotated[Flag, Query(description="Write it into the configuration file as well.")] = False,
+    if_match: Annotated[
+        str | None,
+        Header(
+            alias="If-Match",
+            pattern=_IF_MATCH,
+            description="Change it only if this is the version in force: an ETag, as given.",
+        ),
+    ] = None,
+) -> Response:
+    """The whole document or any part of it: what is left out stays, null stands for the default, `***` stays a secret.
+
+    It counts for all that begins from then on; calls that run end as they began. What is not valid as a whole changes
+    nothing. A key that is read at the start only is refused, unless it is written with `persist`.
+    """
+    expected = await _expected(port, if_match)
+    changed = await port.put_configuration(document, expected_version=expected, persist=persist)
+    restart = {RESTART_HEADER: ", ".join(changed.restart)} if changed.restart else {}
+    shown = await port.configuration()
+    return _answer(shown.document, changed.version, restart)
+
+
+def parts_of_the_schema() -> dict[str, Any]:
+    """The schemas of a configuration of which any part may be left out, by their names in the OpenAPI document."""
+    schema = Settings.model_json_schema(by_alias=True, ref_template=_REFERENCE + "{model}")
+    named = {f"Configuration{name}": part for name, part in schema.pop("$defs").items()}
+    return {name: _partial(part) for name, part in (named | {"Configuration": schema}).items()}
+
+
+def _answer(document: Any, version: int, headers: dict[str, str] | None = None) -> Response:
+    told_headers = {"ETag": f'"{version}"', **(headers or {})}
+    return Response(msgspec.json.encode(document), headers=told_headers, media_type="application/json")
+
+
+async def _expected(port: ControlPort, if_match: str | None) -> int | None:
+    """The version that must be in force, of several the one that is."""
+    if if_match is None or if_match == "*":
+        return None
+    wanted = [int(number) for number in _NUMBER.findall(if_match)]
+    if len(wanted) == 1:
+        return wanted[0]
+    current = (await port.configuration()).version
+    return current if current in wanted else wanted[0]
+
+
+def _partial(part: dict[str, Any]) -> dict[str, Any]:
+    """An object of which every member may be left out, or be null for its default."""
+    if "properties" not in part:
+        return part
+    return {
+        key: {name: _optional(member) for name, member in value.items()} if key == "properties" else value
+        for key, value in part.items()
+        if key != "required"
+    }
+
+
+def _optional(member: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in member.items() if key not in {"default", "writeOnly", "title"}}
+    if {"type": "null"} in kept.get("anyOf", ()):
+        return kept
+    about = {key: kept.pop(key) for key in ("description",) if key in kept}
+    return about | {"anyOf": [kept, {"type": "null"}]}

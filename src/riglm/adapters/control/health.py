@@ -1,0 +1,146 @@
+"""How riglm is: for people, for those who restart it, and for Prometheus."""
+
+from collections.abc import Callable
+from typing import Annotated, Final, Literal
+
+from fastapi import Header, Request, Response
+from pydantic import Field
+
+from riglm.adapters.control.problem import told
+from riglm.adapters.control.route import operations
+from riglm.adapters.control.shapes import Port, Shape, Time
+from riglm.domain import control
+from riglm.domain.control import ControlUnavailable
+from riglm.domain.upstream import Kind, LinkState
+
+MetricsSource = Callable[[str], tuple[str, bytes]]
+"""Gives, for an Accept header, the media type and the text of all metrics."""
+
+router: Final = operations("health")
+
+
+class Embeddings(Shape):
+    """The embedder as it is at work, beside what was configured."""
+
+    provider: str
+    model: str
+    status: Literal["loading", "ready", "unavailable"]
+    actual_provider: str
+    actual_model: str
+    dimensions: int
+    is_fallback_active: bool
+    semantic_quality: Literal["high", "low", "none"]
+
+
+class IndexedTools(Shape):
+    """How many tools can be found by their words, and how many by their meaning."""
+
+    indexed: int
+    embedded: int
+
+
+class Weights(Shape):
+    """What words and meaning count in a search."""
+
+    lexical: float
+    semantic: float
+
+
+class EmbedderSignal(Shape):
+    """What `index_status` tells clients."""
+
+    embeddings: Embeddings
+    tools: IndexedTools
+    learned_pairs: int
+    weights: Weights
+    advice: str
+
+
+class UpstreamHealth(Shape):
+    """One server behind riglm."""
+
+    name: str
+    transport: Kind
+    state: LinkState
+    since: Time | None
+    last_error: str | None
+    tools: int | None = Field(description="How many it listed last; null before it did.")
+
+
+class StoreHealth(Shape):
+    """The store, and how many records wait for it in memory and on disk."""
+
+    kind: str
+    state: Literal["ok", "away"]
+    queued: int
+    spooled: int
+
+
+class Health(Shape):
+    """How riglm is."""
+
+    status: Literal["ok", "degraded"]
+    live: bool
+    ready: bool
+    version: str
+    started_at: Time
+    upstreams: list[UpstreamHealth]
+    store: StoreHealth
+    embedder: EmbedderSignal
+
+
+class Readiness(Shape):
+    """Whether clients can be served as they should be."""
+
+    ready: bool
+    reasons: list[str] = Field(description="Why not.")
+
+
+@router.get("/health", summary="How riglm is", responses=told(503), response_model=Health)
+async def health(port: Port) -> object:
+    """Servers, store and embedder; the status is 200 as long as riglm answers."""
+    return await port.health()
+
+
+@router.get(
+    "/ready",
+    summary="Whether clients can be served as they should be",
+    responses={**told(), 503: {"model": Readiness, "description": "They cannot; the reasons say why."}},
+    response_model=Readiness,
+)
+async def ready(port: Port, response: Response) -> object:
+    """For those who send clients here, or keep them away."""
+    try:
+        readiness = await port.readiness()
+    except ControlUnavailable as error:
+        readiness = control.Readiness(ready=False, reasons=(str(error),))
+    response.status_code = 200 if readiness.ready else 503
+    return readiness
+
+
+@router.get("/embedder", summary="The embedder's capability signal", responses=told(503), response_model=EmbedderSignal)
+async def embedder(port: Port) -> object:
+    """What is at work, beside what was configured."""
+    return await port.embedder()
+
+
+@router.get(
+    "/metrics",
+    summary="All metrics, for Prometheus",
+    responses={
+        **told(),
+        200: {
+            "description": "In the text format of Prometheus, or of OpenMetrics when that is asked for.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/openmetrics-text": {"schema": {"type": "string"}},
+            },
+        },
+    },
+    response_class=Response,
+)
+async def metrics(request: Request, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
+    """What happened since this process started, and how it is now."""
+    source: MetricsSource = request.app.state.metrics
+    media_type, text = source(accept)
+    return Response(text, headers={"Content-Type": media_type})

@@ -1,0 +1,148 @@
+"""Overrides: what people want of a tool, whatever is predicted."""
+
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+from fastapi import Body, Path, Response
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from riglm.adapters.control.problem import told
+from riglm.adapters.control.route import operations
+from riglm.adapters.control.shapes import Cursor, Limit, NextCursor, Port, Shape, Time, TimeMember
+from riglm.domain.control import OverrideWish
+from riglm.domain.override import OverrideKind, OverrideScope
+
+router: Final = operations("overrides")
+
+_YEAR: Final = 31_536_000
+_PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
+
+OverrideId = Annotated[UUID, Path(description="The id of an override.")]
+
+
+class Override(Shape):
+    """What is wanted of one tool."""
+
+    id: UUID
+    kind: OverrideKind
+    tool: str
+    scope: OverrideScope
+    key: str
+    created_at: Time
+    expires_at: Time | None
+    reason: str
+
+
+class OverridePage(Shape):
+    """A part of all overrides that have not expired, the latest first."""
+
+    items: list[Override]
+    next_cursor: NextCursor
+
+
+class _Wish(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: Annotated[OverrideKind, Field(strict=False)] = Field(
+        description="`include` shows the tool, `exclude` hides it, `pin` shows it first and never lets it go."
+    )
+    tool: str = Field(min_length=1, max_length=256, pattern=_PRINTED, description="As clients see it.")
+    expires_at: TimeMember | None = Field(default=None, description="When it ends; null: when it is deleted.")
+    expires_in: float | None = Field(
+        default=None, gt=0, le=_YEAR, description="In so many seconds it ends. Of both ends the earlier counts."
+    )
+    reason: str = Field(default="", max_length=500, pattern=r"^[^\x00]*$", description="For people.")
+
+
+class WishForAll(_Wish):
+    """An override for everybody."""
+
+    scope: Literal["all"] = "all"
+    key: Literal[""] = ""
+
+
+class WishForSession(_Wish):
+    """An override for one session."""
+
+    scope: Literal["session"]
+    key: Annotated[UUID, Field(strict=False)] = Field(description="The id of a session.")
+
+
+class WishForPrincipal(_Wish):
+    """An override for all sessions of one caller."""
+
+    scope: Literal["principal"]
+    key: str = Field(
+        pattern=r"^[0-9a-f]{0,64}$",
+        description="The keyed hash of the caller, as sessions have it; empty for callers without a name.",
+    )
+
+
+def _scope(given: Any) -> str | None:
+    scope = given.get("scope", "all") if isinstance(given, dict) else getattr(given, "scope", None)
+    return scope if isinstance(scope, str) else None
+
+
+Wish = Annotated[
+    Annotated[WishForAll, Tag("all")]
+    | Annotated[WishForSession, Tag("session")]
+    | Annotated[WishForPrincipal, Tag("principal")],
+    Discriminator(_scope),
+    Body(),
+]
+"""What somebody wants; what `key` is depends on the scope."""
+
+
+@router.post(
+    "/override",
+    summary="Make an override",
+    status_code=201,
+    responses={
+        **told(400, 404, 408, 409, 413, 415, 503),
+        201: {
+            "description": "It counts: the next list has it, and clients are told.",
+            "headers": {"Location": {"schema": {"type": "string"}, "required": True, "description": "Its path."}},
+        },
+    },
+    response_model=Override,
+)
+async def put_override(port: Port, wish: Wish, response: Response) -> object:
+    """Show, hide or pin one tool, for everybody, for one session, or for one caller."""
+    made = await port.put_override(
+        OverrideWish(
+            kind=wish.kind,
+            tool=wish.tool,
+            scope=OverrideScope(wish.scope),
+            key=str(wish.key),
+            expires_at=wish.expires_at,
+            expires_in=wish.expires_in,
+            reason=wish.reason,
+        )
+    )
+    response.headers["Location"] = f"/override/{made.id}"
+    return made
+
+
+@router.get("/override", summary="All overrides", responses=told(404, 503), response_model=OverridePage)
+async def overrides(port: Port, limit: Limit = 100, cursor: Cursor = None) -> object:
+    """Those that have not expired, the latest first."""
+    return await port.overrides(limit=limit, cursor=cursor)
+
+
+@router.get("/override/{override_id}", summary="One override", responses=told(404, 503), response_model=Override)
+async def override(port: Port, override_id: OverrideId) -> object:
+    """One override."""
+    return await port.override(override_id)
+
+
+@router.delete(
+    "/override/{override_id}",
+    summary="Remove an override",
+    status_code=204,
+    responses={**told(404, 503), 204: {"description": "It counts no longer."}},
+    response_class=Response,
+)
+async def delete_override(port: Port, override_id: OverrideId) -> Response:
+    """What it wanted counts no longer when this is answered."""
+    await port.delete_override(override_id)
+    return Response(status_code=204)

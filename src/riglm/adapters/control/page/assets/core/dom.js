@@ -1,0 +1,20 @@
+/**
+ * Makes an element. Texts among the children become text nodes: nothing that comes from the API is read as HTML.
+ * Attributes that are undefined, null or false are left out; `part`, from 0 to 1, is what bars and shades go by.
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "part") element.style.setProperty("--part", String(value));
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== undefined && child !== null && child !== false));
+  return element;
+}
+
+/** A name that somebody else chose: it does not turn the text around it, and may be broken after a server's name. */
+export function name(text, attributes = {}) {
+  const parts = text.split(/(?<=__)(?=[^_])/);
+  return h("bdi", { class: "name", ...attributes }, parts.flatMap((part, index) => (index ? [h("wbr"), part] : [part])));
+}

@@ -1,0 +1,41 @@
+import { h } from "../core/dom.js";
+import * as format from "../core/formats.js";
+
+/**
+ * A way to show numbers of one answer of the API: `show("/tokens/net", format)` is the number at that JSON pointer.
+ * Every number carries where it comes from and its exact value, so that the page can be compared with the API.
+ */
+export function shower(source, answer) {
+  return (pointer, as = format.count) => {
+    const value = at(answer, pointer) ?? null;
+    const written = as(value);
+    const exact = value === null ? "null" : String(value);
+    const attributes = { class: value === 0 ? "number zero" : "number", "data-field": `${source}#${pointer}`, "data-value": exact };
+    return h("span", { ...attributes, title: isShortened(written, value) ? format.count(value) : undefined }, written);
+  };
+}
+
+/** A time as how long ago it was; the exact time is its title. */
+export function ago(time) {
+  if (time === null || time === undefined) return h("span", { class: "soft" }, "–");
+  return h("time", { datetime: time, title: format.when(time), "data-ago": true }, format.age(time));
+}
+
+/** Brings all ages on the page up to now. */
+export function refreshAges(root) {
+  for (const time of root.querySelectorAll("time[data-ago]")) {
+    const text = format.age(time.dateTime);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+/** What a JSON pointer points at. */
+function at(answer, pointer) {
+  const steps = pointer.split("/").slice(1);
+  return steps.reduce((value, step) => value?.[step.replaceAll("~1", "/").replaceAll("~0", "~")], answer);
+}
+
+/** One step of a JSON pointer. */
+export const step = (key) => String(key).replaceAll("~", "~0").replaceAll("/", "~1");
+
+const isShortened = (written, value) => /[KMBT]$/.test(written) && value !== null;

@@ -1,0 +1,60 @@
+import { h } from "../core/dom.js";
+import * as format from "../core/formats.js";
+import { drawOverTime, figure } from "./charts.js";
+import { table } from "./tables.js";
+
+const uses = (bucket) => bucket.listed + bucket.searched + bucket.named;
+const share = (bucket) => (uses(bucket) === 0 ? null : bucket.listed / uses(bucket));
+
+/** The charts over time: what each is called, which colours mean what, and which fields of a bucket it draws. */
+const CHARTS = {
+  found: {
+    title: "How the tools of calls were found",
+    legend: [["listed", "in the list"], ["searched", "by a search"], ["named", "by name only"], ["ink line", "hit rate"]],
+    columns: [["In the list", "listed"], ["By a search", "searched"], ["By name only", "named"]],
+    series: (buckets) => [
+      { name: "in the list", kind: "bar", stack: "found", colour: "listed", values: buckets.map((one) => one.listed) },
+      { name: "by a search", kind: "bar", stack: "found", colour: "searched", values: buckets.map((one) => one.searched) },
+      { name: "by name only", kind: "bar", stack: "found", colour: "named", values: buckets.map((one) => one.named) },
+      { name: "hit rate", kind: "line", colour: "ink", share: true, values: buckets.map(share), written: format.percent },
+    ],
+  },
+  lists: {
+    title: "Tools in a list",
+    legend: [["accent line", "shown, on average"], ["quiet dashed", "available"]],
+    columns: [["Lists", "lists"], ["Shown", "mean_shown", format.mean], ["Available", "mean_available", format.mean]],
+    series: (buckets) => [
+      { name: "shown", kind: "area", colour: "accent", values: buckets.map((one) => one.mean_shown), written: format.mean },
+      { name: "available", kind: "line", colour: "quiet", dashed: true, values: buckets.map((one) => one.mean_available), written: format.mean },
+    ],
+  },
+  calls: {
+    title: "Calls",
+    legend: [["listed", "calls"], ["bad line", "failed"]],
+    columns: [["Calls", "calls"], ["Failed", "failures"]],
+    series: (buckets) => [
+      { name: "calls", kind: "bar", colour: "listed", values: buckets.map((one) => one.calls) },
+      { name: "failed", kind: "line", colour: "bad", values: buckets.map((one) => one.failures) },
+    ],
+  },
+};
+
+/** The place of one of the charts; `show` reads the answer whose buckets are at `pointer`. */
+export function overTime(kind, buckets, show, pointer) {
+  const { title, legend, columns } = CHARTS[kind];
+  const asTable = table({
+    caption: `${title}, as a table`,
+    key: (row) => row.bucket.at,
+    rows: buckets.map((bucket, index) => ({ bucket, index })),
+    columns: [
+      { head: "From", label: true, cell: ({ bucket }) => h("time", { datetime: bucket.at }, format.when(bucket.at)) },
+      ...columns.map(([head, field, as]) => ({ head, number: true, cell: ({ index }) => show(`${pointer}/${index}/${field}`, as) })),
+    ],
+  });
+  return figure({ id: `chart-${kind}`, title, legend, asTable });
+}
+
+/** Draws charts that are placed. */
+export function draw(kinds, buckets) {
+  return Promise.all(kinds.map((kind) => drawOverTime(`chart-${kind}`, buckets, CHARTS[kind].series(buckets))));
+}

@@ -1,0 +1,62 @@
+import { h } from "../core/dom.js";
+
+/**
+ * A table. Columns are `{ head, cell(row), number?, by?, wide? }`; `by` makes it one that rows can be sorted by.
+ * Rows have a `key`. `sorted` is `{ by, down }` where the table can be sorted.
+ */
+export function table({ caption, columns, rows, sorted, key = (row) => row.key, rowClass = () => undefined, id }) {
+  const heads = columns.map((column) => head(column, sorted));
+  const body = rows.map((row) =>
+    h(
+      "tr",
+      { "data-key": key(row), class: rowClass(row) },
+      columns.map((column) => cell(column, row)),
+    ),
+  );
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption, id },
+    h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)),
+  );
+}
+
+/** Rows in the order that the reader chose; those without a value come last. */
+export function inOrder(rows, { by, down }, value) {
+  const direction = down ? -1 : 1;
+  const written = (row) => value(row, by);
+  return [...rows].sort((one, other) => {
+    const [a, b] = [written(one), written(other)];
+    if (a === null || b === null) return (a === null) - (b === null);
+    return direction * (typeof a === "string" ? a.localeCompare(b) : a - b);
+  });
+}
+
+/** What sorting by a column comes to: the other way round when it is the same, else numbers from the largest. */
+export function sortedBy(sorted, by, isText) {
+  return sorted.by === by ? { by, down: !sorted.down } : { by, down: !isText };
+}
+
+/** A length that stands for a number beside it. */
+export function bar(part, kind = "") {
+  return h("span", { class: `bar ${kind}`, part: Math.max(0, Math.min(1, part || 0)), "aria-hidden": "true" });
+}
+
+function head(column, sorted) {
+  const kind = column.number ? "number-column" : undefined;
+  if (!column.by) return h("th", { scope: "col", class: kind, title: column.title }, column.head);
+  const isIt = sorted.by === column.by;
+  const order = isIt ? (sorted.down ? "descending" : "ascending") : undefined;
+  const button = h(
+    "button",
+    { type: "button", class: "sort", "data-action": "sort", "data-by": column.by, title: column.title },
+    column.head,
+    h("span", { class: "arrow", "aria-hidden": "true" }, isIt ? (sorted.down ? "▼" : "▲") : ""),
+  );
+  return h("th", { scope: "col", class: kind, "aria-sort": order }, button);
+}
+
+function cell(column, row) {
+  const tag = column.label ? "th" : "td";
+  const kind = [column.number && "number-column", column.wide && "wide"].filter(Boolean).join(" ");
+  return h(tag, { class: kind || undefined, scope: column.label ? "row" : undefined }, column.cell(row));
+}

@@ -1,0 +1,118 @@
+import { h, name } from "../core/dom.js";
+import * as format from "../core/formats.js";
+import { address } from "../core/routes.js";
+import { shower, step } from "../parts/numbers.js";
+import { empty, facts, mark, missing, panel } from "../parts/panels.js";
+import { bar, table } from "../parts/tables.js";
+import { overrideButton, overridesOf } from "./overrides.js";
+
+const BEYOND = 10;
+const state = { wanted: "", isWhole: false };
+
+/** What can be done in the panels below. */
+export const predictionActions = {
+  find: (target, page) => {
+    state.wanted = target.value;
+    page.redraw();
+  },
+  whole: (_target, page) => {
+    state.isWhole = !state.isWhole;
+    page.redraw();
+  },
+};
+
+/** What the session's next list would be, why, and what it would be without each signal. */
+export function predictionPanels(data, refusals) {
+  const { prediction } = data;
+  if (!prediction) return panel("prediction", "Its next list", {}, missing(refusals.prediction));
+  const find = h("label", {}, "Find ", h("input", { type: "search", "data-action": "find", value: state.wanted, placeholder: "part of a name", spellcheck: "false" }));
+  return [
+    panel("prediction", "Its next list", { tools: find }, about(prediction), ranking(data)),
+    panel("without", "Without each signal", { note: "The same rule for the size, with what the signal says taken away." }, without(prediction)),
+  ];
+}
+
+function about(prediction) {
+  const show = shower("prediction", prediction);
+  return [
+    !prediction.live && h("p", { class: "notice" }, mark("quiet", "From the records"), " The session is not live here: this is what a list would be, by what is recorded of it."),
+    prediction.mode === "shadow" && h("p", { class: "notice" }, mark("quiet", "Shadow mode"), " The client sees every tool; this is what it would see."),
+    facts(
+      ["Shown", show("/size"), h("span", { class: "soft" }, " tools")],
+      ["Confidence", show("/confidence", format.percent)],
+      ["Context", prediction.has_context ? [show("/context_confidence", format.percent), h("span", { class: "soft" }, " sure")] : "none was given"],
+      ["Surface", `${prediction.surface}, ${prediction.mode}`],
+      ["Predictor", prediction.predictor || "none"],
+      ["Why", prediction.reason],
+    ),
+  ];
+}
+
+function ranking({ prediction, session, overrides }) {
+  if (prediction.tools.length === 0) return empty("Its servers have not listed any tool yet.");
+  const rows = prediction.tools.map((tool, index) => ({ ...tool, index }));
+  const wanted = state.wanted.toLowerCase();
+  const found = wanted ? rows.filter((row) => row.tool.toLowerCase().includes(wanted)) : rows;
+  const isCut = !wanted && !state.isWhole && found.length > prediction.size + BEYOND;
+  const shown = isCut ? found.filter((row, place) => row.shown || place < prediction.size + BEYOND) : found;
+  if (found.length === 0) return empty("No tool has this in its name.");
+  return [
+    table({
+      caption: "Tools by rank, with what each signal contributes",
+      rows: shown,
+      key: (row) => `${row.upstream} ${row.tool}`,
+      rowClass: (row) => (row.shown ? undefined : "hidden-row"),
+      columns: columns(prediction, session, overrides),
+      id: "ranking",
+    }),
+    !wanted && found.length > prediction.size + BEYOND && h("p", { class: "more" }, h("button", { type: "button", "data-action": "whole" }, isCut ? `Show all ${format.count(rows.length)}` : "Show the first only")),
+  ];
+}
+
+function columns(prediction, session, overrides) {
+  const show = shower("prediction", prediction);
+  const highest = Math.max(1e-9, ...prediction.tools.flatMap((tool) => Object.values(tool.contributions).map(Math.abs)));
+  return [
+    { head: "Rank", number: true, cell: (row) => show(`/tools/${row.index}/rank`) },
+    { head: "Tool", label: true, cell: (row) => h("a", { href: address("tools", row.tool) }, name(row.tool)) },
+    { head: "List", cell: (row) => standing(row) },
+    { head: "Score", number: true, cell: (row) => show(`/tools/${row.index}/score`, format.score) },
+    ...prediction.signals.map((signal) => ({
+      head: signal,
+      number: true,
+      title: `what the signal ${signal} adds to the score`,
+      cell: (row) => contribution(row.contributions[signal], highest, () => show(`/tools/${row.index}/contributions/${step(signal)}`, format.score)),
+    })),
+    { head: "Why", wide: true, cell: (row) => [row.why, overridesOf(overrides, row.tool, session)] },
+    { head: "Override", cell: (row) => overrideButton(row.tool, session) },
+  ];
+}
+
+function contribution(value, highest, written) {
+  if (value === undefined) return h("span", { class: "soft" }, "–");
+  return [bar(Math.abs(value) / highest, value < 0 ? "negative" : ""), written()];
+}
+
+function standing({ standing: word, shown }) {
+  if (word === "denied") return mark("bad", "denied");
+  if (word === "away") return mark("warn", "away");
+  if (!shown) return mark("quiet", "hidden");
+  return word === "kept" ? mark("good", "kept") : mark("good", "shown");
+}
+
+function without(prediction) {
+  const rows = Object.entries(prediction.without).map(([signal, list]) => ({ signal, ...list }));
+  if (rows.length === 0) return empty("No signal was asked.", h("p", {}, "The list does not follow from a prediction: see why above."));
+  return table({
+    caption: "The list without each signal",
+    rows,
+    key: (row) => row.signal,
+    columns: [
+      { head: "Without", label: true, cell: (row) => row.signal },
+      { head: "Would come in", wide: true, cell: (row) => names(row.added) },
+      { head: "Would drop out", wide: true, cell: (row) => names(row.removed) },
+    ],
+  });
+}
+
+const names = (tools) => (tools.length === 0 ? h("span", { class: "soft" }, "none") : h("ul", { class: "names" }, tools.map((tool) => h("li", {}, name(tool)))));

@@ -1,0 +1,211 @@
+"""Tools and how they were used, and all at a glance."""
+
+from typing import Annotated, Final
+
+from fastapi import Path, Query
+from pydantic import Field
+
+from riglm.adapters.control.problem import told
+from riglm.adapters.control.route import operations
+from riglm.adapters.control.shapes import Cursor, Flag, GivenTime, Limit, NextCursor, Port, Shape, Since, Time, flat
+from riglm.domain.control import MOST_BUCKETS, NotThere
+
+router: Final = operations("statistics")
+
+
+class Tool(Shape):
+    """How one tool was used."""
+
+    tool: str
+    upstream: str
+    invocations: int
+    uses: int = Field(description="The invocations in which it ran, be it to an error of its own.")
+    failures: int
+    sessions: int
+    listed: int
+    searched: int
+    named: int
+    median_ms: float | None
+    p95_ms: float | None
+    last_used: Time | None
+
+
+class ToolPage(Shape):
+    """A part of all tools, most used first."""
+
+    items: list[Tool]
+    next_cursor: NextCursor
+
+
+class Companion(Shape):
+    """A tool that was used in the same sessions."""
+
+    tool: str
+    count: int
+    mean_distance: float = Field(description="How many calls apart, on average.")
+
+
+class Bucket(Shape):
+    """What happened in some seconds."""
+
+    at: Time
+    seconds: float
+    calls: int
+    failures: int
+    listed: int
+    searched: int
+    named: int
+    lists: int
+    mean_shown: float | None
+    mean_available: float | None
+
+
+class Series(Shape):
+    """What happened over time, the oldest first."""
+
+    buckets: list[Bucket]
+
+
+class ToolDetail(Tool):
+    """A tool with its company and its calls over time."""
+
+    cooccurrences: list[Companion]
+    series: Series
+
+
+class ToolPair(Shape):
+    """Two tools that were used in the same sessions."""
+
+    a: str
+    b: str
+    count: int
+    mean_distance: float = Field(description="How many calls apart, on average.")
+
+
+class CooccurrenceMap(Shape):
+    """The tools that are used together most, and the pairs among them."""
+
+    tools: list[str]
+    pairs: list[ToolPair]
+
+
+class SessionTotals(Shape):
+    """How many sessions there are."""
+
+    active: int
+    total: int
+
+
+class ZeroHop(Shape):
+    """How the tools of all uses were found."""
+
+    hits: int = Field(description="In the list.")
+    searched: int
+    missed: int = Field(description="By a name that was in no list.")
+    rate: float | None = Field(description="The share of hits; null without uses.")
+
+
+class ListTotals(Shape):
+    """What the lists came to."""
+
+    shown: int
+    changes: int
+    mean_shown: float | None
+    mean_available: float | None
+    reduction: float | None = Field(description="The share of the tools that lists left out; null without lists.")
+
+
+class TokenTotals(Shape):
+    """Estimated tokens of lists."""
+
+    shown: int
+    hidden: int
+    own: int = Field(description="Of riglm's own tools.")
+    resent: int = Field(description="Sent again because a list changed.")
+    net: int = Field(description="What was saved, less what it cost.")
+
+
+class RecordTotals(Shape):
+    """What became of this process's records: accepted = stored + queued + spooled + dropped."""
+
+    accepted: int
+    stored: int
+    queued: int
+    spooled: int
+    dropped: int
+    reasons: dict[str, int] = Field(description="Why some were dropped.")
+
+
+class ToolTotals(Shape):
+    """How many tools there are."""
+
+    known: int
+    used: int
+    never_used: int
+
+
+class Summary(Shape):
+    """All at a glance."""
+
+    since: Time
+    sessions: SessionTotals
+    calls: int
+    failures: int
+    zero_hop: ZeroHop
+    lists: ListTotals
+    tokens: TokenTotals
+    records: RecordTotals
+    tools: ToolTotals
+    searches: int
+
+
+@router.get("/tools", summary="All tools", responses=told(404, 503), response_model=ToolPage)
+async def tools(
+    port: Port,
+    *,
+    unused: Annotated[Flag, Query(description="Only those that were never used.")] = False,
+    since: Since = 0.0,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> object:
+    """Every tool that was shown or used, or that a server has now: most used first, then by name."""
+    return await port.tools(unused_only=unused, since=since, limit=limit, cursor=cursor)
+
+
+@router.get("/tools/{tool_name:path}/stats", summary="One tool", responses=told(404, 503), response_model=ToolDetail)
+async def tool(
+    port: Port, tool_name: Annotated[str, Path(description="As clients see it.", min_length=1)], since: Since = 0.0
+) -> object:
+    """Over all servers that had a tool of this name; the lists of the series are all lists."""
+    if not tool_name.isprintable():
+        raise NotThere("there is no tool of such a name")
+    found = await port.tool(tool_name, since=since)
+    return flat(found.tool, cooccurrences=found.cooccurrences, series={"buckets": found.series})
+
+
+@router.get("/stats/summary", summary="All at a glance", responses=told(503), response_model=Summary)
+async def summary(port: Port, since: Since = 0.0) -> object:
+    """Sessions, calls, zero hops, lists, tokens, records and tools in numbers."""
+    return await port.summary(since=since)
+
+
+@router.get("/stats/series", summary="What happened over time", responses=told(503), response_model=Series)
+async def series(
+    port: Port,
+    since: Annotated[GivenTime | None, Query(description="The begin; by default a day before the end.")] = None,
+    until: Annotated[GivenTime | None, Query(description="The end; by default now.")] = None,
+    buckets: Annotated[int, Query(ge=1, le=MOST_BUCKETS, description="In so many parts of one length.")] = 60,
+) -> object:
+    """Calls, how their tools were found, and lists; none where the end is not after the begin."""
+    if since is not None and until is not None and until <= since:
+        return {"buckets": ()}
+    return {"buckets": await port.series(since=since, until=until, buckets=buckets)}
+
+
+@router.get("/stats/cooccurrence", summary="What is used together", responses=told(503), response_model=CooccurrenceMap)
+async def cooccurrence(
+    port: Port,
+    limit: Annotated[int, Query(ge=1, le=200, description="At most so many tools.")] = 30,
+) -> object:
+    """The tools that are used together most, and their pairs."""
+    return await port.cooccurrence(limit=limit)

@@ -1,0 +1,134 @@
+"""The tokens that riglm makes for itself: in the clear until they were shown, from then on only their hashes.
+
+They are random and long, so that a plain hash gives nothing of them away.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from riglm.domain.errors import ConfigurationError
+
+FILE_NAME: Final = "control-tokens.json"
+"""Their file, in the data directory."""
+
+SCOPES: Final = ("write", "read")
+"""What tokens are for."""
+
+_RANDOM_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class MadeToken:
+    """One token: `plain` is None when it was shown before, `digest` the SHA-256 of it."""
+
+    digest: bytes
+    plain: str | None = None
+
+
+Made = dict[str, MadeToken]
+"""Tokens by scope."""
+
+
+def make() -> Made:
+    """A new token for each scope."""
+    return {scope: _made(f"riglm_{scope}_{secrets.token_urlsafe(_RANDOM_BYTES)}") for scope in SCOPES}
+
+
+def digest(token: bytes) -> bytes:
+    """What is kept of a token."""
+    return hashlib.sha256(token).digest()
+
+
+class TokenFile:
+    """The file in which they are kept; readable by its owner alone from its first byte on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+
+    def read(self) -> Made | None:
+        """The tokens; None when there is no file yet.
+
+        Raises:
+            ConfigurationError: it cannot be read, or holds something else.
+        """
+        try:
+            return {scope: _parsed(entry) for scope, entry in json.loads(self.path.read_bytes()).items()}
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unusable(f"cannot be read ({error.strerror})", "make it readable for who runs riglm") from error
+        except (ValueError, AttributeError, LookupError, TypeError) as error:
+            raise self._unusable("does not hold tokens", "make new ones with `riglm control token --new`") from error
+
+    def ensure(self) -> None:
+        """Make tokens when there are none; of several processes that start at once the first one does.
+
+        Raises:
+            ConfigurationError: the file cannot be made.
+        """
+        if not self.path.exists():
+            self._write(make(), replace=False)
+
+    def write(self, made: Made) -> None:
+        """Put these in the place of all others.
+
+        Raises:
+            ConfigurationError: the file cannot be written.
+        """
+        self._write(made, replace=True)
+
+    def stamp(self) -> object:
+        """Something that is another one whenever the file was written; None while there is none."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _write(self, made: Made, *, replace: bool) -> None:
+        content = json.dumps({scope: _entry(token) for scope, token in made.items()}, indent=2) + "\n"
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # with mode 0600
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if replace:
+                    Path(draft).replace(self.path)
+                    return
+                with contextlib.suppress(FileExistsError):
+                    os.link(draft, self.path)
+            finally:
+                Path(draft).unlink(missing_ok=True)
+        except OSError as error:
+            fix = "make its directory writable for who runs riglm, or name another in RIGLM_DATA_DIR"
+            raise self._unusable(f"cannot be written ({error.strerror})", fix) from error
+
+    def _unusable(self, what: str, fix: str) -> ConfigurationError:
+        return ConfigurationError(f"the file of the control API's tokens {self.path} {what} — fix: {fix}")
+
+
+def hashed(made: Made) -> Made:
+    """The tokens as they are kept once they were shown."""
+    return {scope: MadeToken(token.digest) for scope, token in made.items()}
+
+
+def _made(plain: str) -> MadeToken:
+    return MadeToken(digest(plain.encode()), plain)
+
+
+def _entry(token: MadeToken) -> dict[str, str]:
+    return {"sha256": token.digest.hex()} if token.plain is None else {"token": token.plain}
+
+
+def _parsed(entry: Any) -> MadeToken:
+    return MadeToken(bytes.fromhex(entry["sha256"])) if "sha256" in entry else _made(entry["token"])

@@ -1,0 +1,144 @@
+"""Parts of riglm that follow the configuration while it runs."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, Generic, Protocol, TypeVar
+
+from riglm.application.filtering import FilteringService
+from riglm.application.prediction.plan import Plan
+from riglm.application.prediction.service import PredictionService
+from riglm.application.prediction.worker import Worker
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.settings import Settings
+
+PROVING_SECONDS: Final = 10.0
+"""A predictor that is not made within this time is refused."""
+
+_Value = TypeVar("_Value")
+
+Commit = Callable[[], None]
+"""Changes over to what was made ready: plain assignments, on the proxy's event loop."""
+
+
+class Follower(Protocol):
+    """A part of riglm that goes by the configuration."""
+
+    @abstractmethod
+    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
+        """Make ready for other settings, without anything of it to be noticed; None when it is all the same.
+
+        Raises:
+            ConfigurationError: it cannot be done; the text begins with the path of the setting.
+        """
+
+
+class Following(Follower, Generic[_Value]):
+    """A part that takes a new value at any time."""
+
+    def __init__(self, read: Callable[[Settings], _Value], take: Callable[[_Value], None]) -> None:
+        """`take` is given what `read` finds in the settings, whenever it is another value than before."""
+        self._read = read
+        self._take = take
+
+    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
+        """Nothing has to be made ready."""
+        value = self._read(after)
+        return None if value == self._read(before) else lambda: self._take(value)
+
+
+class FilteringFollower(Follower):
+    """The filter: new decisions are made whole, and put in the place of the old ones at once."""
+
+    def __init__(self, filtering: FilteringService, tell: Callable[[], None]) -> None:
+        """`tell` starts to tell the clients whose list is another one now."""
+        self._filtering = filtering
+        self._tell = tell
+
+    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
+        """Make the decisions of the new rules."""
+        rules = after.filtering
+        if (rules, after.predictor.kind) == (before.filtering, before.predictor.kind):
+            return None
+        for name in rules.contradictions:
+            if name not in before.filtering.contradictions:
+                raise ConfigurationError(
+                    f"filtering.allowlist: {name!r} is in filtering.denylist as well — fix: keep it in one of them"
+                )
+        commit = self._filtering.prepared(rules, after.predictor.kind)
+
+        def changed_over() -> None:
+            commit()
+            self._tell()
+
+        return changed_over
+
+
+class PredictionFollower(Follower):
+    """Prediction: a predictor is made once to see that it can be, and learns from the record before it answers."""
+
+    def __init__(
+        self,
+        prediction: PredictionService,
+        plan: Callable[[Settings], Plan],
+        prove: Callable[[Settings], object],
+    ) -> None:
+        """`prove` makes the predictor; it blocks, and raises ConfigurationError."""
+        self._prediction = prediction
+        self._plan = plan
+        self._prove = prove
+
+    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
+        """See that the predictor can be made."""
+        if _about_prediction(before) == _about_prediction(after):
+            return None
+        is_new = after.predictor != before.predictor or (_predicts(after) and not _predicts(before))
+        if is_new:
+            try:
+                await aside(lambda: self._prove(after), PROVING_SECONDS)
+            except TimeoutError:
+                raise ConfigurationError(
+                    f"predictor.kind: {after.predictor.kind!r} was not made within {PROVING_SECONDS:g} s — fix: "
+                    "another one"
+                ) from None
+        plan = self._plan(after)
+        return lambda: self._prediction.follow(plan, anew=after.predictor != before.predictor)
+
+
+async def aside(
+    job: Callable[[], _Value], seconds: float | None = None, *, on_late: Callable[[_Value], object] | None = None
+) -> _Value:
+    """What a job that blocks gives, done on a thread of its own.
+
+    After so many `seconds` it is waited for no longer; `on_late` is given, on that thread, what it gives then.
+
+    Raises:
+        TimeoutError: it took longer.
+    """
+    worker = Worker("riglm-configuration")
+    future = worker.submit(job)
+    worker.start()
+    try:
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
+    except TimeoutError:
+        if on_late is not None:
+            future.add_done_callback(lambda late: _late(late, on_late))
+        raise
+    finally:
+        worker.stop()
+
+
+def _late(future: "Future[_Value]", on_late: Callable[[_Value], object]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        on_late(future.result())
+
+
+def _predicts(settings: Settings) -> bool:
+    return settings.filtering.is_on and settings.filtering.strategy == "prediction"
+
+
+def _about_prediction(settings: Settings) -> tuple[object, ...]:
+    rules = settings.filtering
+    bounds = (rules.coverage, rules.min_tools, rules.max_tools, rules.epoch)
+    return settings.predictor, settings.learning, bounds, _predicts(settings)

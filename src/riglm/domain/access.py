@@ -1,0 +1,83 @@
+"""Who may talk to a listener: what the Host and Origin of a request, and its token, are worth.
+
+A page that a browser loaded from elsewhere can reach a listener on this machine by a name that it makes point here; its
+Host and Origin give it away.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+
+class Doors:
+    """The names under which a listener may be reached, and the origins whose pages may reach it."""
+
+    def __init__(self, host: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
+        """Of a listener on `host`; `hosts` are accepted besides the loopback ones, `origins` besides others.
+
+        Entries are names with or without a port (`riglm.example:8443`), and whole origins (`https://app.example`).
+        """
+        self._wildcard = host in ("0.0.0.0", "::", "")  # noqa: S104  # compared, not bound
+        self._hosts = {"localhost", host.lower(), *(name.lower() for name in hosts)}
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+
+    def knows_host(self, host: str) -> bool:
+        """Whether a request with this Host header was meant for the listener."""
+        host = host.lower()
+        name = _without_port(host)
+        return host in self._hosts or name in self._hosts or self._is_ours(name)
+
+    def knows_origin(self, origin: str) -> bool:
+        """Whether this origin is a named one."""
+        return origin.lower() in self._origins
+
+    def _is_ours(self, name: str) -> bool:
+        """Numeric addresses cannot be made to point elsewhere, so a listener on all addresses takes them all."""
+        address = _address(name)
+        return address is not None and (address.is_loopback or self._wildcard)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on this host."""
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def is_loopback_origin(origin: str) -> bool:
+    """Whether the pages of this origin came from this machine."""
+    scheme, authority = _parts(origin)
+    return scheme in ("http", "https") and is_loopback(_without_port(authority))
+
+
+def is_origin_of(origin: str, host: str) -> bool:
+    """Whether this is the origin of the pages that were asked for with this Host header."""
+    scheme, authority = _parts(origin)
+    port = {"http": ":80", "https": ":443"}.get(scheme, "")
+    return bool(port and authority) and authority.removesuffix(port) == host.lower().removesuffix(port)
+
+
+def bearer_token(authorization: bytes) -> bytes | None:
+    """The token in an Authorization header; None when it holds none."""
+    scheme, _, given = authorization.partition(b" ")
+    return given.strip() if scheme.lower() == b"bearer" else None
+
+
+def _parts(origin: str) -> tuple[str, str]:
+    """Scheme and authority of what is an origin and nothing more; of anything else nothing."""
+    try:
+        scheme, authority, *rest = urlsplit(origin.lower())
+    except ValueError:
+        return "", ""
+    return ("", "") if any(rest) or "@" in authority else (scheme, authority)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() and not name.endswith(":") else host

@@ -1,0 +1,64 @@
+"""The configuration as a document: shown, changed and written back."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from riglm.domain.schemas.settings import Settings
+
+KeyPath = tuple[str, ...]
+"""Where a value stands in the configuration: keys from the top."""
+
+
+class WrittenAside(Protocol):
+    """A configuration file that is written and sound, and stands beside the one it is to replace."""
+
+    @abstractmethod
+    def take_over(self) -> None:
+        """Put it in the place of the file; blocks.
+
+        Raises:
+            Conflict: it cannot be put there, or the file has become another one meanwhile.
+        """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Leave the file as it is; blocks, and does nothing once it has taken over."""
+
+
+class ConfigurationPort(Protocol):
+    """Reads changes to a configuration, and writes them to where it came from.
+
+    A change is a document of any part of the configuration: what it leaves out stays, null means the default, and so
+    does what equals the value shown, masks included.
+    """
+
+    @abstractmethod
+    def shown(self, settings: Settings) -> dict[str, Any]:
+        """The settings as a document, with masks in the place of secrets."""
+
+    @abstractmethod
+    def merged(self, settings: Settings, document: Mapping[str, Any]) -> Settings:
+        """The settings with a document merged in.
+
+        Raises:
+            Invalid: the whole is not valid; every place is named.
+        """
+
+    @abstractmethod
+    def differences(self, before: Settings, after: Settings) -> tuple[KeyPath, ...]:
+        """Where two configurations differ, in the order of the schema."""
+
+    @abstractmethod
+    def write_aside(
+        self, settings: Settings, document: Mapping[str, Any], is_late: Callable[[KeyPath], bool]
+    ) -> WrittenAside | None:
+        """Write a change that was merged into `settings` beside the file; None when the file says all of it already.
+
+        Blocks. `is_late` tells which keys count from the next start only: of these, what equals the value shown stays
+        as it is in the file.
+
+        Raises:
+            Invalid: the file would not be valid with the change, or is not valid now.
+            Conflict: there is no file, or it cannot be written, or what it says would not count.
+        """

@@ -1,0 +1,91 @@
+"""What people who look at riglm ask of the store, in ways that stay quick while it fills."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from uuid import UUID
+
+from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+
+if TYPE_CHECKING:  # the port that has these has this one among its bases
+    from riglm.ports.analytics import SessionSummary, ToolStatistics
+
+
+class SessionKey(NamedTuple):
+    """The place of a session among all: by its start, in seconds since the epoch, and by its id among equals."""
+
+    started_at: float
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What happened in a span of time.
+
+    Calls are those of servers' tools, riglm's own left out. `listed`, `searched` and `named` say how the tools of those
+    among them were found that are uses. `tools_shown` and `tools_available` are sums over the `lists`: what the client
+    saw, and what there was.
+    """
+
+    calls: int = 0
+    failures: int = 0
+    listed: int = 0
+    searched: int = 0
+    named: int = 0
+    lists: int = 0
+    tools_shown: int = 0
+    tools_available: int = 0
+
+
+class OverviewPort(Protocol):
+    """Questions about all that was recorded, or the latest of it.
+
+    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    """
+
+    @abstractmethod
+    def sessions_before(
+        self, key: SessionKey | None, limit: int, *, active_only: bool = False
+    ) -> "Sequence[SessionSummary]":
+        """The latest sessions whose place is before `key`, newest first; with None the latest of all."""
+
+    @abstractmethod
+    def session_of(self, session_id: UUID) -> "SessionSummary | None":
+        """The session with this id."""
+
+    @abstractmethod
+    def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
+        """How many sessions have no end, and how many started since the given time."""
+
+    @abstractmethod
+    def latest_invocations(self, session_id: UUID, most: int) -> Sequence[ToolInvocation]:
+        """The latest of one session's invocations, in order."""
+
+    @abstractmethod
+    def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
+        """The latest of one session's exposures, in the order of their time."""
+
+    @abstractmethod
+    def tools_known(self, since: float = 0.0) -> "Sequence[ToolStatistics]":
+        """Every tool used since the given time, shown in a list or hidden from one; as at `tool_statistics`."""
+
+    @abstractmethod
+    def tool_totals(self, tool: str, since: float = 0.0) -> "ToolStatistics | None":
+        """How a tool was used since the given time, whichever upstream had it; None when it was not.
+
+        `upstream` is the one that ran it most often.
+        """
+
+    @abstractmethod
+    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[Usage]:
+        """What happened from `since` until just before `until`, in so many spans of equal length, oldest first.
+
+        With `tool`, only its calls count; lists are all lists. A single span may be endless.
+        """
+
+    @abstractmethod
+    def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
+        """The pairs among the tools that stand in the most frequent pairs, most frequent first, then by name."""

@@ -1,0 +1,93 @@
+"""What riglm tells of itself while it works: numbers that are scraped, and the traces of requests."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.session import Session
+from riglm.domain.upstream import UpstreamHealth
+from riglm.ports.embedder import EmbedderStatus
+
+
+class MeterPort(Protocol):
+    """Counts what happens. Called on the event loop, within calls: it takes well under a microsecond and never raises.
+
+    Durations are in seconds. Whoever may have a meter holds None where nobody asked for numbers.
+    """
+
+    @abstractmethod
+    def called(self, upstream: str, found: Found, error_kind: ErrorKind | None, seconds: float) -> None:
+        """An invocation ended; `error_kind` is None when it succeeded, `upstream` empty when it was refused."""
+
+    @abstractmethod
+    def held(self, upstream: str, seconds: float) -> None:
+        """What riglm itself took of a call that a server answered."""
+
+    @abstractmethod
+    def exposed(self, exposure: Exposure, *, changed: bool) -> None:
+        """Tools were shown; `changed` says that it was a list, and not the one that the session had before."""
+
+    @abstractmethod
+    def predicted(self, seconds: float) -> None:
+        """A prediction was made."""
+
+    @abstractmethod
+    def session_opened(self, session: Session) -> None:
+        """A session began."""
+
+    @abstractmethod
+    def session_closed(self, session_id: UUID, *, ended: bool) -> None:
+        """A session is over; unless it `ended`, it goes on in another process."""
+
+
+class RecordTally(Protocol):
+    """What became of all records of this process, at one instant."""
+
+    @property
+    def accepted(self) -> int:
+        """All of them: the sum of those stored, queued, spooled and dropped."""
+
+    @property
+    def stored(self) -> int:
+        """In the store."""
+
+    @property
+    def queued(self) -> int:
+        """Waiting in memory."""
+
+    @property
+    def spooled(self) -> int:
+        """Waiting on disk."""
+
+    @property
+    def dropped(self) -> int:
+        """Lost."""
+
+    @property
+    def recovered(self) -> int:
+        """Those accepted that processes left which are gone."""
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """How many were lost why."""
+
+    @property
+    def spool_bytes(self) -> int:
+        """What those on disk take there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What is read when somebody asks for the numbers.
+
+    Any thread may call these; none blocks, asks the store or raises. `embedder` gives None where no prediction is made.
+    """
+
+    records: Callable[[], RecordTally]
+    upstreams: Callable[[], Sequence[UpstreamHealth]]
+    sessions: Callable[[], int]
+    embedder: Callable[[], EmbedderStatus | None]

@@ -1,0 +1,139 @@
+"""A damaged database under the whole of riglm: calls pass, what comes is recorded, and commands say what to do."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.interaction.clients.raw import HANDSHAKE, RawClient
+from tests.interaction.stage import Stage
+
+pytestmark = pytest.mark.timeout(120)
+
+WITHIN_SECONDS = 60.0
+NO_DATABASE = b"a letter to somebody, and no database at all " * 500
+
+COMMANDS = {
+    "status": ["db", "status"],
+    "upgrade": ["db", "upgrade"],
+    "purge": ["db", "purge"],
+    "purge, counting only": ["db", "purge", "--dry-run"],
+    "vacuum": ["db", "vacuum"],
+    "vacuum of the whole": ["db", "vacuum", "--whole"],
+    "forget": ["db", "forget", "--client", "somebody", "--unseen", "--yes"],
+    "export": ["db", "export", "--out", "export"],
+    "sessions": ["sessions"],
+    "tools": ["tools"],
+    "stats": ["stats"],
+}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.close()
+
+
+@pytest.fixture
+def database(stage: Stage) -> Path:
+    file = stage.folder / "data" / "riglm.db"
+    file.parent.mkdir()
+    return file
+
+
+def aside(database: Path) -> list[Path]:
+    """The files that were set aside, without what belongs to them."""
+    return [each for each in database.parent.glob("riglm.db.corrupt-*") if not each.name.endswith(("-wal", "-shm"))]
+
+
+def stored(database: Path) -> int:
+    """How many calls are in the database."""
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30)) as connection:
+        try:
+            return int(connection.execute("SELECT count(*) FROM invocation").fetchone()[0])
+        except sqlite3.DatabaseError:  # damaged still, or the tables are being made
+            return 0
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WITHIN_SECONDS):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+def overwrite(database: Path) -> None:
+    """Write back what the journal holds, and then over all of it."""
+    script = (
+        "import sqlite3, sys, pathlib; c = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None); "
+        "c.execute('UPDATE invocation SET success = success'); "
+        "assert c.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()[0] == 0; "
+        "file = open(sys.argv[1], 'r+b'); file.write(bytes(pathlib.Path(sys.argv[1]).stat().st_size))"
+    )
+    subprocess.run([sys.executable, "-c", script, database], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("filtering", ["true", "false"])
+async def test_calls_pass_and_are_recorded_when_the_database_is_none(
+    stage: Stage, database: Path, filtering: str
+) -> None:
+    database.write_bytes(NO_DATABASE)
+    link = stage.pipe(stage.riglm("run", "--", *stage.scripted()), {"RIGLM_FILTERING__ENABLED": filtering})
+    async with RawClient(link, HANDSHAKE) as client:
+        await client.greet()
+        assert (await client.request("tools/list")).result
+        for _ in range(5):
+            assert (await client.call("echo")).result
+        await until(lambda: stored(database) == 5)
+    assert link.exit_code == 0
+    [old] = aside(database)
+    assert old.read_bytes() == NO_DATABASE
+    assert link.stderr.read_text("utf-8").count("is damaged; it was set aside as") == 1
+    assert stage.damage() == []
+
+
+async def test_calls_of_several_processes_pass_and_are_recorded_when_their_database_is_damaged(
+    stage: Stage, database: Path
+) -> None:
+    links = [
+        stage.pipe(stage.riglm("run", "--", *stage.scripted()), {"RIGLM_FILTERING__ENABLED": "false"}) for _ in range(2)
+    ]
+    async with RawClient(links[0], HANDSHAKE) as one, RawClient(links[1], HANDSHAKE) as other:
+        for count, client in enumerate((one, other), start=1):
+            await client.greet()
+            await client.request("tools/list")
+            assert (await client.call("echo")).result
+            await until(lambda count=count: database.exists() and stored(database) == count)
+        overwrite(database)
+        for _ in range(10):
+            assert (await one.call("echo")).result
+            assert (await other.call("echo")).result
+        await until(lambda: stored(database) == 20)
+    assert [link.exit_code for link in links] == [0, 0]
+    assert len(aside(database)) == 1
+    assert stage.damage() == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_that_the_database_is_damaged_and_leaves_it(stage: Stage, database: Path, command: str) -> None:
+    database.write_bytes(NO_DATABASE)
+    done = subprocess.run(
+        [sys.executable, "-m", "riglm", *COMMANDS[command]],
+        cwd=stage.folder,
+        env=stage.env,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("riglm: the analytics store sqlite:///")
+    assert "file is not a database — fix: the file is damaged" in done.stderr
+    assert database.read_bytes() == NO_DATABASE
+    assert aside(database) == []

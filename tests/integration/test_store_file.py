@@ -1,0 +1,414 @@
+"""What becomes of the SQLite file: damaged, replaced, removed, or held by others. Real files, and real processes."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.analytics import store_file
+from riglm.adapters.analytics.connected import FileReplaced
+from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+from riglm.adapters.analytics.store_file import StoreFile
+from riglm.adapters.analytics.vectors import SqlVectors
+from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
+from riglm.domain.retention import Expiry
+from riglm.testing.records import a_session, an_invocation, an_override
+from riglm.testing.vector_cache import a_vector
+
+pytestmark = pytest.mark.timeout(120)
+
+PAGE = 4096
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "no database": lambda _: b"a letter to somebody, and no database at all " * 500,
+    "the header of something else": lambda whole: b"\x89PNG\r\n\x1a\n" + whole[8:],
+    "zeros": lambda whole: bytes(len(whole)),
+    "cut in half": lambda whole: whole[: len(whole) // PAGE // 2 * PAGE],
+    "cut within the header": lambda whole: whole[:50],
+    "pages overwritten": lambda whole: whole[:PAGE] + b"\xa5" * (len(whole) - PAGE),
+}
+
+RECORDER = """
+import json, sys
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.testing.records import a_session
+with SqlAnalytics(sys.argv[1], timeout=30, sets_aside=True) as store:
+    print("open", flush=True)
+    for line in sys.stdin:
+        sessions = [a_session() for _ in range(int(line))]
+        for session in sessions:
+            store.create_session(session)
+        print(json.dumps([str(session.id) for session in sessions]), flush=True)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store" / "usage.db"
+
+
+@pytest.fixture
+def processes() -> Iterator[ExitStack]:
+    with ExitStack() as started:
+        yield started
+
+
+def url(file: Path) -> str:
+    return f"sqlite:///{file}"
+
+
+def filled(file: Path, sessions: int = 40) -> bytes:
+    """A store with something in it and nobody at it, and its bytes."""
+    with SqlAnalytics(url(file)) as store:
+        for _ in range(sessions):
+            session = a_session()
+            store.record_many([session, *(an_invocation(session, "read") for _ in range(10))])
+    assert not beside(file)
+    return file.read_bytes()
+
+
+def beside(file: Path) -> list[str]:
+    """What lies beside the file and belongs to it."""
+    return sorted(each.name for each in file.parent.iterdir() if each.name.endswith(("-wal", "-shm", "-journal")))
+
+
+def aside(file: Path, why: str = "corrupt") -> list[Path]:
+    """The files that were set aside, without what belongs to them."""
+    found = file.parent.glob(f"{file.name}.{why}-*")
+    return sorted(each for each in found if not each.name.endswith(("-wal", "-shm", "-journal")))
+
+
+def copy(source: Path, target: Path) -> Path:
+    """Copy the bytes in another process: to close a database's file in this one would drop SQLite's locks on it."""
+    subprocess.run(["cp", "--no-preserve=all", source, target], check=True, timeout=60)
+    return target
+
+
+def spoil(file: Path, how: str) -> bytes:
+    """Damage the file where it is, and give what it holds then."""
+    draft = copy(file, file.with_name("draft"))
+    spoiled = DAMAGE[how](draft.read_bytes())
+    draft.write_bytes(spoiled)
+    copy(draft, file)
+    draft.unlink()
+    return spoiled
+
+
+def written_back(file: Path) -> None:
+    """Have all pages in the file itself, and no connection that thinks it knows them."""
+    script = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None); "
+        "c.execute('UPDATE session SET ended_at = 1'); "
+        "assert c.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()[0] == 0"
+    )
+    subprocess.run([sys.executable, "-c", script, file], check=True, timeout=60)
+
+
+def ids(file: Path) -> set[str]:
+    with SqlAnalytics(url(file)) as store:
+        return {str(summary.session.id) for summary in store.list_sessions(limit=10_000)}
+
+
+class Recording:
+    """A process that records when it is told to."""
+
+    def __init__(self, file: Path, processes: ExitStack) -> None:
+        self._process = processes.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-c", RECORDER, url(file)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        processes.callback(self._process.kill)
+
+    def heard(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+    def tell(self, count: int) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{count}\n")
+        self._process.stdin.flush()
+
+    def end(self) -> str:
+        """What it complained about."""
+        _, errors = self._process.communicate(timeout=60)
+        assert self._process.returncode == 0, errors
+        return errors
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_file_is_set_aside_as_it_is_and_a_new_one_begun(file, caplog, how):
+    filled(file)
+    spoiled = spoil(file, how)
+    session = a_session()
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        store.create_session(session)
+        assert [summary.session.id for summary in store.list_sessions()] == [session.id]
+    [old] = aside(file)
+    assert old.read_bytes() == spoiled
+    assert caplog.text.count("WARNING") == 1
+    assert f"{file} is damaged; it was set aside as {old}" in caplog.text
+    assert f"to save what can be read: sqlite3 '{old}' .recover" in caplog.text
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_whoever_only_reads_sets_nothing_aside(file, how):
+    filled(file)
+    spoiled = spoil(file, how)
+    with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*(not a database|malformed).*fix: "):
+        ids(file)
+    assert aside(file) == []
+    assert file.read_bytes() == spoiled
+
+
+@pytest.mark.parametrize("how", ["no database", "zeros", "pages overwritten"])
+def test_a_store_that_meets_damage_while_it_is_open_stores_what_it_was_given(file, caplog, how):
+    filled(file)
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        store.create_session(a_session())
+        written_back(file)
+        spoil(file, how)
+        session = a_session()
+        store.record_many([session, an_invocation(session, "read")])
+        assert [summary.invocations for summary in store.list_sessions()] == [1]
+    assert len(aside(file)) == 1
+    assert caplog.text.count("is damaged; it was set aside as") == 1
+    assert ids(file) == {str(session.id)}
+
+
+def test_what_was_acknowledged_stays_with_the_damaged_file_and_its_journal(file):
+    filled(file)
+    with SqlAnalytics(url(file)) as other, SqlAnalytics(url(file), sets_aside=True) as store:
+        written_back(file)
+        other.create_session(late := a_session())  # in the journal alone
+        whole = copy(file, file.with_name("whole"))
+        spoil(file, "cut within the header")
+        assert StoreFile(file).set_aside()
+        store.create_session(a_session())
+    [old] = aside(file)
+    journal = old.with_name(f"{old.name}-wal")
+    whole.rename(file.with_name("saved.db"))
+    journal.rename(file.with_name("saved.db-wal"))
+    assert str(late.id) in ids(file.with_name("saved.db"))
+    assert str(late.id) not in ids(file)
+
+
+def test_processes_that_start_on_a_damaged_file_set_it_aside_once_and_lose_nothing(file, processes):
+    filled(file)
+    spoil(file, "no database")
+    recording = [Recording(file, processes) for _ in range(4)]
+    assert [each.heard() for each in recording] == ["open"] * 4
+    for each in recording:
+        each.tell(25)
+    stored = {id_ for each in recording for id_ in json.loads(each.heard())}
+    assert "".join(each.end() for each in recording).count("it was set aside as") == 1
+    assert len(aside(file)) == 1
+    assert len(stored) == 100
+    assert ids(file) == stored
+
+
+def test_processes_that_hold_a_file_which_is_damaged_meet_again_in_one_new_file(file, processes):
+    filled(file)
+    recording = [Recording(file, processes) for _ in range(3)]
+    for each in recording:
+        assert each.heard() == "open"
+        each.tell(1)
+        assert each.heard()
+    written_back(file)
+    spoil(file, "zeros")
+    for each in recording:
+        each.tell(25)
+    stored = {id_ for each in recording for id_ in json.loads(each.heard())}
+    complaints = "".join(each.end() for each in recording)
+    assert len(aside(file)) == 1
+    assert complaints.count("it was set aside as") == 1
+    assert ids(file) == stored
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_file_that_sqlite_finds_sound_stays(file):
+    whole = filled(file)
+    assert not StoreFile(file).set_aside()
+    assert file.read_bytes() == whole
+    assert aside(file) == []
+
+
+def test_a_file_that_another_process_set_aside_already_is_not_looked_for_again(file):
+    filled(file)
+    mine, other = StoreFile(file), StoreFile(file)
+    spoil(file, "zeros")
+    assert other.set_aside()
+    assert mine.set_aside()
+    assert len(aside(file)) == 1
+    assert not mine.is_in_place
+
+
+def test_nothing_is_moved_while_another_process_has_the_guard(file, monkeypatch):
+    filled(file)
+    spoil(file, "zeros")
+    monkeypatch.setattr(store_file, "_GUARD_SECONDS", 0.01)
+    with (
+        store_file.locked(file.with_name("usage.db-guard"), timeout=0) as held,
+        pytest.raises(AnalyticsUnavailable, match=r"not a database.*not set aside.*another process"),
+        SqlAnalytics(url(file), sets_aside=True),
+    ):
+        pass
+    assert held
+    assert aside(file) == []
+
+
+def test_a_locked_file_is_not_set_aside(file):
+    filled(file)
+    with SqlAnalytics(url(file), timeout=0.01, sets_aside=True) as store:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(AnalyticsUnavailable, match="locked"):
+                store.create_session(a_session())
+        store.create_session(a_session())
+    assert aside(file) == []
+
+
+def test_a_full_disk_sets_nothing_aside(file):
+    filled(file)
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        with store._database.reading() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        with pytest.raises(AnalyticsUnavailable, match="full"):
+            store.record_many([a_session() for _ in range(1000)])
+    assert aside(file) == []
+
+
+def test_a_file_that_may_not_be_written_is_not_set_aside(file):
+    filled(file)
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        with store._database.reading() as connection:
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+        with pytest.raises(AnalyticsUnavailable, match="readonly"):
+            store.create_session(a_session())
+    assert aside(file) == []
+
+
+def test_a_newer_schema_is_not_set_aside(file):
+    filled(file)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(SchemaTooNew), SqlAnalytics(url(file), sets_aside=True):
+        pass
+    assert aside(file) == []
+
+
+def test_a_directory_in_the_place_of_the_file_is_not_set_aside(file):
+    file.mkdir(parents=True)
+    with pytest.raises(AnalyticsUnavailable, match="unable to open"), SqlAnalytics(url(file), sets_aside=True):
+        pass
+    assert file.is_dir()
+
+
+def test_a_disk_that_damages_one_file_after_the_other_is_not_filled(file):
+    whole = filled(file)
+    for _ in range(10):
+        spoil(file, "zeros")
+        with SqlAnalytics(url(file), sets_aside=True):
+            pass
+    spoil(file, "zeros")
+    with (
+        pytest.raises(AnalyticsUnavailable, match=r"10 damaged files were set aside already.*fix: "),
+        SqlAnalytics(url(file), sets_aside=True),
+    ):
+        pass
+    assert len(aside(file)) == 10
+    assert set(file.read_bytes()) == {0}
+    assert len(whole) > PAGE
+
+
+def test_a_journal_whose_file_is_gone_is_kept_and_not_applied(file, caplog):
+    filled(file)
+    with SqlAnalytics(url(file)) as store:
+        store.create_session(a_session())
+        journal = file.with_name("usage.db-wal").read_bytes()
+    assert journal
+    for left in (None, b""):
+        file.unlink()
+        if left is not None:
+            file.write_bytes(left)
+        file.with_name("usage.db-wal").write_bytes(journal)
+        with SqlAnalytics(url(file)) as store:
+            store.create_session(a_session())
+            assert len(store.list_sessions()) == 1
+    kept = sorted(file.parent.glob("usage.db.replaced-*-wal"))
+    assert [each.read_bytes() for each in kept] == [journal] * 2
+    assert caplog.text.count("does not belong to it") == 2
+
+
+def test_a_backup_that_is_put_in_place_of_an_open_file_does_not_get_the_journal_of_that(file, tmp_path):
+    filled(file, sessions=3)
+    backup = copy(file, tmp_path / "backup.db")
+    old, new = a_session(), a_session()
+    with SqlAnalytics(url(file)) as first, SqlAnalytics(url(file)) as second:
+        first.record_many([old, *(an_invocation(old, "read") for _ in range(300))])
+        assert len(second.list_sessions()) == 4
+        backup.replace(file)
+        first.create_session(new)
+        assert len(first.list_sessions()) == len(second.list_sessions()) == 4
+        second.create_session(a_session())
+    assert str(old.id) not in ids(file)
+    assert len(ids(file)) == 5
+    assert len(list(file.parent.glob("usage.db.replaced-*-wal"))) == 1
+
+
+def test_the_end_of_a_store_keeps_its_journal_from_a_backup_too(file, tmp_path):
+    filled(file, sessions=3)
+    backup = copy(file, tmp_path / "backup.db")
+    with SqlAnalytics(url(file)) as store:
+        store.create_session(a_session())
+        backup.replace(file)
+    assert "usage.db-wal" not in beside(file)
+    assert len(ids(file)) == 3
+
+
+def test_the_end_of_a_store_leaves_no_journal(file):
+    filled(file)
+    assert beside(file) == []
+
+
+def test_a_transaction_that_went_into_a_replaced_file_is_told(file):
+    database = Database(url(file))
+    database.open()
+    with pytest.raises(FileReplaced), database.writing():
+        file.rename(file.with_name("elsewhere.db"))
+    with database.writing() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM session").scalar_one() == 0
+    database.close()
+
+
+def test_all_who_hold_a_store_for_long_follow_a_file_that_is_replaced(file, tmp_path):
+    filled(file)
+    filled(tmp_path / "other" / "usage.db", sessions=2)
+    vectors, choices = SqlVectors(url(file)), SqliteChoices(file)
+    vectors.put_many("minilm", {"a": a_vector(1)})
+    choices.put_override(an_override())
+    with SqlAnalytics(url(file)) as keeper, keeper.maintenance_lease() as mine:
+        assert mine
+        (tmp_path / "other" / "usage.db").replace(file)
+        assert vectors.get_many("minilm", ["a"]) == {}
+        vectors.put_many("minilm", {"b": a_vector(1)})
+        assert choices.list_overrides() == []
+        assert keeper.refresh_cooccurrences(1.0) >= 0
+        assert len(keeper.list_sessions()) == 2
+        removed = list(keeper.purge(Expiry.of_all(2**40, 2**40)))
+        assert sum(step.invocations for step in removed) == 20
+        choices.put_override(an_override())
+        assert len(keeper.list_overrides()) == 1
+    vectors.close()

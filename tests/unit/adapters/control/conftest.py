@@ -1,0 +1,119 @@
+"""The control API on a loopback socket and a thread of its own, over a scripted inside."""
+
+import asyncio
+import http.client
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from riglm.adapters.control.access import Tokens
+from riglm.adapters.control.app import control_app
+from riglm.adapters.control.server import ControlServer
+from riglm.adapters.control.tokens import FILE_NAME, TokenFile
+from riglm.domain.schemas.control import Control
+from tests.unit.adapters.control.scripted import ScriptedControl
+
+PATIENCE = 20.0
+
+
+class Answer(NamedTuple):
+    """One answer; names of headers are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def problem(self) -> Any:
+        """The problem document that it is, checked as far as all have it in common."""
+        assert self.headers["content-type"] == "application/problem+json"
+        document = json.loads(self.body)
+        assert document["status"] == self.status
+        assert document["type"] == "about:blank"
+        assert document["title"]
+        assert document["detail"]
+        return document
+
+
+class Served:
+    """A control API that runs."""
+
+    def __init__(self, tokens: TokenFile, **control: Any) -> None:
+        self.inside = ScriptedControl()
+        self.tokens = tokens
+        settings = Control.model_validate({"enabled": True, **control})
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.host = f"127.0.0.1:{self.port}"
+        self._server = ControlServer(
+            self._listener,
+            lambda: control_app(
+                self.inside, settings, Tokens(settings, tokens), lambda _: ("text/plain", b"up 1\n"), version="1"
+            ),
+        )
+        self._server.start()
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str | None) -> Answer:
+        """Ask on a connection of its own; an underscore in a header's name stands for a dash, None leaves one out."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            if "host" not in given:
+                connection.putheader("Host", self.host)
+            content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+            if body is not None and "content-type" not in given:
+                connection.putheader("Content-Type", "application/json")
+            for name, value in given.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            if body is not None:
+                connection.putheader("Content-Length", str(len(content)))
+            connection.endheaders(content)
+            answer = connection.getresponse()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, found, answer.read())
+        finally:
+            connection.close()
+
+    def end(self) -> None:
+        asyncio.run(self._server.stop())
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts control APIs, with the settings that it is given."""
+    started: list[Served] = []
+
+    def start(**control: Any) -> Served:
+        started.append(Served(TokenFile(tmp_path / FILE_NAME), **control))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+@pytest.fixture(scope="module")
+def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(TokenFile(tmp_path_factory.mktemp("control") / FILE_NAME))
+    yield served
+    served.end()
+
+
+@pytest.fixture
+def served(_started: Served) -> Served:
+    """One that needs no token."""
+    _started.inside.__init__()  # type: ignore[misc]  # as new for each test
+    return _started

@@ -1,0 +1,275 @@
+"""An inside that answers what a test put there, and notes what it was told."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from riglm.domain.control import (
+    Bucket,
+    Companion,
+    ConfigurationChanged,
+    ConfigurationShown,
+    Conflict,
+    CooccurrenceMap,
+    Fault,
+    Health,
+    Invalid,
+    ListTotals,
+    ListWithout,
+    NotThere,
+    OverrideWish,
+    Page,
+    PredictedTool,
+    Readiness,
+    RecordTotals,
+    SessionCall,
+    SessionDetail,
+    SessionEntry,
+    SessionList,
+    SessionPrediction,
+    SessionTotals,
+    StoreHealth,
+    Summary,
+    TokenTotals,
+    ToolDetail,
+    ToolEntry,
+    ToolPair,
+    ToolTotals,
+    UpstreamEntry,
+    ZeroHop,
+)
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.override import Override
+from riglm.domain.session import Client, Confidence, Era, Method, Transport
+from riglm.ports.control import ControlPort
+
+SESSION = UUID("01981a00-0000-7000-8000-000000000001")
+OVERRIDE = UUID("01981a00-0000-7000-8000-0000000000aa")
+NOON = 1_780_000_000.5
+SIGNAL: dict[str, Any] = {
+    "embeddings": {
+        "provider": "fastembed",
+        "model": "m",
+        "status": "ready",
+        "actual_provider": "fastembed",
+        "actual_model": "m",
+        "dimensions": 384,
+        "is_fallback_active": False,
+        "semantic_quality": "high",
+    },
+    "tools": {"indexed": 3, "embedded": 2},
+    "learned_pairs": 4,
+    "weights": {"lexical": 0.35, "semantic": 0.65},
+    "advice": "ask in whole sentences",
+}
+ENTRY = SessionEntry(
+    id=SESSION,
+    client=Client(name="editor", version="2"),
+    era=Era.HANDSHAKE,
+    transport=Transport.HTTP,
+    method=Method.CONNECTION,
+    confidence=Confidence.CONNECTION,
+    principal="",
+    started_at=NOON,
+    ended_at=None,
+    active=True,
+    invocations=2,
+    failures=1,
+    lists=1,
+    list_changes=0,
+    searches=0,
+    tools_available=3,
+)
+TOOL = ToolEntry(tool="docs/read", upstream="docs", invocations=2, uses=2, listed=1, median_ms=1.5, last_used=NOON)
+
+
+class ScriptedControl(ControlPort):
+    """Knows one session, one tool and the overrides that it was given; `error` is raised by every question."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.is_ready = True
+        self.made: dict[UUID, Override] = {}
+        self.version = 1
+        self.document: dict[str, Any] = {"filtering": {"max_tools": 20}, "control": {"token": "***"}}
+        self.put: list[tuple[Mapping[str, Any], int | None, bool]] = []
+        self.asked: list[dict[str, Any]] = []
+
+    def _answering(self, **asked: Any) -> None:
+        self.asked.append(asked)
+        if self.error is not None:
+            raise self.error
+
+    async def health(self) -> Health:
+        self._answering()
+        upstream = UpstreamEntry(name="docs", transport="stdio", state="broken", since=NOON, last_error="gone")
+        return Health(
+            status="ok",
+            live=True,
+            ready=True,
+            version="1",
+            started_at=NOON,
+            upstreams=(upstream,),
+            store=StoreHealth(kind="sqlite", state="ok", queued=0, spooled=0),
+            embedder=SIGNAL,
+        )
+
+    async def readiness(self) -> Readiness:
+        self._answering()
+        return Readiness(ready=True) if self.is_ready else Readiness(ready=False, reasons=("the store is away",))
+
+    async def configuration(self) -> ConfigurationShown:
+        self._answering()
+        return ConfigurationShown(version=self.version, document=self.document)
+
+    async def put_configuration(
+        self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
+    ) -> ConfigurationChanged:
+        self._answering()
+        if expected_version is not None and expected_version != self.version:
+            raise Conflict("the configuration was changed meanwhile")
+        if "wrong" in document:
+            raise Invalid(Fault(path="wrong", detail="there is no such key"))
+        self.put.append((document, expected_version, persist))
+        self.version += 1
+        self.document = {**self.document, **document}
+        return ConfigurationChanged(version=self.version, restart=("storage.path",) if persist else ())
+
+    async def sessions(
+        self, *, active_only: bool = False, limit: int = 100, cursor: str | None = None
+    ) -> Page[SessionEntry]:
+        self._answering(active_only=active_only, limit=limit, cursor=cursor)
+        if cursor == "nowhere":
+            raise Invalid(Fault(path="cursor", detail="it leads nowhere"))
+        return Page(items=(ENTRY,), next_cursor="next")
+
+    async def session(self, session_id: UUID) -> SessionDetail:
+        self._answering(session_id=session_id)
+        if session_id != SESSION:
+            raise NotThere("there is no such session")
+        call = SessionCall(
+            sequence=1,
+            tool="docs/read",
+            upstream="docs",
+            at=NOON,
+            duration_ms=1.5,
+            success=False,
+            error_kind=ErrorKind.TOOL,
+            found=Found.LISTED,
+        )
+        shown = SessionList(
+            at=NOON,
+            surface="dynamic",
+            mode="enforce",
+            predictor="hybrid",
+            reason="cold",
+            shown=("docs/read",),
+            hidden=2,
+            tokens_shown=10,
+            tokens_hidden=20,
+            tokens_own=5,
+        )
+        return SessionDetail(session=ENTRY, calls=(call,), shown=(shown,))
+
+    async def prediction(self, session_id: UUID) -> SessionPrediction:
+        self._answering(session_id=session_id)
+        tool = PredictedTool(
+            tool="docs/read",
+            upstream="docs",
+            rank=1,
+            score=0.5,
+            shown=True,
+            standing="open",
+            why="likely",
+            contributions={"frequency": 0.5},
+        )
+        return SessionPrediction(
+            session_id=session_id,
+            at=NOON,
+            live=True,
+            predictor="hybrid",
+            surface="dynamic",
+            mode="enforce",
+            confidence=0.5,
+            reason="",
+            has_context=False,
+            context_confidence=0.0,
+            size=1,
+            signals=("frequency",),
+            tools=(tool,),
+            shown=("docs/read",),
+            without={"frequency": ListWithout(shown=(), added=(), removed=("docs/read",))},
+        )
+
+    async def tools(
+        self, *, unused_only: bool = False, since: float = 0.0, limit: int = 100, cursor: str | None = None
+    ) -> Page[ToolEntry]:
+        self._answering(unused_only=unused_only, since=since, limit=limit, cursor=cursor)
+        return Page(items=(TOOL,))
+
+    async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
+        self._answering(name=name, since=since)
+        if name != TOOL.tool:
+            raise NotThere("there is no such tool")
+        companion = Companion(tool="docs/list", count=2, mean_distance=1.5)
+        return ToolDetail(tool=TOOL, cooccurrences=(companion,), series=(Bucket(at=NOON, seconds=60.0, calls=2),))
+
+    async def put_override(self, wish: OverrideWish) -> Override:
+        self._answering(wish=wish)
+        made = Override(
+            id=OVERRIDE,
+            kind=wish.kind,
+            tool=wish.tool,
+            created_at=NOON,
+            scope=wish.scope,
+            key=wish.key,
+            expires_at=wish.expires_at,
+            reason=wish.reason,
+        )
+        self.made[made.id] = made
+        return made
+
+    async def overrides(self, *, limit: int = 100, cursor: str | None = None) -> Page[Override]:
+        self._answering(limit=limit, cursor=cursor)
+        return Page(items=tuple(self.made.values()))
+
+    async def override(self, override_id: UUID) -> Override:
+        self._answering()
+        if override_id not in self.made:
+            raise NotThere("there is no such override")
+        return self.made[override_id]
+
+    async def delete_override(self, override_id: UUID) -> None:
+        self._answering()
+        if self.made.pop(override_id, None) is None:
+            raise NotThere("there is no such override")
+
+    async def embedder(self) -> Mapping[str, Any]:
+        self._answering()
+        return SIGNAL
+
+    async def summary(self, *, since: float = 0.0) -> Summary:
+        self._answering(since=since)
+        return Summary(
+            since=since,
+            sessions=SessionTotals(active=1, total=2),
+            calls=4,
+            failures=1,
+            zero_hop=ZeroHop(hits=3, searched=1, missed=0),
+            lists=ListTotals(shown=2, changes=1, mean_shown=5.0, mean_available=20.0),
+            tokens=TokenTotals(shown=10, hidden=100, own=20, resent=30),
+            records=RecordTotals(accepted=9, stored=6, queued=1, spooled=1, dropped=1, reasons={"full": 1}),
+            tools=ToolTotals(known=3, used=1, never_used=2),
+            searches=1,
+        )
+
+    async def series(
+        self, *, since: float | None = None, until: float | None = None, buckets: int = 60
+    ) -> tuple[Bucket, ...]:
+        self._answering(since=since, until=until, buckets=buckets)
+        return (Bucket(at=NOON, seconds=60.0, calls=2, mean_shown=5.0, mean_available=20.0),)
+
+    async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:
+        self._answering(limit=limit)
+        pair = ToolPair(a="docs/list", b="docs/read", count=2, mean_distance=1.5)
+        return CooccurrenceMap(tools=("docs/list", "docs/read"), pairs=(pair,))
