@@ -1,12 +1,12 @@
 """The tables of the analytics store. Migrations bring a database to this shape; a test compares the two."""
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, LargeBinary, MetaData, String, Table
 
 from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
 
-SCHEMA_REVISION: Final = "0004"
+SCHEMA_REVISION: Final = "0005"
 """The newest migration that this code knows."""
 
 metadata: Final = MetaData()
@@ -172,4 +172,60 @@ forgotten: Final = Table(
     Column("key", SafeText, primary_key=True),
     Column("at", Double, nullable=False),
     Column("is_done", Boolean, nullable=False),
+)
+
+
+def _piece(name: str, *columns: Column[Any]) -> Table:
+    """A table of knowledge: what all pieces of it have, and `columns`."""
+    return Table(
+        name,
+        metadata,
+        Column("id", CompactUuid, primary_key=True),
+        Column("owner", String(64), nullable=False),
+        Column("hash", String(64), nullable=False),  # of what must not stand twice among an owner's
+        Column("text", SafeText, nullable=False),
+        Column("created_at", Double, nullable=False),
+        Column("tags", JsonText, nullable=False),
+        Column("model", SafeText),  # of the vector; null while there is none
+        Column("dimensions", BigInteger),
+        Column("vector", LargeBinary),
+        Column("changed", BigInteger, nullable=False),  # when, by the table's own clock
+        *columns,
+        Index(f"{name}_hash", "owner", "hash", unique=True),
+        Index(f"{name}_changed", "changed", "id"),
+        Index(f"{name}_created_at", "created_at"),
+    )
+
+
+thought: Final = _piece(
+    "thought", Column("origin", String(16), nullable=False), Column("is_private", Boolean, nullable=False)
+)
+
+kg_entity: Final = _piece(
+    "kg_entity", Column("name", SafeText, nullable=False), Column("kind", SafeText, nullable=False)
+)
+
+kg_observation: Final = _piece(
+    "kg_observation",
+    Column("entity_id", CompactUuid, nullable=False),
+    Column("entity", SafeText, nullable=False),
+    Index("kg_observation_entity_id", "entity_id"),
+)
+
+kg_relation: Final = Table(
+    "kg_relation",
+    metadata,
+    Column("owner", String(64), primary_key=True),
+    Column("hash", String(64), primary_key=True),  # of the other three
+    Column("source", SafeText, nullable=False),
+    Column("kind", SafeText, nullable=False),
+    Column("target", SafeText, nullable=False),
+)
+
+knowledge_clock: Final = Table(
+    "knowledge_clock",  # how often pieces of a table were changed, and how often some were removed
+    metadata,
+    Column("piece", String(32), primary_key=True),
+    Column("changed", BigInteger, nullable=False),
+    Column("removed", BigInteger, nullable=False),
 )

@@ -26,12 +26,13 @@ _Number = TypeVar("_Number", bound=np.generic)
 class Codes:
     """Vectors of one length, by position in the order in which they were added; room is made ahead."""
 
-    def __init__(self, dimensions: int) -> None:
+    def __init__(self, dimensions: int, room: int = 0) -> None:
+        """With `room` for so many vectors before more is made."""
         self.dimensions: Final = dimensions
         self._count = 0
-        self._codes: NDArray[np.int8] = np.empty((0, dimensions), np.int8)
-        self._scales: NDArray[np.float32] = np.empty(0, np.float32)
-        self._losses: NDArray[np.float32] = np.empty(0, np.float32)
+        self._codes: NDArray[np.int8] = np.empty((room, dimensions), np.int8)
+        self._scales: NDArray[np.float32] = np.empty(room, np.float32)
+        self._losses: NDArray[np.float32] = np.empty(room, np.float32)
 
     def __len__(self) -> int:
         return self._count

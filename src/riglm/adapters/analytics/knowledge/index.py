@@ -1,0 +1,201 @@
+"""The vectors of one table and model in memory, with what decides who may see a piece; kept current from the table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import BigInteger, Connection, Table, func, literal, select, tuple_
+
+from riglm.adapters.analytics.arrays import from_bytes
+from riglm.adapters.analytics.columns import CompactUuid
+from riglm.adapters.analytics.tables import knowledge_clock
+from riglm.domain.knowledge.exact_search import Codes
+from riglm.ports.knowledge import Scope
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from riglm.domain.prediction import Vector
+
+_ROWS_AT_ONCE: Final = 1_000
+_NOWHERE: Final = UUID(int=0)
+_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """How often a table's pieces were changed, and how often some were removed."""
+
+    changed: int = 0
+    removed: int = 0
+
+
+def clock_of(connection: Connection, table: Table) -> Clock:
+    """How far a table is."""
+    columns = knowledge_clock.c
+    row = connection.execute(select(columns.changed, columns.removed).where(columns.piece == table.name)).one_or_none()
+    return Clock() if row is None else Clock(changed=row.changed, removed=row.removed)
+
+
+class Index:
+    """Every piece of a table that has a vector of one model, by position; pieces that are gone keep theirs, dead."""
+
+    def __init__(self, table: Table, model: str, dimensions: int) -> None:
+        self._table = table
+        self._model = model
+        self._dimensions = dimensions
+        self._seen = Clock()
+        self._last: tuple[int, UUID] = (0, _NOWHERE)
+        self._begin(0)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the codes and flags hold in memory."""
+        return (
+            self._codes.size_bytes + self._ids.nbytes + self._owners.nbytes + self._alive.nbytes + self._hidden.nbytes
+        )
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def _is_mostly_dead(self) -> bool:
+        return bool(np.count_nonzero(self._alive[: len(self._codes)]) * 2 < len(self._codes))
+
+    def follow(self, connection: Connection) -> None:
+        """Take what changed in the table since it was last followed."""
+        now = clock_of(connection, self._table)
+        if now == self._seen:
+            return
+        if self._is_mostly_dead or not len(self._codes):
+            self._last = (0, _NOWHERE)
+            self._seen = Clock(removed=now.removed)
+            self._begin(connection.execute(select(func.count()).select_from(self._table)).scalar_one())
+        if now.changed != self._seen.changed:
+            self._take_changes(connection)
+        if now.removed != self._seen.removed:
+            self._drop_removed(connection)
+        self._seen = now
+
+    def nearest(
+        self, asked: "Vector", scope: Scope, most: int, exact: "Callable[[Sequence[UUID]], Vector]"
+    ) -> list[tuple[UUID, float]]:
+        """The ids and similarities of the pieces that are nearest, among those that the scope lets be seen."""
+
+        def vectors(positions: Sequence[int]) -> "Vector":
+            return exact([self._id(position) for position in positions])
+
+        found = self._codes.nearest(asked, most, vectors, self._wanted(scope))
+        return [(self._id(position), score) for position, score in found]
+
+    def _begin(self, room: int) -> None:
+        self._codes = Codes(self._dimensions, room)
+        self._ids: NDArray[np.bytes_] = np.empty(room, f"S{_BYTES}")
+        self._owners: NDArray[np.int32] = np.empty(room, np.int32)
+        self._alive: NDArray[np.bool_] = np.empty(room, np.bool_)
+        self._hidden: NDArray[np.bool_] = np.empty(room, np.bool_)
+        self._numbers: dict[str, int] = {}
+        self._tagged: dict[str, set[int]] = {}
+
+    def _take_changes(self, connection: Connection) -> None:
+        columns = self._table.c
+        fields = [columns.id, columns.owner, columns.tags, columns.model, columns.dimensions, columns.vector]
+        hidden = [columns.is_private] if "is_private" in columns else []
+        is_first = not len(self._codes)
+        while True:
+            later = tuple_(columns.changed, columns.id) > tuple_(*_bound(self._last))
+            query = select(columns.changed, *fields, *hidden).where(later).order_by(columns.changed, columns.id)
+            rows = connection.execute(query.limit(_ROWS_AT_ONCE)).all()
+            if not rows:
+                return
+            self._take(rows, is_first=is_first)
+            self._last = (rows[-1].changed, rows[-1].id)
+
+    def _take(self, rows: Sequence[Any], *, is_first: bool) -> None:
+        places = [-1] * len(rows) if is_first else self._places([row.id for row in rows])
+        new = []
+        for row, place in zip(rows, places, strict=True):
+            fits = row.model == self._model and row.dimensions == self._dimensions
+            if place < 0 and fits:
+                new.append(row)
+            elif place >= 0:
+                self._alive[place] = fits
+                self._unmark(place)
+                self._mark(place, row)
+                if fits:
+                    self._codes.replace(place, from_bytes(row.vector, self._dimensions))
+        if new:
+            self._add(new)
+
+    def _add(self, rows: Sequence[Any]) -> None:
+        start = len(self._codes)
+        self._codes.add(np.stack([from_bytes(row.vector, self._dimensions) for row in rows]))
+        end = start + len(rows)
+        if end > len(self._ids):
+            room = max(end, start + start // 2)
+            self._ids, self._owners = _longer(self._ids, room), _longer(self._owners, room)
+            self._alive, self._hidden = _longer(self._alive, room), _longer(self._hidden, room)
+        self._ids[start:end] = [row.id.bytes for row in rows]
+        self._alive[start:end] = True
+        for place, row in enumerate(rows, start):
+            self._mark(place, row)
+
+    def _mark(self, place: int, row: Any) -> None:
+        """Note who may see a piece."""
+        self._owners[place] = self._numbers.setdefault(row.owner, len(self._numbers))
+        self._hidden[place] = getattr(row, "is_private", False)
+        for tag in row.tags:
+            self._tagged.setdefault(tag, set()).add(place)
+
+    def _unmark(self, place: int) -> None:
+        for places in self._tagged.values():
+            places.discard(place)
+
+    def _drop_removed(self, connection: Connection) -> None:
+        there = np.array([id_.bytes for id_ in connection.execute(select(self._table.c.id)).scalars()], f"S{_BYTES}")
+        count = len(self._codes)
+        self._alive[:count] &= np.isin(self._ids[:count], there)
+
+    def _places(self, ids: Sequence[UUID]) -> list[int]:
+        """The position of each piece, -1 where it has none."""
+        known = self._ids[: len(self._codes)]
+        if not len(known):
+            return [-1] * len(ids)
+        order = np.argsort(known)
+        wanted = np.array([id_.bytes for id_ in ids], f"S{_BYTES}")
+        places = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+        return [int(place) if known[place] == want else -1 for place, want in zip(places, wanted, strict=True)]
+
+    def _id(self, position: int) -> UUID:
+        return UUID(bytes=bytes(self._ids[position]).ljust(_BYTES, b"\0"))  # numpy drops zeros at the end
+
+    def _wanted(self, scope: Scope) -> "NDArray[np.bool_]":
+        count = len(self._codes)
+        wanted = self._alive[:count].copy()
+        if scope.owner is not None:
+            wanted &= self._owners[:count] == self._numbers.get(scope.owner, -1)
+        if not scope.include_private:
+            wanted &= ~self._hidden[:count]
+        if scope.include_tags:
+            wanted &= self._with_any(scope.include_tags, count)
+        if scope.exclude_tags:
+            wanted &= ~self._with_any(scope.exclude_tags, count)
+        return wanted
+
+    def _with_any(self, tags: frozenset[str], count: int) -> "NDArray[np.bool_]":
+        found = np.zeros(count, np.bool_)
+        places = set().union(*(self._tagged.get(tag, set()) for tag in tags))
+        found[list(places)] = True
+        return found
+
+
+def _bound(place: tuple[int, UUID]) -> tuple[Any, Any]:
+    return literal(place[0], BigInteger), literal(place[1], CompactUuid)
+
+
+def _longer(array: Any, room: int) -> Any:
+    longer = np.empty(room, array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,165 @@
+"""Knowledge kept in the memory of this process."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+from uuid import UUID
+
+import numpy as np
+
+from riglm.adapters.analytics.knowledge.rows import GRAPH_ORIGIN, Piece, identity
+from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
+from riglm.domain.knowledge.provenance import Table
+from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope
+
+_Kept = TypeVar("_Kept", Thought, Entity, Observation)
+
+
+class InMemoryKnowledge(KnowledgePort):
+    """Keeps knowledge until the process ends, and compares a question with all of it; several threads may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[Table, dict[tuple[str, str], Piece]] = {table: {} for table in Table}
+        self._relations: dict[Relation, None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What is kept stays."""
+
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> int:
+        """Keep thoughts; how many were new."""
+        return self._add(Table.THOUGHTS, thoughts)
+
+    def add_entities(self, entities: Sequence[Entity]) -> int:
+        """Keep entities; how many were new."""
+        return self._add(Table.ENTITIES, entities)
+
+    def add_observations(self, observations: Sequence[Observation]) -> int:
+        """Keep observations; how many were new."""
+        return self._add(Table.OBSERVATIONS, observations)
+
+    def add_relations(self, relations: Sequence[Relation]) -> int:
+        """Keep relations; how many were new."""
+        with self._lock:
+            before = len(self._relations)
+            self._relations.update(dict.fromkeys(relations))
+            return len(self._relations) - before
+
+    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
+        """The pieces of a table that are most similar to a vector, the most similar first, exactly."""
+        with self._lock:
+            pieces = [piece for piece in self._tables[table].values() if _seen(piece, scope) and _fits(piece, asked)]
+        vectors = [piece.embedding.vector for piece in pieces if piece.embedding is not None]
+        if not vectors or most < 1:
+            return []
+        scores = np.stack(vectors) @ asked.vector
+        best = np.argsort(-scores, kind="stable")[:most]
+        return [_candidate(table, pieces[place], float(scores[place])) for place in best]
+
+    def counts(self, owner: str | None, model: str) -> KnowledgeCounts:
+        """How much there is."""
+        with self._lock:
+            found = {
+                table: [piece for piece in kept.values() if owner in (None, piece.owner)]
+                for table, kept in self._tables.items()
+            }
+            return KnowledgeCounts(
+                thoughts=len(found[Table.THOUGHTS]),
+                entities=len(found[Table.ENTITIES]),
+                observations=len(found[Table.OBSERVATIONS]),
+                relations=sum(owner in (None, relation.owner) for relation in self._relations),
+                without_vector=sum(_lacks(piece, model) for pieces in found.values() for piece in pieces),
+            )
+
+    def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
+        """The pieces that were made last, newest first, without their vectors."""
+        with self._lock:
+            found = [piece for piece in self._tables[table].values() if _seen(piece, scope)]
+        found.sort(key=lambda piece: (piece.created_at, piece.id), reverse=True)
+        return [replace(piece, embedding=None) for piece in found[:most]]
+
+    def without_vector(self, table: Table, model: str, most: int) -> Sequence[Piece]:
+        """Pieces that no vector of this model is known of, oldest first."""
+        with self._lock:
+            found = [piece for piece in self._tables[table].values() if _lacks(piece, model)]
+        found.sort(key=lambda piece: (piece.created_at, piece.id))
+        return [replace(piece, embedding=None) for piece in found[:most]]
+
+    def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
+        """Give pieces their vectors."""
+        given = dict(embeddings)
+        with self._lock:
+            kept = self._tables[table]
+            for key, piece in list(kept.items()):
+                if piece.id in given:
+                    kept[key] = replace(piece, embedding=given[piece.id])
+
+    def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
+        """Remove pieces; how many there were. An entity takes its observations and relations with it."""
+        wanted = set(ids)
+        with self._lock:
+            kept = self._tables[table]
+            gone = {key: each for key, each in kept.items() if each.id in wanted and owner in (None, each.owner)}
+            for key, piece in gone.items():
+                del kept[key]
+                if isinstance(piece, Entity):
+                    self._forget_what_hangs_on(piece)
+            return len(gone)
+
+    def _forget_what_hangs_on(self, entity: Entity) -> None:
+        observations = self._tables[Table.OBSERVATIONS]
+        for key, piece in list(observations.items()):
+            if isinstance(piece, Observation) and piece.entity_id == entity.id:
+                del observations[key]
+        for relation in list(self._relations):
+            if relation.owner == entity.owner and entity.name in (relation.source, relation.target):
+                del self._relations[relation]
+
+    def _add(self, table: Table, pieces: Sequence[_Kept]) -> int:
+        with self._lock:
+            kept = self._tables[table]
+            before = len(kept)
+            for piece in pieces:
+                key = (piece.owner, identity(piece))
+                kept[key] = _updated(kept[key], piece) if key in kept else piece
+            return len(kept) - before
+
+
+def _updated(old: Piece, new: Piece) -> Piece:
+    """A piece that was added before, with what is new in it."""
+    is_newer = new.embedding is not None and (old.embedding is None or old.embedding.model != new.embedding.model)
+    if isinstance(old, Entity) and isinstance(new, Entity) and (old.text, old.kind) != (new.text, new.kind):
+        return replace(old, text=new.text, kind=new.kind, tags=new.tags, embedding=new.embedding)
+    return replace(old, tags=new.tags, embedding=new.embedding) if is_newer else old
+
+
+def _seen(piece: Piece, scope: Scope) -> bool:
+    if scope.owner not in (None, piece.owner):
+        return False
+    if isinstance(piece, Thought) and piece.is_private and not scope.include_private:
+        return False
+    tags = frozenset(piece.tags)
+    return (not scope.include_tags or bool(tags & scope.include_tags)) and not tags & scope.exclude_tags
+
+
+def _fits(piece: Piece, asked: Embedding) -> bool:
+    mine = piece.embedding
+    return mine is not None and (mine.model, mine.dimensions) == (asked.model, asked.dimensions)
+
+
+def _lacks(piece: Piece, model: str) -> bool:
+    return piece.embedding is None or piece.embedding.model != model
+
+
+def _candidate(table: Table, piece: Piece, score: float) -> Candidate:
+    origin = piece.origin if isinstance(piece, Thought) else GRAPH_ORIGIN
+    return Candidate(
+        table=table, key=str(piece.id), text=piece.text, origin=origin, created_at=piece.created_at, score=score
+    )

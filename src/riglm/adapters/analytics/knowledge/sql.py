@@ -1,0 +1,234 @@
+"""Knowledge kept in a SQL database."""
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, or_, select, true, update
+from sqlalchemy import Table as SqlTable
+
+from riglm.adapters.analytics.arrays import from_bytes
+from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
+from riglm.adapters.analytics.knowledge.index import Index
+from riglm.adapters.analytics.knowledge.rows import (
+    PIECES,
+    TABLES,
+    Piece,
+    candidate,
+    relation_identity,
+    row_of,
+    vector_of,
+)
+from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.rows import Row
+from riglm.adapters.analytics.tables import kg_entity, kg_observation, kg_relation, knowledge_clock, thought
+from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
+from riglm.domain.knowledge.provenance import Table
+from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope
+
+if TYPE_CHECKING:
+    from riglm.domain.prediction import Vector
+
+_ROWS_AT_ONCE: Final = 200  # a statement holds up the other writers of the database
+_MOST_INDEXES: Final = 6  # two models of three tables
+_TAKEN: Final = ("text", "tags", "kind", "model", "dimensions", "vector", "changed")
+
+
+class SqlKnowledge(KnowledgePort):
+    """Keeps knowledge in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
+
+    The vectors that are asked for are held in memory as codes of a byte for each number, read at the first question and
+    kept current by what changed since; whole vectors are read only for the few that may be in the answer. One object
+    may serve several threads.
+    """
+
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._database = Database(url, timeout=timeout)
+        self._indexing = threading.Lock()
+        self._indexes: dict[tuple[Table, str, int], Index] = {}
+
+    def __enter__(self) -> Self:
+        self._database.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+        self._indexes.clear()
+
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> int:
+        """Keep thoughts, all or none; how many were new."""
+        return self._add(thought, thoughts)
+
+    def add_entities(self, entities: Sequence[Entity]) -> int:
+        """Keep entities, all or none; how many were new."""
+        return self._add(kg_entity, entities)
+
+    def add_observations(self, observations: Sequence[Observation]) -> int:
+        """Keep observations, all or none; how many were new."""
+        return self._add(kg_observation, observations)
+
+    def add_relations(self, relations: Sequence[Relation]) -> int:
+        """Keep relations, all or none; how many were new."""
+        rows: list[Row] = [
+            {
+                "owner": each.owner,
+                "hash": relation_identity(each),
+                "source": each.source,
+                "kind": each.kind,
+                "target": each.target,
+            }
+            for each in relations
+        ]
+        with self._database.writing() as connection:
+            insert = insert_into(connection, kg_relation).on_conflict_do_nothing()
+            return sum(connection.execute(insert.values(list(some))).rowcount for some in slices(rows))
+
+    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
+        """The pieces of a table that are most similar to a vector, the most similar first, exactly."""
+        rows: dict[UUID, Any] = {}
+        with self._database.reading() as connection, self._indexing:
+
+            def vectors(ids: Sequence[UUID]) -> "Vector":
+                rows.update((row.id, row) for row in _with_vectors(connection, TABLES[table], ids))
+                return np.stack([from_bytes(rows[id_].vector, asked.dimensions) for id_ in ids])
+
+            index = self._index(table, asked)
+            index.follow(connection)
+            found = index.nearest(asked.vector, scope, most, vectors)
+        return [candidate(table, rows[id_], score) for id_, score in found]
+
+    def counts(self, owner: str | None, model: str) -> KnowledgeCounts:
+        """How much there is."""
+        with self._database.reading() as connection:
+            without = 0
+            numbers = {}
+            for table, kept in TABLES.items():
+                mine = _of(kept, owner)
+                missing = or_(kept.c.model.is_(None), kept.c.model != model)
+                numbers[table] = _count(connection, kept, mine)
+                without += _count(connection, kept, mine & missing)
+            return KnowledgeCounts(
+                thoughts=numbers[Table.THOUGHTS],
+                entities=numbers[Table.ENTITIES],
+                observations=numbers[Table.OBSERVATIONS],
+                relations=_count(connection, kg_relation, _of(kg_relation, owner)),
+                without_vector=without,
+            )
+
+    def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
+        """The pieces that were made last, newest first, without their vectors."""
+        kept = TABLES[table]
+        query = select(kept).where(_of(kept, scope.owner)).order_by(kept.c.created_at.desc(), kept.c.id.desc())
+        if table is Table.THOUGHTS and not scope.include_private:
+            query = query.where(~thought.c.is_private)
+        found: list[Piece] = []
+        with self._database.reading() as connection:
+            for row in connection.execute(query):
+                if len(found) == most:
+                    break
+                tags = frozenset(row.tags)
+                if (not scope.include_tags or tags & scope.include_tags) and not tags & scope.exclude_tags:
+                    found.append(PIECES[table](row))
+        return found
+
+    def without_vector(self, table: Table, model: str, most: int) -> Sequence[Piece]:
+        """Pieces that no vector of this model is known of, oldest first."""
+        kept = TABLES[table]
+        query = select(kept).where(or_(kept.c.model.is_(None), kept.c.model != model))
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(kept.c.created_at, kept.c.id).limit(most))
+            return [PIECES[table](row) for row in rows]
+
+    def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
+        """Give pieces their vectors."""
+        kept = TABLES[table]
+        change = update(kept).where(kept.c.id == bindparam("piece"))
+        with self._database.writing() as connection:
+            changed = _tick(connection, kept)
+            rows = [{"piece": id_, **vector_of(each), "changed": changed} for id_, each in embeddings]
+            for some in slices(rows):
+                connection.execute(change, list(some))
+
+    def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
+        """Remove pieces; how many there were. An entity takes its observations and relations with it."""
+        kept = TABLES[table]
+        gone = 0
+        with self._database.writing() as connection:
+            for some in slices(ids):
+                mine = kept.c.id.in_(some) & _of(kept, owner)
+                if table is Table.ENTITIES:
+                    _forget_what_hangs_on(connection, mine)
+                gone += connection.execute(delete(kept).where(mine)).rowcount
+            _tick(connection, kept, removed=True)
+            if table is Table.ENTITIES:
+                _tick(connection, kg_observation, removed=True)
+        return gone
+
+    def _add(self, table: SqlTable, pieces: Sequence[Piece]) -> int:
+        if not pieces:
+            return 0
+        with self._database.writing() as connection:
+            before = _count(connection, table, true())
+            changed = _tick(connection, table)
+            for start in range(0, len(pieces), _ROWS_AT_ONCE):
+                rows = [row_of(piece, changed) for piece in pieces[start : start + _ROWS_AT_ONCE]]
+                connection.execute(_put(connection, table), rows)
+            return _count(connection, table, true()) - before
+
+    def _index(self, table: Table, asked: Embedding) -> Index:
+        """The index of a table and model; the one that was not asked for longest makes room."""
+        key = (table, asked.model, asked.dimensions)
+        index = self._indexes.pop(key, None) or Index(TABLES[table], asked.model, asked.dimensions)
+        self._indexes[key] = index
+        if len(self._indexes) > _MOST_INDEXES:
+            del self._indexes[next(iter(self._indexes))]
+        return index
+
+
+def _put(connection: Connection, table: SqlTable) -> Any:
+    """Adds a piece; of one that is there already it takes what is new."""
+    insert = insert_into(connection, table)
+    new, old = insert.excluded, table.c
+    has_vector = new.model.is_not(None)
+    is_newer = has_vector & or_(old.model.is_(None), old.model != new.model)
+    is_other = or_(
+        *(new[name] != old[name] for name in ("text", "kind") if name in old and table is kg_entity), is_newer
+    )
+    return insert.on_conflict_do_update(
+        index_elements=["owner", "hash"], set_={name: new[name] for name in _TAKEN if name in old}, where=is_other
+    )
+
+
+def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> int:
+    """Let a table's clock go on; what it shows now. Whoever ticks goes before all others until the transaction ends."""
+    insert = insert_into(connection, knowledge_clock).values(piece=table.name, changed=1, removed=int(removed))
+    columns = knowledge_clock.c
+    further = {"changed": columns.changed + 1, "removed": columns.removed + int(removed)}
+    ticking = insert.on_conflict_do_update(index_elements=["piece"], set_=further).returning(columns.changed)
+    return int(connection.execute(ticking).scalar_one())
+
+
+def _forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool]) -> None:
+    found = connection.execute(select(kg_entity.c.id, kg_entity.c.owner, kg_entity.c.name).where(entities)).all()
+    for row in found:
+        connection.execute(delete(kg_observation).where(kg_observation.c.entity_id == row.id))
+        ends = or_(kg_relation.c.source == row.name, kg_relation.c.target == row.name)
+        connection.execute(delete(kg_relation).where(kg_relation.c.owner == row.owner, ends))
+
+
+def _with_vectors(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> Sequence[Any]:
+    return [row for some in slices(ids) for row in connection.execute(select(table).where(table.c.id.in_(some)))]
+
+
+def _of(table: SqlTable, owner: str | None) -> ColumnElement[bool]:
+    return true() if owner is None else table.c.owner == owner
+
+
+def _count(connection: Connection, table: SqlTable, which: ColumnElement[bool]) -> int:
+    return int(connection.execute(select(func.count()).select_from(table).where(which)).scalar_one())
