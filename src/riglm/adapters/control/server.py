@@ -60,16 +60,18 @@ class ControlServer:
     The application is built on the thread, so that what it imports delays no client of the proxy.
     """
 
+    _loop: asyncio.AbstractEventLoop
+
     def __init__(self, listener: socket.socket, build: Callable[[], ASGIApp]) -> None:
         """`listener` is bound already, and closed at the end."""
         self._listener = listener
         self._build = build
-        self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="riglm-control", daemon=True)
 
     def start(self) -> None:
         """Serve from now on."""
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
 
     async def stop(self) -> None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from riglm.adapters.control.access import Tokens
 from riglm.adapters.control.app import control_app
+from riglm.adapters.control.rights import Tokens
 from riglm.adapters.control.server import ControlServer
 from riglm.adapters.control.tokens import FILE_NAME, TokenFile
 from riglm.domain.schemas.control import Control
@@ -56,7 +56,7 @@ class Served:
         self._server = ControlServer(
             self._listener,
             lambda: control_app(
-                self.inside, settings, Tokens(settings, tokens), lambda _: ("text/plain", b"up 1\n"), version="1"
+                self.inside, settings, Tokens(settings, tokens), lambda _: (b"up 1\n", "text/plain"), version="1"
             ),
         )
         self._server.start()
@@ -83,6 +83,12 @@ class Served:
             return Answer(answer.status, found, answer.read())
         finally:
             connection.close()
+
+    def raw(self, request: bytes) -> bytes:
+        """What comes back for these bytes, until the end."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
+            connection.sendall(request)
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
     def end(self) -> None:
         asyncio.run(self._server.stop())
