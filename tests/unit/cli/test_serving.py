@@ -94,7 +94,7 @@ def test_reading_the_configuration_leaves_the_servers_environment_alone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
-    assert ready(command=["sh"]).upstream_specs()[0].command == ("sh",)
+    assert ready(command=["sh"]).settings.upstream_specs()[0].command == ("sh",)
     assert dict(os.environ) == before
     monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "mine")
     ready(command=["sh"])
