@@ -1,6 +1,7 @@
 """What becomes of the SQLite file: damaged, replaced, removed, or held by others. Real files, and real processes."""
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -45,6 +46,15 @@ with SqlAnalytics(sys.argv[1], timeout=30, sets_aside=True) as store:
         for session in sessions:
             store.create_session(session)
         print(json.dumps([str(session.id) for session in sessions]), flush=True)
+"""
+
+KILLED_BETWEEN_TWO_MOVES = """
+import os, signal, sys
+from riglm.adapters.analytics import store_file
+from riglm.adapters.analytics.sql import SqlAnalytics
+store_file._move_beside = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with SqlAnalytics(sys.argv[1], sets_aside=True):
+    pass
 """
 
 
@@ -253,6 +263,20 @@ def test_a_file_that_another_process_set_aside_already_is_not_looked_for_again(f
     assert mine.set_aside()
     assert len(aside(file)) == 1
     assert not mine.is_in_place
+
+
+def test_a_process_killed_between_two_moves_leaves_a_place_that_the_next_one_puts_in_order(file):
+    filled(file)
+    spoiled = spoil(file, "no database")
+    file.with_name("usage.db-wal").write_bytes(b"a journal")
+    killed = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_TWO_MOVES, url(file)], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not file.exists()
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        store.create_session(a_session())
+    assert len(ids(file)) == 1
+    assert [old.read_bytes() for old in aside(file)] == [spoiled]
+    assert [each.read_bytes() for each in file.parent.glob("usage.db.replaced-*-wal")] == [b"a journal"]
 
 
 def test_nothing_is_moved_while_another_process_has_the_guard(file, monkeypatch):

@@ -48,6 +48,8 @@ class Connected:
                 self._file = StoreFile(path)
         try:
             with translated(self._url):
+                if self._file is not None:
+                    self._file.look()
                 bring_up_to_date(self.engine, self._url)
         except AnalyticsUnavailable as error:
             self.look_after(error)
