@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration
+    from riglm.application.control.service import ControlService
     from riglm.application.filtering import FilteringService
     from riglm.application.overrides import Overrides
     from riglm.application.prediction.converging import Converging
@@ -445,6 +447,38 @@ def _converging(
     return Converging(prediction, sharing.news, worker, open_store, settings.learning.max_pairs)
 
 
+def _control(
+    settings: Settings,
+    services: Services,
+    filtering: "FilteringService",
+    prediction: "PredictionService",
+    overrides: "Overrides",
+    recorder: Recorder,
+    live: "LiveConfiguration",
+    open_store: Callable[[], AnalyticsPort],
+    upstreams: Sequence[UpstreamPort],
+) -> "ControlService":
+    from riglm.application.control.building import Proxy, build_control
+    from riglm.application.control.health import Identity
+
+    identity = Identity(
+        version=server_info()["version"],
+        started_at=time.time(),
+        store_kind=settings.storage.kind,
+        specs=settings.upstream_specs(),
+    )
+    proxy = Proxy(
+        services=services,
+        filtering=filtering,
+        prediction=prediction,
+        overrides=overrides,
+        recorder=recorder,
+        configuration=live,
+        upstreams=lambda: [upstream.health() for upstream in upstreams],
+    )
+    return build_control(proxy, identity, open_store)
+
+
 class Container(containers.DeclarativeContainer):
     """Everything that one riglm process is made of."""
 
@@ -514,6 +548,9 @@ class Container(containers.DeclarativeContainer):
     )
     live: "providers.Provider[LiveConfiguration]" = providers.Singleton(
         _live, settings, configuration, logs, filtering, showing, prediction, tracking, sessions, maintenance
+    )
+    control: "providers.Provider[ControlService]" = providers.Factory(
+        _control, settings, services, filtering, prediction, overrides, recorder, live, analytics.provider
     )
 
 
