@@ -34,7 +34,7 @@ class QueueLimits:
     records: int = 10_000
     size_bytes: int = 32 << 20
     batch_records: int = 500
-    batch_seconds: float = 0.1
+    batch_seconds: float = 0.05
     high_water: float = 0.75
 
 
