@@ -14,6 +14,7 @@ from riglm.adapters.control.app import control_app
 from riglm.adapters.control.rights import Tokens
 from riglm.adapters.control.server import ControlServer
 from riglm.adapters.control.tokens import FILE_NAME, TokenFile
+from riglm.adapters.mcp.downstream.http import bound_socket
 from riglm.domain.schemas.control import Control
 from tests.unit.adapters.control.scripted import ScriptedControl
 
@@ -50,7 +51,7 @@ class Served:
         self.inside = ScriptedControl()
         self.tokens = tokens
         settings = Control.model_validate({"enabled": True, **control})
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = bound_socket("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         self._server = ControlServer(
