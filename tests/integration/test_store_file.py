@@ -248,6 +248,24 @@ def test_processes_that_hold_a_file_which_is_damaged_meet_again_in_one_new_file(
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+def test_what_is_acknowledged_while_the_file_is_set_aside_is_in_one_file_or_the_other(file, processes, monkeypatch):
+    filled(file)
+    monkeypatch.setattr(store_file, "_is_damaged", lambda _: True)  # a sound one, that takes records to the last moment
+    recording = [Recording(file, processes) for _ in range(2)]
+    assert [each.heard() for each in recording] == ["open"] * 2
+    stored: set[str] = set()
+    for _ in range(4):
+        for each in recording:
+            each.tell(50)
+        assert StoreFile(file).set_aside()
+        stored.update(id_ for each in recording for id_ in json.loads(each.heard()))
+    for each in recording:
+        each.end()
+    assert len(stored) == 400
+    assert len(aside(file)) == 4
+    assert stored <= set().union(*map(ids, [file, *aside(file)]))
+
+
 def test_a_file_that_sqlite_finds_sound_stays(file):
     whole = filled(file)
     assert not StoreFile(file).set_aside()
