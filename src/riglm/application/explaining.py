@@ -1,7 +1,7 @@
 """Why a session is shown what it is shown: the list as it would be made now, taken apart."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from riglm.application.decisions import Decisions
@@ -43,107 +43,136 @@ def explained(
 
     `state` is how far the session has come, `catalogue` what it may be shown; `at` is in seconds since the epoch.
     """
-    state = replace(state)
     view = decisions.views.of(session, catalogue)
     common = decisions.views.of(session, catalogue, whoever=True)
     outlook = decisions.surfaces.outlook(session, replace(state), view, common)
-    names = outlook.view.candidates
-    prediction = decisions.predicting.predict(session, state, names, explain=True)
-    parts = {} if prediction is None else _parts(prediction)
-    making = _Making(decisions, session, state, outlook, prediction)
+    prediction = decisions.predicting.predict(session, state, outlook.view.candidates, explain=True)
+    apart = _Apart(decisions, session, state, outlook, prediction)
     choice = outlook.choice
-    confidence = choice.confidence if making.is_predicted or prediction is None else prediction.confidence
+    confidence = choice.confidence if apart.is_predicted or prediction is None else prediction.confidence
     return SessionPrediction(
         session_id=session.id,
         at=at,
         live=live,
         predictor="" if prediction is None else decisions.predictor,
-        surface=making.surface.value,
+        surface=apart.surface.value,
         mode=decisions.rules.mode if decisions.is_on else "off",
         confidence=float(confidence),
         reason=choice.reason if decisions.is_on else "filtering is off",
         has_context=state.context is not None,
         context_confidence=float(decisions.predicting.context_confidence(session, state)),
         size=len(outlook.names),
-        signals=tuple(parts),
-        tools=_tools(making, catalogue, owner, parts),
+        signals=tuple(apart.parts),
+        tools=tuple(apart.tools(catalogue, owner)),
         shown=outlook.names,
-        without={signal: _without(making, part) for signal, part in parts.items()},
+        without={signal: apart.without(part) for signal, part in apart.parts.items()},
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Making:
-    """What the next list of one session is made from."""
+class _Apart:
+    """One list, taken apart: what it is made from, and what would be made of something else."""
 
-    decisions: Decisions
-    session: Session
-    state: SessionState
-    outlook: Outlook
-    prediction: Prediction | None
+    def __init__(
+        self,
+        decisions: Decisions,
+        session: Session,
+        state: SessionState,
+        outlook: Outlook,
+        prediction: Prediction | None,
+    ) -> None:
+        """`prediction` is of the outlook's candidates."""
+        self._decisions = decisions
+        self._session = session
+        self._state = state
+        self._outlook = outlook
+        self._prediction = prediction
+        self._shown = frozenset(outlook.names)
+        self._own = frozenset(decisions.surfaces.offered(session, outlook.view))
+        self.surface: Final = decisions.surfaces.of(session)
+        self.is_predicted: Final = self.surface is Surface.DYNAMIC and not outlook.passes
+        self.parts: Final = {} if prediction is None else _parts(prediction)
+        self._chosen = self._chosen_by(prediction) if self.is_predicted else frozenset()
 
-    @property
-    def surface(self) -> Surface:
-        return self.decisions.surfaces.of(self.session)
+    def tools(self, catalogue: Catalogue, owner: OwnerOf) -> Iterator[PredictedTool]:
+        """All tools of a catalogue: those that can be shown, the likeliest first, then the others."""
+        view, grounds = self._outlook.view, self._grounds()
+        places = {name: place for place, name in enumerate(view.candidates)}
+        scores = None if self._prediction is None else self._prediction.scores.tolist()
+        parts = {signal: part.tolist() for signal, part in self.parts.items()}
+        order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
+        for rank, name in enumerate(order, start=1):
+            place, standing, shown = places[name], _standing(view, name), name in self._shown
+            yield PredictedTool(
+                tool=name,
+                upstream=owner(name)[0],
+                rank=rank,
+                score=None if scores is None else scores[place],
+                shown=shown,
+                standing=standing.value,
+                why=grounds.why(name, standing, None if scores is None else rank, shown=shown),
+                contributions={signal: part[place] for signal, part in parts.items()},
+            )
+        for name in catalogue.names:
+            if name not in places:
+                standing = _standing(view, name)
+                yield PredictedTool(
+                    tool=name,
+                    upstream=owner(name)[0],
+                    rank=None,
+                    score=None,
+                    shown=False,
+                    standing=standing.value,
+                    why=grounds.why(name, standing, None, shown=False),
+                )
 
-    @property
-    def is_predicted(self) -> bool:
-        """Whether prediction for this very session chooses the list."""
-        return self.surface is Surface.DYNAMIC and not self.outlook.passes
+    def without(self, part: Scores) -> ListWithout:
+        """The list, with what a choice made now would gain and lose if one signal were silent.
 
-    def chosen_by(self, prediction: Prediction | None) -> frozenset[str]:
+        A list that is whole stays whole, and so does one that this prediction does not choose. What was used since the
+        choice stays in the list as well.
+        """
+        names, choice = self._outlook.names, self._outlook.choice
+        if self._prediction is None or not self.is_predicted or choice.tools is None:
+            return ListWithout(shown=names, added=(), removed=())
+        then = self._chosen_by(_less(self._prediction, part))
+        kept = self._state.used_in_turn.keys() if self._state.choice is not None else frozenset()
+        lost = (self._chosen - then) & self._shown - kept
+        gained = then - self._chosen - self._shown - self._own
+        return ListWithout(
+            shown=tuple(
+                name
+                for name in self._outlook.view.candidates
+                if name in gained or (name in self._shown and name not in lost)
+            ),
+            added=tuple(name for name in self._outlook.view.candidates if name in gained),
+            removed=tuple(name for name in names if name in lost),
+        )
+
+    def _chosen_by(self, prediction: Prediction | None) -> frozenset[str]:
         """What would be in the list if it were chosen now by this prediction."""
-        view = self.outlook.view
-        choice = self.decisions.dynamic.chosen_by(self.session, self.state, view, prediction)
+        view = self._outlook.view
+        choice = self._decisions.dynamic.chosen_by(self._session, self._state, view, prediction)
         return (choice.chosen | view.kept) & view.candidate_set
 
-    def grounds(self) -> Grounds:
-        surfaces = self.decisions.surfaces
+    def _grounds(self) -> Grounds:
         return Grounds(
-            rules=self.decisions.rules,
+            rules=self._decisions.rules,
             surface=self.surface,
-            outlook=self.outlook,
-            state=self.state,
-            overrides=self.decisions.views.concerning(self.session),
-            chosen=self.chosen_by(self.prediction) if self.is_predicted else frozenset(),
-            own=frozenset(surfaces.offered(self.session, self.outlook.view)),
+            outlook=self._outlook,
+            state=self._state,
+            overrides=self._decisions.views.concerning(self._session),
+            chosen=self._chosen,
+            own=self._own,
         )
 
 
 def _parts(prediction: Prediction) -> Parts:
     """The contributions, with a rest where they do not add up to the scores."""
-    parts = dict(prediction.contributions)
-    rest = prediction.scores - sum(parts.values(), 0.0 * prediction.scores)
-    if abs(rest).max(initial=0.0) > _ROUNDED * max(1.0, float(abs(prediction.scores).max(initial=0.0))):
+    scores, parts = prediction.scores, dict(prediction.contributions)
+    rest = scores - sum(parts.values(), 0.0 * scores)
+    if abs(rest).max(initial=0.0) > _ROUNDED * max(1.0, float(abs(scores).max(initial=0.0))):
         parts[REST] = parts.get(REST, 0.0) + rest
     return parts
-
-
-def _tools(making: _Making, catalogue: Catalogue, owner: OwnerOf, parts: Parts) -> tuple[PredictedTool, ...]:
-    view, grounds, prediction = making.outlook.view, making.grounds(), making.prediction
-    place = {name: index for index, name in enumerate(view.candidates)}
-    order = list(view.candidates)
-    if prediction is not None:
-        order = ranked(view.candidates, prediction.scores, len(order))
-    ranks = {name: rank for rank, name in enumerate(order, start=1)}
-    shown = frozenset(making.outlook.names)
-    found = []
-    for name in (*order, *(name for name in catalogue.names if name not in place)):
-        standing, index = _standing(view, name), place.get(name)
-        told = prediction is not None and index is not None
-        found.append(
-            PredictedTool(
-                tool=name,
-                upstream=owner(name)[0],
-                rank=ranks.get(name),
-                score=float(prediction.scores[index]) if prediction is not None and index is not None else None,
-                shown=name in shown,
-                standing=standing.value,
-                why=grounds.why(name, standing, ranks.get(name) if told else None, shown=name in shown),
-                contributions={signal: float(part[index]) for signal, part in parts.items()} if told else {},
-            )
-        )
-    return tuple(found)
 
 
 def _standing(view: View, name: str) -> Standing:
@@ -152,24 +181,6 @@ def _standing(view: View, name: str) -> Standing:
     if name in view.candidate_set:
         return Standing.OPEN
     return Standing.AWAY if name in view.away else Standing.DENIED
-
-
-def _without(making: _Making, part: Scores) -> ListWithout:
-    """The list with what a choice made now would gain and lose by one signal's silence."""
-    names, prediction = making.outlook.names, making.prediction
-    if not making.is_predicted or prediction is None:
-        return ListWithout(shown=names, added=(), removed=())
-    now, then = making.chosen_by(prediction), making.chosen_by(_less(prediction, part))
-    reserved = frozenset(making.decisions.surfaces.offered(making.session, making.outlook.view))
-    gained, lost = then - now - reserved, now - then
-    shown = tuple(
-        name for name in making.outlook.view.candidates if name in gained or (name in names and name not in lost)
-    )
-    return ListWithout(
-        shown=shown,
-        added=tuple(name for name in shown if name not in names),
-        removed=tuple(name for name in names if name in lost),
-    )
 
 
 def _less(prediction: Prediction, part: Scores) -> Prediction:
