@@ -12,11 +12,12 @@ import importlib.util
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.configuration.loading import Configuration
@@ -43,7 +44,10 @@ from riglm.ports.telemetry import Readings
 from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the first, on the worker
+    from starlette.types import ASGIApp
+
     from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.adapters.control.rights import Tokens
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration
@@ -568,8 +572,8 @@ def build(settings: Settings, configuration: Configuration | None = None, logs: 
 
 
 @contextlib.asynccontextmanager
-async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
-    """A proxy whose parts are open; they are closed in reverse order."""
+async def lifespan(container: Container, control: "ControlDoor | None" = None) -> AsyncIterator[ProxyService]:
+    """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
     from riglm.adapters.mcp.upstream.building import Upstreams
 
     settings = container.settings()
@@ -607,19 +611,46 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
                 container.maintenance().when_forgotten(_letting_go(container, sharing, filtered=filtered))
             tasks = [asyncio.create_task(_sweep(proxy, sharing))]
             try:
-                if showing is not None:
-                    overrides = container.overrides()
-                    overrides.when_changed(showing.overridden)
-                    tasks.append(asyncio.create_task(overrides.follow()))
-                    await overrides.ready(_OVERRIDES_SECONDS)
-                await proxy.check_names()
-                yield proxy
+                async with _controlled(container, ports, control):
+                    if showing is not None:
+                        container.overrides().when_changed(showing.overridden)
+                        tasks.append(asyncio.create_task(container.overrides().follow()))
+                        await container.overrides().ready(_OVERRIDES_SECONDS)
+                    await proxy.check_names()
+                    yield proxy
             finally:
                 for task in tasks:
                     task.cancel()
                 await proxy.close()
                 if filtered:
                     await container.prediction().close()
+
+
+@contextlib.asynccontextmanager
+async def _controlled(
+    container: Container, upstreams: Sequence[UpstreamPort], door: "ControlDoor | None"
+) -> AsyncIterator[None]:
+    """The control API is served meanwhile, if it has a door."""
+    metrics = container.metrics()
+    if door is None or metrics is None:
+        yield
+        return
+    from riglm.adapters.control.server import ControlServer
+
+    service, control = container.control(upstreams=upstreams), container.settings().control
+
+    def build_app() -> "ASGIApp":
+        from riglm.adapters.control.app import control_app
+
+        return control_app(service, control, door.tokens, metrics.scrape, version=server_info()["version"])
+
+    server = ControlServer(door.listener, build_app)
+    server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+        service.close()
 
 
 def _read_for_metrics(container: Container, settings: Settings, upstreams: Sequence[UpstreamPort]) -> None:
@@ -687,7 +718,7 @@ def run_http(configuration: Configuration) -> int:
 
     with _alone(settings):
         listener = bound_socket(downstream.host, downstream.port)
-        return _run(settings, configuration, serve, opens_store=True)
+        return _run(settings, configuration, serve, serves_many=True)
 
 
 def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
@@ -700,14 +731,40 @@ def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
     return sole_server(data_directory(os.environ), f"{downstream.host} port {downstream.port}")
 
 
+class ControlDoor(NamedTuple):
+    """Where the control API listens, and the tokens that open it."""
+
+    listener: socket.socket
+    tokens: "Tokens"
+
+
+def _door(settings: Settings, *, is_needed: bool) -> ControlDoor | None:
+    """Where the control API is to be found; None when it is off, or not needed and somebody else listens there."""
+    control = settings.control
+    if not control.enabled:
+        return None
+    from riglm.adapters.control.rights import guarded
+    from riglm.adapters.mcp.downstream.http import bound_socket
+
+    tokens = guarded(control, data_directory(os.environ))
+    try:
+        listener = bound_socket(control.host, control.port, section="control", option="--control-port")
+    except ConfigurationError as error:
+        if is_needed:
+            raise
+        _log.warning("%s; riglm goes on without the control API", error)
+        return None
+    return ControlDoor(listener, tokens)
+
+
 def _run(
     settings: Settings,
     configuration: Configuration,
     serve: Callable[[ProxyService, Container, asyncio.Event], Awaitable[None]],
     *,
-    opens_store: bool = False,
+    serves_many: bool = False,
 ) -> int:
-    """Serve until the end; `opens_store` says whether to have the store open before that, if it can be soon."""
+    """Serve until the end; who `serves_many` has the store open before that, if it can be soon, and the control API."""
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -716,9 +773,9 @@ def _run(
             loop.add_signal_handler(number, stop.set)
         container = build(settings, configuration, logs)
         recorder = container.recorder()
-        if opens_store:
+        if serves_many:
             recorder.open_at_once()
-        async with lifespan(container) as proxy:
+        async with lifespan(container, control) as proxy:
             recorder.opened(_STORE_SECONDS)
             gc.collect()
             gc.freeze()  # what start made lives to the end: the collector need not walk it again
@@ -729,6 +786,7 @@ def _run(
         JsonLogs(level=settings.logging.level, secrets=settings.secrets()) as logs,
         asyncio.Runner(loop_factory=_loop_factory()) as runner,
     ):
+        control = _door(settings, is_needed=serves_many)
         runner.run(main())
     return 0
 

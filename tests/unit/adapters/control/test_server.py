@@ -6,20 +6,21 @@ import time
 
 import pytest
 
-from riglm.adapters.control import server
-from riglm.adapters.control.server import MOST_CONNECTIONS, ControlServer
+from riglm.adapters.control import connection
+from riglm.adapters.control.connection import MOST_CONNECTIONS
+from riglm.adapters.control.server import ControlServer
 from tests.unit.adapters.control.conftest import PATIENCE, Serve, Served
 
 
 def connected(served: Served, sent: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE)
-    connection.sendall(sent)
-    return connection
+    made = socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE)
+    made.sendall(sent)
+    return made
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"PUT /config HTTP/1.1\r\nContent-Length: 9\r\n"])
 def test_whoever_dawdles_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes):
-    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.1)
     served = serve()
     assert served.ask("GET", "/health").status == 200
     with connected(served, sent) as slow, contextlib.suppress(ConnectionResetError):
