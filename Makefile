@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check test demo bench conformance coverage clean
+.PHONY: check test browser demo bench conformance coverage clean
 
 $(VENV): $(VENV)/.ready
 
@@ -18,9 +18,16 @@ check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@! command -v node >/dev/null || for file in $$(find src -name '*.js' ! -path '*/vendor/*'); do node --input-type=module --check <$$file || exit 1; done
 
-test: $(VENV)/.ready
+test: $(VENV)/.ready browser
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# The browser that looks at the dashboard, for tests: Debian's. Only root can install it; else the tests say what to type.
+browser:
+	@if ! { command -v chromium && command -v chromedriver; } >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium chromium-driver >/dev/null; \
+	fi
 
 demo: $(VENV)/.ready
 	$(BIN)/riglm demo
@@ -43,7 +50,7 @@ WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,src/riglm/adapters/mcp/wi
 	src/riglm/application/errands.py,src/riglm/application/exchange.py,src/riglm/application/connection.py,$\
 	src/riglm/application/ensemble.py,src/riglm/application/member.py,src/riglm/application/listings.py,$\
 	src/riglm/application/consensus.py,src/riglm/application/modern_lists.py,src/riglm/domain/jsonrpc.py
-coverage: $(VENV)/.ready
+coverage: $(VENV)/.ready browser
 	rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest -n 2 --cov --cov-report= $(ARGS)
 	$(BIN)/python -m coverage report --fail-under=95

@@ -3,7 +3,8 @@
     python -m benchmarks.durability.writer URL SPOOL RATE [full]
 
 On stdout: `session ID`; then `safe N AGE` whenever more is safe: so many of the first invocations, the oldest of which
-had waited for AGE milliseconds. At SIGTERM it ends as riglm does and says `put N`.
+had waited for AGE milliseconds. `opening` follows where that one was put before anything was safe, while the store was
+opened. At SIGTERM it ends as riglm does and says `put N`.
 """
 
 import os
@@ -40,6 +41,7 @@ def main() -> None:
     recorder.put(session)
     put_at: deque[float] = deque()
     put = safe = 0
+    opened = float("inf")
     began = time.monotonic()
     while not ending.is_set():
         now = time.monotonic()
@@ -50,7 +52,9 @@ def main() -> None:
         counts = recorder.counts()
         known = counts.stored + counts.spooled - counts.recovered - 1  # the session was first
         if known > safe:
-            say(f"safe {known} {1000 * (time.monotonic() - put_at[0]):.1f}")
+            now = time.monotonic()
+            opened = min(opened, now)
+            say(f"safe {known} {1000 * (now - put_at[0]):.1f}" + " opening" * (put_at[0] < opened))
             for _ in range(known - safe):
                 put_at.popleft()
             safe = known

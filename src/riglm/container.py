@@ -12,14 +12,18 @@ import importlib.util
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from riglm.adapters.configuration.data_directory import data_directory
+from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.catalogues import Catalogues
+from riglm.application.forgetting import Forgetting
 from riglm.application.identity import server_info
 from riglm.application.overhead import Overhead
 from riglm.application.owners import ToolOwners
@@ -30,6 +34,7 @@ from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.forgetting import Forgotten
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.state import State
@@ -39,12 +44,19 @@ from riglm.ports.telemetry import Readings
 from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the first, on the worker
+    from starlette.types import ASGIApp
+
     from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.adapters.control.rights import Tokens
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
+    from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
+    from riglm.application.control.configuration import LiveConfiguration
+    from riglm.application.control.service import ControlService
     from riglm.application.filtering import FilteringService
     from riglm.application.overrides import Overrides
     from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.knowledge import Recollection
+    from riglm.application.prediction.plan import Plan
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.worker import Worker
     from riglm.application.sharing.sharing import Sharing
@@ -59,6 +71,8 @@ _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
 _STORE_SECONDS = 2.0  # a server of many clients starts once: better it than its first clients pays for the imports
 _OVERRIDES_SECONDS = 0.25  # reading them takes milliseconds; a store that is held is read later
+
+_OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 _SWITCH_SECONDS = 0.0005  # while another thread learns, the event loop waits no longer for it; by default 5 ms
 
@@ -143,9 +157,37 @@ def _overhead(meter: "MeterPort | None") -> Overhead | None:
     return None if meter is None else Overhead(meter)
 
 
+def _traces(settings: Settings, environment: Mapping[str, str]) -> bool:
+    """Whether spans are wanted: the standard's variables can switch them off, and on where nothing is configured."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    named = any(environment.get(name) for name in _OTLP_ENDPOINTS)
+    return named if settings.tracing.enabled is None else settings.tracing.enabled
+
+
+def _tracer(settings: Settings) -> "OpenTelemetryTracer | None":
+    """What makes spans, if any are wanted."""
+    if not _traces(settings, os.environ):
+        return None
+    try:
+        from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
+    except ModuleNotFoundError as error:
+        words = "OpenTelemetry is not installed — fix: pip install 'riglm[otel]'"
+        if settings.tracing.enabled:
+            raise ConfigurationError(f"tracing.enabled: {words}") from error
+        _log.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set, but %s, or set tracing.enabled: false", words)
+        return None
+    return OpenTelemetryTracer(lambda: server_info()["version"])
+
+
 def _is_shared(settings: Settings) -> bool:
     """Whether other processes may go on with the sessions of this one."""
     return settings.state.kind != "memory"
+
+
+def _stands_in_the_way(settings: Settings) -> bool:
+    """Whether the filter looks at lists and calls, or may be switched on while riglm runs."""
+    return settings.filtering.is_on or settings.control.enabled
 
 
 def _evidence(settings: Settings) -> Evidence:
@@ -277,8 +319,14 @@ def _filtering(
 ) -> "FilteringService":
     from riglm.application.filtering import FilteringService
 
-    kind, owner = settings.predictor.kind, services.owners.of
-    return FilteringService(settings.filtering, prediction, predictor=kind, overrides=overrides.in_force, owner=owner)
+    return FilteringService(
+        settings.filtering,
+        prediction,
+        predictor=settings.predictor.kind,
+        overrides=overrides.in_force,
+        owner=services.owners.of,
+        is_steered=settings.control.enabled,
+    )
 
 
 def _showing(services: Services, filtering: "FilteringService") -> "Showing":
@@ -286,6 +334,76 @@ def _showing(services: Services, filtering: "FilteringService") -> "Showing":
     from riglm.application.showing.showing import Showing
 
     return Showing(services, filtering, MetaTools(filtering))
+
+
+def _plan(settings: Settings) -> "Plan":
+    from riglm.application.prediction.plan import Plan
+
+    rules = settings.filtering
+    return Plan(
+        predictor=settings.predictor.kind,
+        make_predictor=lambda: build_predictor(settings),
+        scope=settings.learning.scope,
+        most_pairs=settings.learning.max_pairs,
+        coverage=rules.coverage,
+        least=rules.min_tools,
+        most=rules.max_tools,
+        epoch=rules.epoch,
+    )
+
+
+def _maintenance(
+    settings: Settings,
+    recorder: Recorder,
+    open_store: Callable[[], AnalyticsPort],
+    prediction: "Callable[[], PredictionService]",
+) -> Maintenance:
+    loop = asyncio.get_running_loop()
+
+    def relearn() -> None:
+        with contextlib.suppress(RuntimeError):  # it ends just now
+            loop.call_soon_threadsafe(lambda: prediction().relearn())
+
+    return Maintenance(
+        open_store,
+        lambda: recorder.counts().stored,
+        expiry=settings.retention.expiry,
+        on_forgotten=relearn if _stands_in_the_way(settings) else None,
+        idle_gap=settings.sessions.idle_gap,
+    )
+
+
+def _live(
+    settings: Settings,
+    configuration: Configuration | None,
+    logs: JsonLogs | None,
+    filtering: "FilteringService",
+    showing: "Showing",
+    prediction: "PredictionService",
+    tracking: TrackingService,
+    sessions: SessionRegistry,
+    maintenance: Maintenance,
+) -> "LiveConfiguration":
+    from riglm.adapters.configuration.persisting import ConfigurationDocuments
+    from riglm.application.control.configuration import LiveConfiguration
+    from riglm.application.control.following import FilteringFollower, Follower, Following, PredictionFollower
+
+    def learned_anew() -> None:
+        filtering.rechoose()
+        showing.reconfigured()
+
+    prediction.when_anew(learned_anew)
+    followers: list[Follower] = [
+        FilteringFollower(filtering, showing.reconfigured),
+        PredictionFollower(prediction, _plan, build_predictor),
+        Following(lambda new: new.arguments, tracking.take_arguments),
+        Following(_evidence, sessions.look_for),
+        Following(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
+        Following(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
+    ]
+    if logs is not None:
+        followers.append(Following(lambda new: (new.logging.level, new.secrets()), lambda given: logs.follow(*given)))
+    return LiveConfiguration(settings, ConfigurationDocuments(configuration or Configuration(settings, {})), followers)
 
 
 def _state(settings: Settings) -> "SessionStatePort":
@@ -315,7 +433,7 @@ def _sharing(
         hasher.derived_key("shared state"),
         sessions,
         tracking,
-        filtering() if settings.filtering.is_on else None,
+        filtering() if _stands_in_the_way(settings) else None,
         link_seconds=idle,
         session_seconds=max(settings.sessions.idle_gap, idle),
     )
@@ -333,10 +451,44 @@ def _converging(
     return Converging(prediction, sharing.news, worker, open_store, settings.learning.max_pairs)
 
 
+def _control(
+    settings: Settings,
+    services: Services,
+    filtering: "FilteringService",
+    prediction: "PredictionService",
+    overrides: "Overrides",
+    recorder: Recorder,
+    live: "LiveConfiguration",
+    open_store: Callable[[], AnalyticsPort],
+    upstreams: Sequence[UpstreamPort],
+) -> "ControlService":
+    from riglm.application.control.building import Proxy, build_control
+    from riglm.application.control.health import Identity
+
+    identity = Identity(
+        version=server_info()["version"],
+        started_at=time.time(),
+        store_kind=settings.storage.kind,
+        specs=settings.upstream_specs(),
+    )
+    proxy = Proxy(
+        services=services,
+        filtering=filtering,
+        prediction=prediction,
+        overrides=overrides,
+        recorder=recorder,
+        configuration=live,
+        upstreams=lambda: [upstream.health() for upstream in upstreams],
+    )
+    return build_control(proxy, identity, open_store)
+
+
 class Container(containers.DeclarativeContainer):
     """Everything that one riglm process is made of."""
 
     settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
+    configuration: providers.Dependency[Configuration | None] = providers.Dependency(default=None)
+    logs: providers.Dependency[JsonLogs | None] = providers.Dependency(default=None)
     hasher: providers.Provider[KeyedHasher] = providers.Singleton(_hasher, settings)
     analytics: providers.Provider[AnalyticsPort] = providers.Selector(
         settings.provided.storage.kind,
@@ -351,6 +503,7 @@ class Container(containers.DeclarativeContainer):
         postgresql=analytics,
     )
     recorder: providers.Provider[Recorder] = providers.Singleton(_recorder, settings, kept.provider)
+    tracer: "providers.Provider[OpenTelemetryTracer | None]" = providers.Singleton(_tracer, settings)
     metrics: "providers.Provider[PrometheusMetrics | None]" = providers.Singleton(_metrics, settings)
     tracking: providers.Provider[TrackingService] = providers.Singleton(
         TrackingService, recorder, hasher, settings, meter=metrics
@@ -394,10 +547,19 @@ class Container(containers.DeclarativeContainer):
     converging: "providers.Provider[Converging]" = providers.Singleton(
         _converging, settings, prediction, sharing, worker, analytics.provider
     )
+    maintenance: providers.Provider[Maintenance] = providers.Singleton(
+        _maintenance, settings, recorder, kept.provider, prediction.provider
+    )
+    live: "providers.Provider[LiveConfiguration]" = providers.Singleton(
+        _live, settings, configuration, logs, filtering, showing, prediction, tracking, sessions, maintenance
+    )
+    control: "providers.Provider[ControlService]" = providers.Factory(
+        _control, settings, services, filtering, prediction, overrides, recorder, live, analytics.provider
+    )
 
 
-def build(settings: Settings) -> Container:
-    """A container for these settings.
+def build(settings: Settings, configuration: Configuration | None = None, logs: JsonLogs | None = None) -> Container:
+    """A container for these settings; `configuration` says where they come from, `logs` takes what is logged.
 
     Raises:
         ConfigurationError: they name a store whose driver is not installed.
@@ -406,12 +568,12 @@ def build(settings: Settings) -> Container:
         raise ConfigurationError(
             "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
         )
-    return Container(settings=settings)
+    return Container(settings=settings, configuration=configuration, logs=logs)
 
 
 @contextlib.asynccontextmanager
-async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
-    """A proxy whose parts are open; they are closed in reverse order."""
+async def lifespan(container: Container, control: "ControlDoor | None" = None) -> AsyncIterator[ProxyService]:
+    """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
     from riglm.adapters.mcp.upstream.building import Upstreams
 
     settings = container.settings()
@@ -419,11 +581,14 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
     recorder = container.recorder()
     container.tracking().when_listed(recorder.begin)
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
+    tracer = container.tracer()
     with contextlib.ExitStack() as stack:
+        if tracer is not None:
+            stack.enter_context(tracer)
         stack.enter_context(recorder)
-        filtered = settings.filtering.is_on
-        stack.enter_context(_maintenance(container, settings, recorder, learns=filtered))
-        if settings.filtering.denies and not filtered:
+        filtered = _stands_in_the_way(settings)
+        stack.enter_context(container.maintenance())
+        if settings.filtering.denies and not settings.filtering.is_on:
             _log.warning("filtering.enabled is false: what filtering.allowlist and filtering.denylist deny can be used")
         if filtered:
             stack.callback(container.shutdown_resources)
@@ -435,22 +600,24 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
             ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
             _read_for_metrics(container, settings, ports)
             showing = container.showing() if filtered else None
-            proxy = ProxyService(services, ports, settings.naming, showing)
+            proxy = ProxyService(services, ports, settings.naming, showing, tracer)
             sharing = container.sharing() if _is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()
                 sharing.share_changes(proxy)
                 if filtered:
                     container.converging()
+            if filtered or sharing is not None:
+                container.maintenance().when_forgotten(_letting_go(container, sharing, filtered=filtered))
             tasks = [asyncio.create_task(_sweep(proxy, sharing))]
             try:
-                if showing is not None:
-                    overrides = container.overrides()
-                    overrides.when_changed(showing.overridden)
-                    tasks.append(asyncio.create_task(overrides.follow()))
-                    await overrides.ready(_OVERRIDES_SECONDS)
-                await proxy.check_names()
-                yield proxy
+                async with _controlled(container, ports, control):
+                    if showing is not None:
+                        container.overrides().when_changed(showing.overridden)
+                        tasks.append(asyncio.create_task(container.overrides().follow()))
+                        await container.overrides().ready(_OVERRIDES_SECONDS)
+                    await proxy.check_names()
+                    yield proxy
             finally:
                 for task in tasks:
                     task.cancel()
@@ -459,12 +626,39 @@ async def lifespan(container: Container) -> AsyncIterator[ProxyService]:
                     await container.prediction().close()
 
 
+@contextlib.asynccontextmanager
+async def _controlled(
+    container: Container, upstreams: Sequence[UpstreamPort], door: "ControlDoor | None"
+) -> AsyncIterator[None]:
+    """The control API is served meanwhile, if it has a door."""
+    metrics = container.metrics()
+    if door is None or metrics is None:
+        yield
+        return
+    from riglm.adapters.control.server import ControlServer
+
+    service, control = container.control(upstreams=upstreams), container.settings().control
+
+    def build_app() -> "ASGIApp":
+        from riglm.adapters.control.app import control_app
+
+        return control_app(service, control, door.tokens, metrics.scrape, version=server_info()["version"])
+
+    server = ControlServer(door.listener, build_app)
+    server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+        service.close()
+
+
 def _read_for_metrics(container: Container, settings: Settings, upstreams: Sequence[UpstreamPort]) -> None:
     """Let whoever scrapes metrics see also what is not counted, but known."""
     metrics = container.metrics()
     if metrics is None:
         return
-    predicts = settings.filtering.is_on and settings.filtering.strategy == "prediction"
+    predicts = _stands_in_the_way(settings)
     sessions = container.sessions()
     readings = Readings(
         records=container.recorder().counts,
@@ -475,20 +669,19 @@ def _read_for_metrics(container: Container, settings: Settings, upstreams: Seque
     metrics.read_from(readings)
 
 
-def _maintenance(container: Container, settings: Settings, recorder: Recorder, *, learns: bool) -> Maintenance:
+def _letting_go(
+    container: Container, sharing: "Sharing | None", *, filtered: bool
+) -> Callable[[Sequence[Forgotten]], None]:
+    """Has what this process remembers of sessions let go; asked on another thread."""
     loop = asyncio.get_running_loop()
+    remembering = [container.filtering().forget] if filtered else []
+    forgetting = Forgetting(container.sessions(), remembering if sharing is None else [*remembering, sharing.forgotten])
 
-    def relearn() -> None:
+    def let_go(forgotten: Sequence[Forgotten]) -> None:
         with contextlib.suppress(RuntimeError):  # it ends just now
-            loop.call_soon_threadsafe(lambda: container.prediction().relearn())
+            loop.call_soon_threadsafe(forgetting.heard, forgotten)
 
-    return Maintenance(
-        container.kept,
-        lambda: recorder.counts().stored,
-        expiry=settings.retention.expiry,
-        on_forgotten=relearn if learns else None,
-        idle_gap=settings.sessions.idle_gap,
-    )
+    return let_go
 
 
 async def _sweep(proxy: ProxyService, sharing: "Sharing | None") -> None:
@@ -499,21 +692,24 @@ async def _sweep(proxy: ProxyService, sharing: "Sharing | None") -> None:
             await sharing.sweep()
 
 
-def run_stdio(settings: Settings) -> int:
+def run_stdio(configuration: Configuration) -> int:
     """Serve one client on stdin and stdout until it leaves; the exit code."""
     from riglm.adapters.mcp.downstream.stdio import serve_stdio
+
+    settings = configuration.settings
 
     async def serve(proxy: ProxyService, _: Container, stop: asyncio.Event) -> None:
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
     alone = settings.model_copy(update={"state": State()})  # nobody else can speak with this client
-    return _run(alone, serve)
+    return _run(alone, configuration, serve)
 
 
-def run_http(settings: Settings) -> int:
+def run_http(configuration: Configuration) -> int:
     """Serve clients over HTTP until a signal ends it; the exit code."""
     from riglm.adapters.mcp.downstream.http import HttpDownstream, bound_socket
 
+    settings = configuration.settings
     downstream = settings.downstream
 
     async def serve(proxy: ProxyService, container: Container, stop: asyncio.Event) -> None:
@@ -522,7 +718,7 @@ def run_http(settings: Settings) -> int:
 
     with _alone(settings):
         listener = bound_socket(downstream.host, downstream.port)
-        return _run(settings, serve, opens_store=True)
+        return _run(settings, configuration, serve, serves_many=True)
 
 
 def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
@@ -535,24 +731,51 @@ def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
     return sole_server(data_directory(os.environ), f"{downstream.host} port {downstream.port}")
 
 
+class ControlDoor(NamedTuple):
+    """Where the control API listens, and the tokens that open it."""
+
+    listener: socket.socket
+    tokens: "Tokens"
+
+
+def _door(settings: Settings, *, is_needed: bool) -> ControlDoor | None:
+    """Where the control API is to be found; None when it is off, or not needed and somebody else listens there."""
+    control = settings.control
+    if not control.enabled:
+        return None
+    from riglm.adapters.control.rights import guarded
+    from riglm.adapters.mcp.downstream.http import bound_socket
+
+    tokens = guarded(control, data_directory(os.environ))
+    try:
+        listener = bound_socket(control.host, control.port, section="control", option="--control-port")
+    except ConfigurationError as error:
+        if is_needed:
+            raise
+        _log.warning("%s; riglm goes on without the control API", error)
+        return None
+    return ControlDoor(listener, tokens)
+
+
 def _run(
     settings: Settings,
+    configuration: Configuration,
     serve: Callable[[ProxyService, Container, asyncio.Event], Awaitable[None]],
     *,
-    opens_store: bool = False,
+    serves_many: bool = False,
 ) -> int:
-    """Serve until the end; `opens_store` says whether to have the store open before that, if it can be soon."""
+    """Serve until the end; who `serves_many` has the store open before that, if it can be soon, and the control API."""
 
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        container = build(settings)
+        container = build(settings, configuration, logs)
         recorder = container.recorder()
-        if opens_store:
+        if serves_many:
             recorder.open_at_once()
-        async with lifespan(container) as proxy:
+        async with lifespan(container, control) as proxy:
             recorder.opened(_STORE_SECONDS)
             gc.collect()
             gc.freeze()  # what start made lives to the end: the collector need not walk it again
@@ -560,9 +783,10 @@ def _run(
             await serve(proxy, container, stop)
 
     with (
-        JsonLogs(level=settings.logging.level, secrets=settings.secrets()),
+        JsonLogs(level=settings.logging.level, secrets=settings.secrets()) as logs,
         asyncio.Runner(loop_factory=_loop_factory()) as runner,
     ):
+        control = _door(settings, is_needed=serves_many)
         runner.run(main())
     return 0
 

@@ -1,6 +1,7 @@
 """What becomes of the SQLite file: damaged, replaced, removed, or held by others. Real files, and real processes."""
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -45,6 +46,15 @@ with SqlAnalytics(sys.argv[1], timeout=30, sets_aside=True) as store:
         for session in sessions:
             store.create_session(session)
         print(json.dumps([str(session.id) for session in sessions]), flush=True)
+"""
+
+KILLED_BETWEEN_TWO_MOVES = """
+import os, signal, sys
+from riglm.adapters.analytics import store_file
+from riglm.adapters.analytics.sql import SqlAnalytics
+store_file._move_beside = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with SqlAnalytics(sys.argv[1], sets_aside=True):
+    pass
 """
 
 
@@ -238,6 +248,24 @@ def test_processes_that_hold_a_file_which_is_damaged_meet_again_in_one_new_file(
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+def test_what_is_acknowledged_while_the_file_is_set_aside_is_in_one_file_or_the_other(file, processes, monkeypatch):
+    filled(file)
+    monkeypatch.setattr(store_file, "_is_damaged", lambda _: True)  # a sound one, that takes records to the last moment
+    recording = [Recording(file, processes) for _ in range(2)]
+    assert [each.heard() for each in recording] == ["open"] * 2
+    stored: set[str] = set()
+    for _ in range(4):
+        for each in recording:
+            each.tell(50)
+        assert StoreFile(file).set_aside()
+        stored.update(id_ for each in recording for id_ in json.loads(each.heard()))
+    for each in recording:
+        each.end()
+    assert len(stored) == 400
+    assert len(aside(file)) == 4
+    assert stored <= set().union(*map(ids, [file, *aside(file)]))
+
+
 def test_a_file_that_sqlite_finds_sound_stays(file):
     whole = filled(file)
     assert not StoreFile(file).set_aside()
@@ -253,6 +281,20 @@ def test_a_file_that_another_process_set_aside_already_is_not_looked_for_again(f
     assert mine.set_aside()
     assert len(aside(file)) == 1
     assert not mine.is_in_place
+
+
+def test_a_process_killed_between_two_moves_leaves_a_place_that_the_next_one_puts_in_order(file):
+    filled(file)
+    spoiled = spoil(file, "no database")
+    file.with_name("usage.db-wal").write_bytes(b"a journal")
+    killed = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_TWO_MOVES, url(file)], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not file.exists()
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        store.create_session(a_session())
+    assert len(ids(file)) == 1
+    assert [old.read_bytes() for old in aside(file)] == [spoiled]
+    assert [each.read_bytes() for each in file.parent.glob("usage.db.replaced-*-wal")] == [b"a journal"]
 
 
 def test_nothing_is_moved_while_another_process_has_the_guard(file, monkeypatch):

@@ -269,8 +269,10 @@ class AggregateConversation(Conversation):
             self._workers.start(exchange, self._forward_once_open, exchange, member, route)
 
     async def _forward_once_open(self, exchange: Exchange, member: Member, route: Route) -> None:
+        was_open = member.is_open
         if await member.ready():
-            exchange.resumed()
+            if not was_open:
+                exchange.resumed()
             self._send(exchange, member, route)
         else:
             words = f"upstream {member.name!r} is not available: {member.reason}"

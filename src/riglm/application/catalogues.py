@@ -46,6 +46,10 @@ class Catalogues:
             whole = self._whole[upstream] = _joined(list(self._pages.get(upstream, {}).values()))
         return whole
 
+    def counts(self) -> dict[str, int]:
+        """How many tools each upstream has listed, of those that listed any or none."""
+        return {upstream: len(self.of(upstream).names) for upstream in self._pages}
+
     def input_schema(self, upstream: str, tool: str) -> Raw | None:
         """The raw `inputSchema` of a listed tool."""
         return self.of(upstream).input_schema(tool)

@@ -86,10 +86,8 @@ class DynamicList:
         prediction = self._predicting.predict(session, state, view.candidates)
         return [] if prediction is None else ranked(view.candidates, prediction.scores, most)
 
-    def _chosen(self, session: Session, state: SessionState, view: View) -> Choice:
-        if state.context is None and not state.calls and self._rules.cold_start_limit is None:
-            return self._cold(view, state, None, _NOTHING_KNOWN)
-        prediction = self._predicting.predict(session, state, view.candidates)
+    def chosen_by(self, session: Session, state: SessionState, view: View, prediction: Prediction | None) -> Choice:
+        """What a list holds that is chosen by a prediction now, whatever was chosen before."""
         if state.context is None and not state.calls:
             return self._cold(view, state, prediction, _NOTHING_KNOWN)
         if prediction is None:
@@ -109,6 +107,12 @@ class DynamicList:
             predictor=self._predictor,
             reason=f"predicted by {by}",
         )
+
+    def _chosen(self, session: Session, state: SessionState, view: View) -> Choice:
+        prediction = None
+        if state.context is not None or state.calls or self._rules.cold_start_limit is not None:
+            prediction = self._predicting.predict(session, state, view.candidates)
+        return self.chosen_by(session, state, view, prediction)
 
     def _cold(
         self, view: View, state: SessionState, prediction: Prediction | None, reason: str, confidence: float = 0.0

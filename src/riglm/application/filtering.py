@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.application.decisions import Decisions, Surroundings
 from riglm.application.failing_open import FailingOpen
@@ -19,8 +19,11 @@ from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
 from riglm.domain.session_state import ClientList, SessionState
 from riglm.domain.surface import Surface
-from riglm.domain.tool import Catalogue
+from riglm.domain.tool import Catalogue, named
 from riglm.domain.view import View
+
+if TYPE_CHECKING:
+    from riglm.domain.control import SessionPrediction
 
 LONGEST_FRESH: Final = 31_536_000.0
 """Seconds for which a list may be kept that riglm does not change."""
@@ -255,6 +258,23 @@ class FilteringService:
         """The tools for a session now, best first; none while there is nothing to go by."""
         view = self.view(session)
         return [] if view is None else self._now.dynamic.best(session, self._states.of(session), view, most)
+
+    def explain(
+        self, session: Session, past: SessionState | None = None, tools: Sequence[str] = ()
+    ) -> "SessionPrediction":
+        """What a session's next list would be, and why; asking changes nothing.
+
+        `past` is given for a session that is not at work here: how far it had come. Then `tools` are what it was told
+        of.
+        """
+        from riglm.application.explaining import explained  # noqa: PLC0415  # nothing of it is needed for a list
+
+        state = past or self._states.known(session) or SessionState()
+        catalogue = state.view.catalogue if state.view is not None else self._last_catalogue or Catalogue()
+        if past is not None:
+            catalogue = named(tools, catalogue)
+        owner, now = self._surroundings.owner, self._clock()
+        return explained(self._now, session, state, catalogue, owner, at=now, live=past is None)
 
     def _is_warm(self, session: Session, view: View) -> bool:
         with self._guarded:

@@ -25,6 +25,10 @@ class ToolOwners:
             self._owners.clear()
         self._owners.update(owners)
 
+    def servers(self) -> dict[str, str]:
+        """The server of each tool that several servers list together now, by the name that clients use."""
+        return {name: server for name, (server, _) in (self._noted or {}).items()}
+
     def of(self, name: str) -> tuple[str, str]:
         """The server, empty when nobody is known to own the tool, and the server's own name for it."""
         return self._owners.get(name) or (self.only, name)

@@ -61,6 +61,10 @@ class Predicting(Protocol):
         """What the session calls next among `names`, on request by signal; None when there is nothing to go by."""
         ...
 
+    async def acquaint(self, session: Session) -> None:
+        """Have at hand what was learned for the session's principal, as far as that is soon done."""
+        ...
+
     def context_confidence(self, session: Session, state: SessionState) -> float:
         """How sure the session's context makes us, between 0 and 1."""
         ...

@@ -14,9 +14,12 @@ from riglm.application.listings import Listings
 from riglm.application.preflight import check_names
 from riglm.application.services import Services
 from riglm.application.showing.conversation import ShowingConversation, WholeConversation
+from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.modern import ShowingModern, WholeModern
 from riglm.application.showing.showing import Showing
 from riglm.application.stateless import Stateless
+from riglm.application.tracing.downstream import TracedConversation, TracedModern
+from riglm.application.tracing.upstream import TracedUpstream
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
     Caller,
@@ -27,6 +30,7 @@ from riglm.ports.downstream import (
     ModernService,
     ReplySink,
 )
+from riglm.ports.telemetry import TracerPort
 from riglm.ports.upstream import UpstreamPort
 
 _log: Final = logging.getLogger("riglm.proxy")
@@ -41,18 +45,23 @@ class ProxyService(DownstreamPort):
         upstreams: Sequence[UpstreamPort],
         naming: Naming = "prefix",
         showing: Showing | None = None,
+        tracer: TracerPort | None = None,
     ) -> None:
         """A proxy in front of `upstreams`, at least one; several are shown as one, with names by `naming`.
 
-        Clients see what `showing` shows, or everything when it is None.
+        Clients see what `showing` shows, or everything when it is None. `tracer` makes spans of what clients ask, and
+        of what the servers are asked for it; without it nothing of that is in the way.
         """
         self._services = services
-        self._upstreams = tuple(upstreams)
+        self._tracer = tracer
+        self._upstreams = tuple(up if tracer is None else TracedUpstream(up, tracer) for up in upstreams)
         self._listings = Listings(naming)
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
         self._closing: list[Callable[[], Awaitable[None]]] = []
-        self.modern: ModernService = self._modern(services) if showing is None else self._shown_modern(showing)
+        self._listeners: Listeners | None = None
+        modern = self._modern(services) if showing is None else self._shown_modern(showing)
+        self.modern: ModernService = modern if tracer is None else TracedModern(modern, tracer)
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
         """A connection that carries both eras."""
@@ -66,15 +75,17 @@ class ProxyService(DownstreamPort):
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
         """A conversation for a client that opens a connection with the handshake."""
         if self._showing is None:
-            return self._whole(caller, self._services, channel)
-        return ShowingConversation(self._showing, partial(self._whole, caller), caller, channel)
+            conversation: Conversation = self._whole(caller, self._services, channel)
+        else:
+            conversation = ShowingConversation(self._showing, partial(self._whole, caller), caller, channel)
+        return conversation if self._tracer is None else TracedConversation(conversation, caller, self._tracer)
 
     def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
         """Several processes serve: `tell` them whose list changed; what is given is to be told what they say."""
-        if not isinstance(self.modern, ShowingModern):
+        if self._listeners is None:
             return lambda _: None
-        self.modern.listeners.tell_others = tell
-        return self.modern.listeners.heard
+        self._listeners.tell_others = tell
+        return self._listeners.heard
 
     async def check_names(self) -> None:
         """Look before the first client comes whether two servers claim one name.
@@ -112,5 +123,6 @@ class ProxyService(DownstreamPort):
 
     def _shown_modern(self, showing: Showing) -> ModernService:
         modern = ShowingModern(showing, self._modern)
+        self._listeners = modern.listeners
         self._closing[:0] = [modern.close, showing.close]
         return modern

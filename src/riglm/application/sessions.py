@@ -106,8 +106,12 @@ class SessionRegistry:
         return self._kept.at(place)
 
     def known(self, session_id: UUID) -> Session | None:
-        """The session with this id, if it is kept here."""
+        """The session with this id, if it is kept here; asking is no sign of life."""
         return self._kept.get(session_id)
+
+    def live(self) -> list[Session]:
+        """Every session that may still grow."""
+        return self._kept.all()
 
     def adopt(self, session: Session, place: Place | None = None) -> Session:
         """Go on with a session of another process, found at `place` from now on; the object that stands for it here."""

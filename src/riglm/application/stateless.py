@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from typing import Final
 
 from riglm.application.exchange import NOWHERE, Exchange
@@ -84,7 +85,8 @@ class EraProbe:
         if self._silent_until > time.monotonic():
             then(False)
             return
-        self._waiting.append(then)
+        context = copy_context()  # of the request that waits, which need not be the one whose answer comes
+        self._waiting.append(lambda modern: context.run(then, modern))
         if len(self._waiting) == 1:
             message = probe(b'"riglm-probe"')
             self._link.request(message, Exchange(message, NOWHERE, on_reply=self._answered))

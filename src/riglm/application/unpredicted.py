@@ -33,6 +33,9 @@ class Unpredicted(Predicting):
         """Nothing to go by."""
         return None
 
+    async def acquaint(self, session: Session) -> None:
+        """Nothing was learned."""
+
     def context_confidence(self, session: Session, state: SessionState) -> float:
         """None at all."""
         return 0.0

@@ -29,10 +29,10 @@ def _run(command: list[str], *, no_filter: bool) -> None:
 
     try:
         values = [(_NO_FILTER, ("filtering", "enabled"), False)] if no_filter else []
-        settings = ready(command=command, values=values)
+        configuration = ready(command=command, values=values)
         from riglm.container import run_stdio
 
-        code = run_stdio(settings)
+        code = run_stdio(configuration)
     except RiglmError as error:
         print(f"riglm: {error}", file=sys.stderr)  # noqa: T201  # for the user who started it
         code = 2 if isinstance(error, UnusableInput) else 1

@@ -11,7 +11,7 @@ from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json, printable
 from riglm.cli.progress import progress
 from riglm.cli.store_access import alone, opened, paced, settings_of
-from riglm.domain.errors import ConfigurationError, RiglmError
+from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailable
 
 if TYPE_CHECKING:
     from riglm.domain.forgetting import Forgotten, Whose
@@ -69,6 +69,8 @@ def forget(
             store.refresh_cooccurrences(time.time())  # what they used together counts no more
             for _ in paced(store.compact()):
                 pass
+        sessions = store.forgotten_sessions(whom.at)
+    _drop_shared(settings, [session.key for session in sessions])
     waiting = _spooled(settings)
     if as_json:
         print_json({"whose": whom.whose.value, "key": whom.key, "removed": asdict(removed), "spooled": waiting})
@@ -125,3 +127,31 @@ def _spooled(settings: "Settings") -> int:
     from riglm.container import spool_path
 
     return sum(spool.records for spool in survey(spool_path(settings)))
+
+
+def _drop_shared(settings: "Settings", sessions: list[str]) -> None:
+    """Remove what is kept of sessions for other processes, or say how long it stays."""
+    if settings.state.kind == "memory" or not sessions:
+        return
+    import asyncio
+
+    from riglm.application.sharing.dropping import drop_sessions
+    from riglm.container import build
+    from riglm.domain.identifier import parsed_uuid
+
+    container = build(settings)
+    secret = container.hasher().derived_key("shared state")
+
+    async def drop() -> None:
+        async with container.state() as state:
+            await drop_sessions(state, secret, [id_ for id_ in map(parsed_uuid, sessions) if id_ is not None])
+
+    try:
+        asyncio.run(drop())
+    except StateUnavailable as error:
+        seconds = max(settings.sessions.idle_gap, settings.downstream.session_idle)
+        typer.echo(
+            f"what Redis keeps of sessions could not be removed ({error}); it goes by itself {seconds:g} seconds after "
+            "their last request — or run this again",
+            err=True,
+        )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli import config, database, demo, embedder, evaluate, serving, usage
+from riglm.cli import config, control, database, demo, embedder, evaluate, serving, top, usage
 from riglm.domain.errors import RiglmError, UnusableInput
 
 app = typer.Typer(
@@ -25,8 +25,10 @@ app.command(context_settings=_WITH_COMMAND)(serving.serve)
 app.command()(usage.sessions)
 app.command()(usage.tools)
 app.command()(usage.stats)
+app.command()(top.top)
 app.command()(demo.demo)
 app.add_typer(config.app, name="config")
+app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(embedder.app, name="embedder")

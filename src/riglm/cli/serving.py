@@ -28,10 +28,10 @@ def run(
     For example: riglm run -- npx -y @modelcontextprotocol/server-everything
     """
     values = _common(no_filter, log_level)
-    settings = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
+    configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.container import run_stdio
 
-    raise typer.Exit(run_stdio(settings))
+    raise typer.Exit(run_stdio(configuration))
 
 
 def serve(
@@ -44,6 +44,12 @@ def serve(
     ] = None,
     transport: Annotated[
         str | None, typer.Option("--transport", metavar="KIND", help="http (the default), sse or both.")
+    ] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Serve the control API, its metrics and its page as well.")
+    ] = False,
+    control_port: Annotated[
+        int | None, typer.Option("--control-port", metavar="N", help="The same, on this port (8701); 0: a free one.")
     ] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
@@ -60,11 +66,13 @@ def serve(
         ("--host", ("downstream", "host"), host),
         ("--port", ("downstream", "port"), port),
         ("--transport", ("downstream", "transport"), transport),
+        ("--control", ("control", "enabled"), True if control or control_port is not None else None),
+        ("--control-port", ("control", "port"), control_port),
     ]
-    settings = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
+    configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.container import run_http
 
-    raise typer.Exit(run_http(settings))
+    raise typer.Exit(run_http(configuration))
 
 
 def _common(no_filter: bool, log_level: str | None) -> list[tuple[str, tuple[str, ...], Any]]:

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from riglm.domain.schemas.settings import Settings
+    from riglm.adapters.configuration.loading import Configuration
 
 _SWITCH = "PYDANTIC_DISABLE_PLUGINS"
 
 
-def ready(**options: Any) -> "Settings":
-    """The settings for these `Options`, with at least one server that is there.
+def ready(**options: Any) -> "Configuration":
+    """The configuration for these `Options`, with at least one server that is there.
 
     Raises:
         ConfigurationError: the configuration cannot be used, or names no server, or a program or a predictor that is
@@ -24,7 +24,7 @@ def ready(**options: Any) -> "Settings":
 
         configuration = load(Options(**options))
     require_all(lambda: require_upstreams(configuration), lambda: require_predictor(configuration, _installed))
-    return configuration.settings
+    return configuration
 
 
 def _installed() -> tuple[str, ...]:

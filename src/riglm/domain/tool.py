@@ -1,6 +1,6 @@
 """Tools as upstreams list them: names for riglm, raw bytes for the client."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -62,6 +62,12 @@ class Catalogue:
         """The raw `inputSchema` of a tool, None when the tool or its schema is unknown."""
         tool = self.by_name.get(name)
         return jsonrpc.members(tool.raw).get("inputSchema") if tool else None
+
+
+def named(names: Iterable[str], known: Catalogue) -> Catalogue:
+    """The tools of these names as far as they are known, and no more than the name of the others."""
+    missing = (Tool(name, Raw(b'{"name":%b}' % jsonrpc.encode(name))) for name in names)
+    return Catalogue(tuple(known.by_name.get(tool.name, tool) for tool in missing))
 
 
 def read_catalogue(result: bytes) -> Catalogue:

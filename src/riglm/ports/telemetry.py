@@ -91,3 +91,30 @@ class Readings:
     upstreams: Callable[[], Sequence[UpstreamHealth]]
     sessions: Callable[[], int]
     embedder: Callable[[], EmbedderStatus | None]
+
+
+class Span(Protocol):
+    """One piece of work in a trace, under way until it is `ended`."""
+
+    @abstractmethod
+    def carrier(self) -> Mapping[str, str]:
+        """What lets the next one go on with the trace: `traceparent`, and `tracestate` if there is any."""
+
+    @abstractmethod
+    def ended(self, error: str | None = None, code: int | None = None) -> None:
+        """It is over; `error` is the kind of its failure, None when there was none, `code` that of a JSON-RPC error.
+
+        What comes after the first end is ignored.
+        """
+
+
+class TracerPort(Protocol):
+    """Makes spans. Nothing here blocks or raises; attributes hold names, never what anybody said."""
+
+    @abstractmethod
+    def served(self, name: str, attributes: Mapping[str, str], carrier: Mapping[str, str]) -> Span:
+        """A request of a client begins; `carrier` is what it says of its own trace."""
+
+    @abstractmethod
+    def asked(self, name: str, attributes: Mapping[str, str], within: Span | None) -> Span:
+        """A request to a server begins, for the one that is `within`, or on riglm's own account."""

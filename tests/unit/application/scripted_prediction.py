@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import numpy as np
+
 from riglm.application.filtering import FilteringService
 from riglm.application.meta_tools import MetaTools
 from riglm.application.predicting import Predicting
@@ -14,10 +16,11 @@ from riglm.domain.tool import read_catalogue
 
 
 class ScriptedPrediction(Predicting):
-    """Likes the tools in `likes`, best first, and is as sure as `confidence`."""
+    """Likes the tools in `likes`, best first, and is as sure as `confidence`; `signals` say more of some tools."""
 
     def __init__(self):
         self.likes = ()
+        self.signals = {}
         self.confidence = 0.5
         self.most = 3
         self.warm = None
@@ -34,13 +37,20 @@ class ScriptedPrediction(Predicting):
         self._fail()
         self.known.append(catalogue)
 
-    def predict(self, session, state, names):
+    def predict(self, session, state, names, *, explain=False):
         self._fail()
         self.asked += 1
-        if not self.likes:
+        if not self.likes and not self.signals:
             return None
         worth = {name: float(len(self.likes) - place) for place, name in enumerate(self.likes)}
-        return Prediction(scores=[worth.get(name, 0.0) for name in names], confidence=self.confidence)
+        parts = {"likes": np.array([worth.get(name, 0.0) for name in names])}
+        for signal, values in self.signals.items():
+            parts[signal] = np.array([values.get(name, 0.0) for name in names])
+        scores = sum(parts.values())
+        return Prediction(scores=scores, contributions=parts if explain else {}, confidence=self.confidence)
+
+    async def acquaint(self, session):
+        self._fail()
 
     def context_confidence(self, session, state):
         self._fail()

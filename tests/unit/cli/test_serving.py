@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm import container
+from riglm.adapters.configuration.loading import Configuration
 from riglm.cli.main import app
 from riglm.cli.starting import ready
 from riglm.domain.errors import ConfigurationError
@@ -19,8 +20,8 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     calls: list[tuple[str, Settings]] = []
 
     def door(name: str, code: int) -> None:
-        def opened(settings: Settings) -> int:
-            calls.append((name, settings))
+        def opened(configuration: Configuration) -> int:
+            calls.append((name, configuration.settings))
             return code
 
         monkeypatch.setattr(container, name, opened)
@@ -93,7 +94,7 @@ def test_reading_the_configuration_leaves_the_servers_environment_alone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
-    assert ready(command=["sh"]).upstream_specs()[0].command == ("sh",)
+    assert ready(command=["sh"]).settings.upstream_specs()[0].command == ("sh",)
     assert dict(os.environ) == before
     monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "mine")
     ready(command=["sh"])

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from riglm.adapters.analytics.keyfile import load_or_create_key
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.application.sharing.dropping import count_name, session_name
+from riglm.application.sharing.sealing import Sealer
 from riglm.cli import store_access
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError
@@ -20,6 +22,7 @@ from riglm.domain.hashing import KeyedHasher
 from riglm.domain.session import Client
 from riglm.testing.maintenance import a_used_session
 from riglm.testing.records import a_learned_pair, an_invocation
+from tests.stores import valkey
 
 DAY = 86_400.0
 runner = CliRunner()
@@ -276,6 +279,42 @@ def test_a_name_that_looks_like_a_hash_is_tried_as_a_name_first(store, used):
     key = KeyedHasher(load_or_create_key(Path("riglm.key"))).principal(name)
     store.record_many(a_used_session(time.time() - 60, principal=key)[1])
     assert told("forget", "--principal", name, "--yes")["key"] == key
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """The state that riglms share, and its address in their environment."""
+    prefix = valkey.own_prefix()
+    monkeypatch.setenv("RIGLM_STATE__URL", valkey.shared_url())
+    monkeypatch.setenv("RIGLM_STATE__PREFIX", prefix)
+    monkeypatch.setenv("RIGLM_STATE__DEADLINE", "5")
+    return prefix
+
+
+def test_what_is_shared_of_a_forgotten_session_is_removed(store, used, shared):
+    sealer = Sealer(hasher().derived_key("shared state"))
+    names = [f"{shared}:{name(sealer, each.id)}" for each in used for name in (session_name, count_name)]
+    for name in names:
+        valkey.ask_shared("SET", name, "how far it has come")
+    assert run("forget", "--client", "ann's", "--yes").stderr == ""
+    assert [valkey.ask_shared("EXISTS", name) for name in names] == [*[b":0\r\n"] * 4, *[b":1\r\n"] * 2]
+
+
+def test_that_shared_state_is_away_is_told_with_how_long_it_is_kept(store, used, shared, monkeypatch):
+    monkeypatch.setenv("RIGLM_STATE__URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("RIGLM_SESSIONS__IDLE_GAP", "77")
+    monkeypatch.setenv("RIGLM_DOWNSTREAM__SESSION_IDLE", "99")
+    forgotten = run("forget", "--client", "ann's", "--yes")
+    assert forgotten.exit_code == 0
+    assert "goes by itself 99 seconds after" in forgotten.stderr
+    assert "removed: 2 sessions" in forgotten.stdout
+
+
+def test_the_name_of_whoever_was_forgotten_is_stored_nowhere(store, tmp_path):
+    run("forget", "--client", "a very telling name", "--unseen", "--yes")
+    files = list(tmp_path.glob("riglm.db*"))
+    assert files
+    assert not any(b"telling" in file.read_bytes() for file in files)
 
 
 def test_what_somebody_forgotten_used_together_counts_no_more(store, used):

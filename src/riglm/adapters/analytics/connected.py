@@ -48,6 +48,8 @@ class Connected:
                 self._file = StoreFile(path)
         try:
             with translated(self._url):
+                if self._file is not None:
+                    self._file.look()
                 bring_up_to_date(self.engine, self._url)
         except AnalyticsUnavailable as error:
             self.look_after(error)
@@ -56,10 +58,12 @@ class Connected:
             self._file.note_journal()
 
     def look_after(self, error: Exception) -> None:
-        """Set a damaged file aside, if that is what a failure tells, and raise `FileReplaced` when that was done.
+        """Raise `FileReplaced` when the file was replaced, or is damaged and now set aside.
 
         SQLite is asked to check the file once: one that it finds sound is not checked for each failure.
         """
+        if isinstance(error, AnalyticsUnavailable) and not self.is_in_place:
+            raise FileReplaced(f"{error}; the file was replaced meanwhile") from error
         if not self._sets_aside or self._file is None or not is_damage(error):
             return
         try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from riglm.adapters.analytics.odd_text import original, storable
-from riglm.adapters.analytics.store_file import StoreFile
+from riglm.adapters.analytics.store_file import StoreFile, connect
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
 from riglm.domain.override import Override, OverrideKind, OverrideScope
@@ -131,14 +131,14 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
         """What a query finds; nothing while there is no such table."""
         if not self._file.exists():
             return []
-        with self._opened() as connection:
+        with self._opened("ro") as connection:
             known = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
             return connection.execute(query, given).fetchall() if known.fetchone() else []
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         file = StoreFile(self._file)
-        with self._opened() as connection:
+        with self._opened("rw") as connection:
             connection.execute("BEGIN IMMEDIATE")
             with connection:
                 yield connection
@@ -146,13 +146,10 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
             raise AnalyticsUnavailable(f"the store {self._file} was replaced meanwhile: try again")
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
         """A connection to a file that is there already; every failure arrives as `AnalyticsUnavailable`."""
         try:
-            place = f"{self._file.resolve().as_uri()}?mode=rw"
-            with closing(
-                sqlite3.connect(place, uri=True, timeout=self._busy_timeout_ms / 1000, isolation_level=None)
-            ) as connection:
+            with closing(connect(self._file.resolve(), mode, self._busy_timeout_ms / 1000)) as connection:
                 yield connection
         except (sqlite3.Error, OSError, ValueError) as error:
             raise AnalyticsUnavailable(f"the store {self._file} cannot be used: {error}") from error

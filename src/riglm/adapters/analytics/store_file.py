@@ -42,6 +42,18 @@ class StoreFile:
         now = _identity(self._path)
         return now is None or (now == self._identity and now != _MISSING)
 
+    def look(self) -> None:
+        """Raise `sqlite3.DatabaseError` when SQLite sees at first sight that it is damaged.
+
+        It reads only. The last connection that may write would put the journal into the file, and end it.
+        """
+        try:
+            with closing(connect(self._path.resolve(), "ro", _GUARD_SECONDS)) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.DatabaseError as error:
+            if is_damage(error):
+                raise
+
     def note_journal(self) -> None:
         """Remember which journal is its own; called while a connection is open, which keeps the journal."""
         journal = _identity(_beside(self._path.resolve(), _JOURNAL)) or _MISSING
@@ -101,6 +113,11 @@ def make(path: Path) -> None:
         _make_empty(path)
 
 
+def connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
+    """A connection to a file that is there, to read (`ro`) or write (`rw`) it; statements wait `timeout` seconds."""
+    return sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None)
+
+
 @contextmanager
 def locked(file: Path, timeout: float) -> Iterator[bool]:
     """Hold SQLite's exclusive lock on a file that is for nothing else; whether it was got within `timeout` seconds.
@@ -144,7 +161,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _is_damaged(path: Path) -> bool:
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_GUARD_SECONDS)) as connection:
+    with closing(connect(path, "ro", _GUARD_SECONDS)) as connection:
         connection.text_factory = bytes  # what it tells may quote names that are damaged too
         try:
             found = connection.execute("PRAGMA quick_check(1)").fetchall()

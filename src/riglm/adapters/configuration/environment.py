@@ -11,7 +11,8 @@ PREFIX = "RIGLM_"
 """What the names of all variables of riglm begin with."""
 
 _NESTED = "__"
-_OTHERS = frozenset({"token"})  # the name that the documentation gives to what a configuration calls `${RIGLM_TOKEN}`
+_OTHERS = frozenset({"token", "control_token"})
+"""Names of variables that set nothing: what a configuration calls `${RIGLM_TOKEN}`, and the token of `riglm top`."""
 
 
 def settings_in(

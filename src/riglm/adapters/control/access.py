@@ -1,9 +1,6 @@
 """Who may use the control API, and what for: asked of every request before anything else."""
 
-import hmac
-import logging
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Final
 
 from starlette.responses import Response
@@ -11,16 +8,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control.page.files import CONTENT_SECURITY_POLICY
 from riglm.adapters.control.problem import problem
-from riglm.adapters.control.tokens import TokenFile, digest
-from riglm.domain.access import Doors, bearer_token, is_loopback, is_origin_of
+from riglm.adapters.control.rights import Right, Tokens
+from riglm.domain.access import Doors, bearer_token, is_origin_of
 from riglm.domain.cross_origin import CrossOrigin
-from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.control import Control
 
 ACCESS_HEADER: Final = b"riglm-access"
 """Tells whoever was let in what he may do: `read`, or `write`."""
 
-_log: Final = logging.getLogger("riglm.control")
 _READING: Final = frozenset({"GET", "HEAD"})
 _GUARDS: Final = (b"host", b"origin", b"authorization")
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="riglm"'}
@@ -31,52 +26,6 @@ _SECURITY: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-
-
-class Right(IntEnum):
-    """What somebody may do."""
-
-    READ = 1
-    WRITE = 2
-
-
-class Tokens:
-    """The tokens that count: for each scope the configured one or, without one, the one that riglm made."""
-
-    def __init__(self, control: Control, made: TokenFile) -> None:
-        """The file is looked at again whenever it was written; while it is not usable, its tokens count for nobody."""
-        configured = (("write", control.token), ("read", control.read_token))
-        self._configured: Final = {
-            scope: digest(token.get_secret_value().encode()) for scope, token in configured if token is not None
-        }
-        self._made = made
-        self._stamp: object = object()
-        self._digests: dict[str, bytes] = {}
-        self.required: Final = bool(self._configured) or not is_loopback(control.host)
-
-    def right(self, token: bytes) -> Right | None:
-        """What whoever sends this token may do; None when it is no right one."""
-        given, current = digest(token), self._current()
-        may_write = hmac.compare_digest(given, current.get("write", b""))
-        may_read = hmac.compare_digest(given, current.get("read", b""))
-        if may_write:
-            return Right.WRITE
-        return Right.READ if may_read else None
-
-    def _current(self) -> dict[str, bytes]:
-        stamp = self._made.stamp()
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._digests = self._read() | self._configured
-        return self._digests
-
-    def _read(self) -> dict[str, bytes]:
-        try:
-            found = self._made.read() or {}
-        except ConfigurationError as error:
-            _log.warning("%s; until then they count for nobody", error)
-            return {}
-        return {scope: token.digest for scope, token in found.items()}
 
 
 class Access:

@@ -18,6 +18,7 @@ RESTART_HEADER: Final = "Riglm-Restart-Needed"
 """Names the keys that were written and count from the next start on."""
 
 _REFERENCE: Final = "#/components/schemas/Configuration"
+_NULL: Final = {"type": "null"}
 _TAG: Final = '"[0-9]{1,15}"'
 _IF_MATCH: Final = rf"^(\*|{_TAG}(, ?{_TAG})*)$"
 _NUMBER: Final = re.compile("[0-9]+")
@@ -105,16 +106,20 @@ def _partial(part: dict[str, Any]) -> dict[str, Any]:
     """An object of which every member may be left out, or be null for its default."""
     if "properties" not in part:
         return part
-    return {
-        key: {name: _optional(member) for name, member in value.items()} if key == "properties" else value
-        for key, value in part.items()
-        if key != "required"
-    }
+    optional = {name: _optional(member) for name, member in part["properties"].items()}
+    return {key: value for key, value in part.items() if key != "required"} | {"properties": optional}
 
 
 def _optional(member: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in member.items() if key not in {"default", "writeOnly", "title"}}
-    if {"type": "null"} in kept.get("anyOf", ()):
-        return kept
-    about = {key: kept.pop(key) for key in ("description",) if key in kept}
-    return about | {"anyOf": [kept, {"type": "null"}]}
+    kinds = [_plain(kind) for kind in member.get("anyOf", ()) or [member]]
+    about = {"description": member["description"]} if "description" in member else {}
+    return {**about, "anyOf": [*(kind for kind in kinds if kind != _NULL), _NULL]}
+
+
+def _plain(kind: dict[str, Any]) -> dict[str, Any]:
+    """What a value must be, secret or not: a masked one is shown as well."""
+    about = {"default", "description", "title", "writeOnly", "format"}
+    plain = {key: value for key, value in kind.items() if key not in about}
+    if isinstance(plain.get("additionalProperties"), dict):
+        plain["additionalProperties"] = _plain(plain["additionalProperties"])
+    return plain

@@ -13,8 +13,8 @@ from riglm.domain import control
 from riglm.domain.control import ControlUnavailable
 from riglm.domain.upstream import Kind, LinkState
 
-MetricsSource = Callable[[str], tuple[str, bytes]]
-"""Gives, for an Accept header, the media type and the text of all metrics."""
+MetricsSource = Callable[[str], tuple[bytes, str]]
+"""Gives, for an Accept header, the text of all metrics and its media type."""
 
 router: Final = operations("health")
 
@@ -142,5 +142,5 @@ async def embedder(port: Port) -> object:
 async def metrics(request: Request, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
     """What happened since this process started, and how it is now."""
     source: MetricsSource = request.app.state.metrics
-    media_type, text = source(accept)
+    text, media_type = source(accept)
     return Response(text, headers={"Content-Type": media_type})

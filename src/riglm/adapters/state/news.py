@@ -14,6 +14,9 @@ from riglm.adapters.state.backlog import Command
 
 FIELD: Final = b"news"
 _MOST_KEPT: Final = 10_000
+_KEPT_SECONDS: Final = 3_600.0
+"""Several times what news may be old, and how far the clocks of machines may be apart."""
+
 _BLOCK_MS: Final = 1_000
 _GRACE_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.25
@@ -25,6 +28,12 @@ _log: Final = logging.getLogger("riglm.state")
 def telling(stream: str, news: bytes) -> Command:
     """The command that adds news to a stream, and lets go of those that are old."""
     return ("XADD", stream, "MAXLEN", "~", _MOST_KEPT, "*", FIELD, news)
+
+
+def tidying(stream: str) -> list[Command]:
+    """The commands that let go of news that nobody waits for any more, also where none are told for long."""
+    oldest = max(0, int((time.time() - _KEPT_SECONDS) * 1000))
+    return [("XTRIM", stream, "MINID", oldest), ("PEXPIRE", stream, int(_KEPT_SECONDS * 1000))]
 
 
 class NewsReader:

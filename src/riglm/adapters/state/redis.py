@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 
 from riglm.adapters.state.backlog import Backlog, Command
 from riglm.adapters.state.line import Line
-from riglm.adapters.state.news import NewsReader, telling
+from riglm.adapters.state.news import NewsReader, telling, tidying
 from riglm.domain.errors import ConfigurationError, StateUnavailable
 from riglm.ports.session_state import SessionStatePort
 
@@ -103,7 +103,7 @@ class RedisSessionState(SessionStatePort):
     async def tell(self, news: bytes) -> None:
         """Let all processes hear of something, now or when the server is back."""
         command = telling(self._news, news)
-        await self._line.say(command, on_loss=lambda: self._backlog.news(command))
+        await self._line.say(command, *tidying(self._news), on_loss=lambda: self._backlog.news(command))
 
     async def returned(self, seconds: float) -> bool:
         """Whether the server answers again within so many seconds of when it was lost."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from riglm.application.control.following import Commit, Follower, aside
+from riglm.application.control.following import Aside, Commit, Follower
 from riglm.domain.control import (
     ConfigurationChanged,
     ConfigurationShown,
@@ -52,6 +52,7 @@ class LiveConfiguration(LiveConfigurationPort):
         self._followers = tuple(followers)
         self._version = 1
         self._lock = asyncio.Lock()
+        self._aside = Aside()
         self._changes: set[asyncio.Task[ConfigurationChanged]] = set()
 
     @property
@@ -113,15 +114,15 @@ class LiveConfiguration(LiveConfigurationPort):
             return self._documents.write_aside(settings, document, lambda path: not _is_followed(path, settings))
 
         try:
-            written = await aside(write, _FILE_SECONDS, on_late=_discarded)
+            written = await self._aside.do(write, _FILE_SECONDS, on_late=_discarded)
         except TimeoutError:
             raise ControlUnavailable(f"the file could not be written within {_FILE_SECONDS:g} s") from None
         if written is None:
             return
         try:
-            await aside(written.take_over)
+            await self._aside.do(written.take_over)
         except BaseException:
-            await aside(written.discard)
+            await self._aside.do(written.discard)
             raise
 
     def _commit(self, commits: Sequence[Commit], after: Settings) -> None:

@@ -1,6 +1,7 @@
 """Parts of riglm that follow the configuration while it runs."""
 
 import asyncio
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -88,6 +89,7 @@ class PredictionFollower(Follower):
         self._prediction = prediction
         self._plan = plan
         self._prove = prove
+        self._aside = Aside()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
         """See that the predictor can be made."""
@@ -96,7 +98,7 @@ class PredictionFollower(Follower):
         is_new = after.predictor != before.predictor or (_predicts(after) and not _predicts(before))
         if is_new:
             try:
-                await aside(lambda: self._prove(after), PROVING_SECONDS)
+                await self._aside.do(lambda: self._prove(after), PROVING_SECONDS)
             except TimeoutError:
                 raise ConfigurationError(
                     f"predictor.kind: {after.predictor.kind!r} was not made within {PROVING_SECONDS:g} s — fix: "
@@ -106,27 +108,37 @@ class PredictionFollower(Follower):
         return lambda: self._prediction.follow(plan, anew=after.predictor != before.predictor)
 
 
-async def aside(
-    job: Callable[[], _Value], seconds: float | None = None, *, on_late: Callable[[_Value], object] | None = None
-) -> _Value:
-    """What a job that blocks gives, done on a thread of its own.
+class Aside:
+    """Does jobs that block, one at a time on a thread of their own; one that hangs holds up none that comes later."""
 
-    After so many `seconds` it is waited for no longer; `on_late` is given, on that thread, what it gives then.
+    def __init__(self) -> None:
+        """The thread starts with the first job."""
+        self._worker: Worker | None = None
 
-    Raises:
-        TimeoutError: it took longer.
-    """
-    worker = Worker("riglm-configuration")
-    future = worker.submit(job)
-    worker.start()
-    try:
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
-    except TimeoutError:
-        if on_late is not None:
+    async def do(
+        self,
+        job: Callable[[], _Value],
+        seconds: float | None = None,
+        *,
+        on_late: Callable[[_Value], object] = lambda _: None,
+    ) -> _Value:
+        """What a job gives; after so many `seconds` it is waited for no longer, and `on_late` is given what it gives.
+
+        Raises:
+            TimeoutError: it took longer.
+        """
+        if self._worker is None:
+            self._worker = Worker("riglm-configuration")
+            self._worker.start()
+            weakref.finalize(self, self._worker.stop)
+        future = self._worker.submit(job)
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
+        except TimeoutError:
+            self._worker.stop()
+            self._worker = None
             future.add_done_callback(lambda late: _late(late, on_late))
-        raise
-    finally:
-        worker.stop()
+            raise
 
 
 def _late(future: "Future[_Value]", on_late: Callable[[_Value], object]) -> None:

@@ -127,6 +127,13 @@ class PredictionService(Predicting):
             return prediction
         return None
 
+    async def acquaint(self, session: Session) -> None:
+        """Have at hand what was learned for the session's principal, as far as that is soon done."""
+        knowledge = self._loading.knowledge
+        if knowledge is not None:
+            with self._guarded:
+                await knowledge.experiences.ready(self._scope_of(session), self._patience)
+
     def context_confidence(self, session: Session, state: SessionState) -> float:
         """How sure the session's context makes us, between 0 and 1."""
         knowledge = self._loading.knowledge

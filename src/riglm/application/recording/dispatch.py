@@ -18,6 +18,7 @@ from riglm.ports.analytics import Record
 
 _log: Final = logging.getLogger("riglm.recorder")
 _SHORTEST_WAIT_SECONDS: Final = 0.005
+_TURNS_WHEN_BEHIND: Final = 4  # by turns the queue would fill, and spill into the spool what then has to be replayed
 _PAUSE_AT_THE_END: Final = 0.1
 _PAUSE_AFTER_A_FAULT: Final = 0.5
 
@@ -67,7 +68,7 @@ class Dispatcher:
         self._is_ending = False
         self._retry_at = 0.0
         self._replay_at = 0.0
-        self._replay_is_next = False
+        self._since_replay = 0
         self._lost = 0
         self._steps = (self._hasten, self._collect, self._relieve, self._place, self._take, self._replay, self._prepare)
 
@@ -208,9 +209,9 @@ class Dispatcher:
             self._held.append(batch)
             return True
         if self._has_more():
-            self._held.append(self._queue.put_aside(batch, _depends_on_order))
+            self._hold_back(self._queue.put_aside(batch, _depends_on_order))
         if batch.left:
-            self._replay_is_next = True
+            self._since_replay += 1
             self._give(batch)
         return True
 
@@ -219,6 +220,10 @@ class Dispatcher:
         rest = self._queue.put_aside(batch, _depends_on_order)
         if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
             self._held.append(batch)
+        self._hold_back(rest)
+
+    def _hold_back(self, rest: Batch) -> None:
+        """Take the rest of a batch in hand, if there is any: a store that works is relieved of nothing for its sake."""
         if rest.left:
             self._held.append(rest)
 
@@ -234,7 +239,7 @@ class Dispatcher:
             return False
         if not self._is_well():
             return self._overflow is not None
-        return self._given is None and not (self._replay_is_next and self._can_replay())
+        return self._given is None and not (self._is_turn_of_replay() and self._can_replay())
 
     def _prepare(self) -> bool:
         """Make the next batch while the store has one, so that it need not wait for that; whether one was made."""
@@ -259,13 +264,17 @@ class Dispatcher:
         now = time.monotonic()
         return self._given is None and self._has_more() and now >= self._retry_at and now >= self._replay_at
 
+    def _is_turn_of_replay(self) -> bool:
+        """Whether what comes has had its turn: one batch, or some where more came than the store could take."""
+        return self._since_replay >= (_TURNS_WHEN_BEHIND if self._queue.is_behind() else 1)
+
     def _replay(self) -> bool:
         """Give the oldest records of the spool to the store; whether there were any."""
         if self._overflow is None or not self._can_replay():
             return False
         batch = self._overflow.next()
         if batch is not None:
-            self._replay_is_next = False
+            self._since_replay = 0
             self._give(batch)
         elif self._has_more():
             self._replay_at = time.monotonic() + _PAUSE_AFTER_A_FAULT

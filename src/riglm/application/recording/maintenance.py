@@ -3,12 +3,13 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 from riglm.application.recording.pacing import at_a_pace
+from riglm.domain.forgetting import Forgotten
 from riglm.domain.retention import Expiry, Removed
 from riglm.ports.analytics import AnalyticsPort
 
@@ -75,6 +76,7 @@ class Maintenance:
         self._purged_at = float("-inf")
         self._since = clock() - _CLOCKS_APART
         self._heard = 0.0
+        self._let_go: list[Callable[[Sequence[Forgotten]], None]] = []
 
     def keep(self, expiry: Callable[[float], Expiry]) -> None:
         """From the next purge on, remove what is too old by another measure; on any thread."""
@@ -84,6 +86,13 @@ class Maintenance:
     def end_idle_after(self, seconds: float) -> None:
         """From the next round on, take a session for ended after another silence; on any thread."""
         self._idle_gap = seconds
+
+    def when_forgotten(self, let_go: Callable[[Sequence[Forgotten]], None]) -> None:
+        """Tell somebody, on this thread and before `on_forgotten`, which sessions were forgotten since the start.
+
+        They are told again when there are more.
+        """
+        self._let_go.append(let_go)
 
     def start(self) -> None:
         """Begin."""
@@ -126,17 +135,21 @@ class Maintenance:
 
     def watch(self) -> None:
         """Tell whom it concerns when somebody was forgotten since the last time."""
-        if self._on_forgotten is None:
+        if self._on_forgotten is None and not self._let_go:
             return
         try:
             with self._open_store() as store:
                 heard = store.forgettings(self._since)
+                sessions = store.forgotten_sessions(self._since) if heard != self._heard else ()
         except Exception:  # noqa: BLE001  # nothing here may end the thread
             _log.debug("the store could not be asked who was forgotten", exc_info=True)
             return
         if heard != self._heard:
             self._heard = heard
-            self._on_forgotten()
+            for let_go in self._let_go:
+                let_go(sessions)
+            if self._on_forgotten is not None:
+                self._on_forgotten()
 
     def _refresh(self, store: AnalyticsPort) -> None:
         self._prune(store)

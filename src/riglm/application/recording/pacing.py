@@ -8,7 +8,7 @@ LEAST_PAUSE_SECONDS: Final = 0.02
 _PAUSES: Final = 2.0  # so many times as long as the step before: others have the store two thirds of the time
 
 _REST_SHARE: Final = 0.25
-_LONGEST_REST_SECONDS: Final = 0.05
+_LONGEST_REST_SECONDS: Final = 0.12  # whoever waits for SQLite looks every 100 ms whether it is free
 
 _Step = TypeVar("_Step")
 
@@ -33,7 +33,7 @@ def at_a_pace(steps: Iterator[_Step], wait: Callable[[float], object]) -> Iterat
 def rest_after(seconds: float) -> float:
     """For how many seconds a replay leaves the store to others after a batch that took `seconds`.
 
-    That is a quarter, and no more than 50 ms: a batch that took long mostly waited, for somebody's lock or a server
-    that hung, and others lost nothing by that.
+    That is a quarter, and no more than others need to get in: a batch that took long mostly waited, for somebody's lock
+    or a server that hung, and others lost nothing by that.
     """
     return min(_REST_SHARE * seconds, _LONGEST_REST_SECONDS)

@@ -34,7 +34,7 @@ class QueueLimits:
     records: int = 10_000
     size_bytes: int = 32 << 20
     batch_records: int = 500
-    batch_seconds: float = 0.1
+    batch_seconds: float = 0.05
     high_water: float = 0.75
 
 
@@ -86,7 +86,7 @@ class RecordQueue:
     """Takes records from any thread, hands them out in batches, and counts what becomes of each.
 
     `changed` is notified when there may be something to do; whoever holds it may ask for `is_closed`, `is_abandoned`,
-    `is_empty`, `is_pressed` and `due_in`, and call nothing else.
+    `is_empty`, `is_pressed`, `is_behind` and `due_in`, and call nothing else.
     """
 
     def __init__(self, limits: QueueLimits) -> None:
@@ -272,6 +272,10 @@ class RecordQueue:
         return bool(self._items) and (
             len(self._items) + self._in_hand > self._high_records or self._bytes > self._high_bytes
         )
+
+    def is_behind(self) -> bool:
+        """Whether more batches than one wait."""
+        return len(self._items) >= 2 * self._limits.batch_records
 
     def due_in(self, now: float | None = None) -> float | None:
         """In how many seconds there is a batch, zero if there is one, None if nothing waits.

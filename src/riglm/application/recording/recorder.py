@@ -102,6 +102,11 @@ class Recorder:
         """What became of all records, at one instant."""
         return self._queue.counts(self._overflow.size_bytes if self._overflow is not None else 0)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the store was away when something was last stored."""
+        return self._dispatcher.is_failing
+
     def close(self, timeout: float | None = None) -> RecordCounts:
         """Take nothing more, store what is queued for at most `timeout` seconds, and spool the rest, or drop it.
 

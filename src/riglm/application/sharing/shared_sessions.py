@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from riglm.application.kept_sessions import Place
 from riglm.application.sessions import SessionRegistry
+from riglm.application.sharing.dropping import count_name, session_name
 from riglm.application.sharing.merging import merged
 from riglm.application.sharing.sealing import Sealer
 from riglm.application.sharing.session_record import SessionRecord, decoded, encoded, recorded
@@ -91,9 +92,9 @@ class SharedSessions:
 
     async def arrive(self, session: Session) -> bool:
         """Bring a session up to date; whether anything happened in it elsewhere."""
-        name = self._name(session.id)
+        name = session_name(self._sealer, session.id)
         try:
-            value, _ = await self._state.take([name, self._count_name(session.id)], self._seconds)
+            value, _ = await self._state.take([name, count_name(self._sealer, session.id)], self._seconds)
         except StateUnavailable:
             return False
         return self._bring(session, name, value)
@@ -104,7 +105,7 @@ class SharedSessions:
         None, and the process counts by itself, while the state is away.
         """
         try:
-            number = await self._state.number(self._count_name(session.id), session.sequence, self._seconds)
+            number = await self._state.number(count_name(self._sealer, session.id), session.sequence, self._seconds)
         except StateUnavailable:
             return None
         session.reserve(number)
@@ -113,7 +114,11 @@ class SharedSessions:
     async def arrive_at(self, place: Place) -> bool:
         """Bring the session at a place up to date, wherever it was opened; False when no process has one there yet."""
         here, pointer = self._registry.at(place), self._place_name(place)
-        names = [pointer] if here is None else [pointer, self._name(here.id), self._count_name(here.id)]
+        names = (
+            [pointer]
+            if here is None
+            else [pointer, session_name(self._sealer, here.id), count_name(self._sealer, here.id)]
+        )
         try:
             values = await self._state.take(names, self._seconds)
             owner = self._owner(pointer, values[0])
@@ -153,8 +158,8 @@ class SharedSessions:
         Raises:
             StateUnavailable: it cannot be read now.
         """
-        name = self._name(session_id)
-        value, _ = await self._state.take([name, self._count_name(session_id)], self._seconds)
+        name = session_name(self._sealer, session_id)
+        value, _ = await self._state.take([name, count_name(self._sealer, session_id)], self._seconds)
         found = self._read(name, value)
         return found if found is not None and found.record.id == session_id else None
 
@@ -166,14 +171,14 @@ class SharedSessions:
             self._known[session.id] = fetched.known
             self._apply(session, fetched.record)
         else:
-            self._bring(session, self._name(session.id), fetched.known.value)
+            self._bring(session, session_name(self._sealer, session.id), fetched.known.value)
         return session
 
     async def sweep(self) -> None:
         """End the sessions that no process heard of for too long."""
         silent = self._registry.silent()
         try:
-            alive = await self._state.there([self._name(session.id) for session in silent])
+            alive = await self._state.there([session_name(self._sealer, session.id) for session in silent])
         except StateUnavailable:
             return
         for session, is_alive in zip(silent, alive, strict=True):
@@ -200,7 +205,7 @@ class SharedSessions:
         if (body == known.body and known.told) or self._registry.known(id_) is not session:
             self._owed.pop(id_, None)
             return True
-        name, revision = self._name(id_), known.revision + 1
+        name, revision = session_name(self._sealer, id_), known.revision + 1
         kept = _Known(revision, body, self._sealer.seal(name, b"%d\n%b" % (revision, body)))
         try:
             found = await self._state.swap(name, known.value, kept.value, self._seconds)
@@ -274,12 +279,6 @@ class SharedSessions:
     def _owner(self, pointer: str, value: bytes | None) -> UUID | None:
         plain = self._sealer.opened(pointer, value)
         return UUID(bytes=plain) if plain is not None and len(plain) == 16 else None
-
-    def _name(self, session_id: UUID) -> str:
-        return self._sealer.name("session", session_id.bytes)
-
-    def _count_name(self, session_id: UUID) -> str:
-        return self._sealer.name("count", session_id.bytes)
 
     def _place_name(self, place: Place) -> str:
         return self._sealer.name("place", *place)

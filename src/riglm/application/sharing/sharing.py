@@ -183,6 +183,10 @@ class Sharing(SessionSharing):
         heard = proxy.share(tell)
         self.news.on(SHOWN, lambda client_id, _: heard(client_id))
 
+    def forgotten(self, session: Session) -> None:
+        """What was remembered of a session was let go: other processes are to do so too."""
+        self._start(self._leave(session))
+
     async def sweep(self) -> None:
         """End what no process has heard of for too long."""
         with self._guarded:
@@ -216,6 +220,10 @@ class Sharing(SessionSharing):
         with self._guarded:
             if what != ENDED or await self._links.has_ended(session_id):
                 listener.heard(session_id, what)
+
+    async def _leave(self, session: Session) -> None:
+        with self._guarded, Patience():
+            await self._sessions.leave(session)
 
     def _place(self, message: Message, caller: Caller) -> Place | None:
         """Where the session of a request is found, if not by its connection."""

@@ -88,9 +88,7 @@ class ShowingConversation(Conversation):
             sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return None
         if message.method == "tools/list":
-            if not self._showing.filtering.is_on:
-                return self._pass_list(message, sink, headers, resumable=resumable)
-            return self._list(message, sink)
+            return self._list(message, sink, headers, resumable=resumable)
         if message.method == "tools/call":
             return self._call(message, sink, headers, resumable=resumable)
         if message.method == "initialize":
@@ -147,7 +145,11 @@ class ShowingConversation(Conversation):
                 one.cancelled()
         await self._whole.close()
 
-    def _list(self, message: Message, sink: ReplySink) -> Underway | None:
+    def _list(
+        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
+    ) -> Underway | None:
+        if not self._showing.filtering.is_on:
+            return self._pass_list(message, sink, headers, resumable=resumable)
         session = self._session(self._shown_to, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
             return self._whole.received(

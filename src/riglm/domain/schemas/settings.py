@@ -19,6 +19,7 @@ from riglm.domain.schemas.section import Limits, Logging, Privacy, Sessions, Tim
 from riglm.domain.schemas.server import Server
 from riglm.domain.schemas.state import State
 from riglm.domain.schemas.storage import Storage
+from riglm.domain.schemas.tracing import Tracing
 from riglm.domain.secret import secrets_of_command, secrets_of_options, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
@@ -54,6 +55,7 @@ class Settings(Section):
     retention: Retention = Retention()
     knowledge: Knowledge = Knowledge()
     control: Control = Control()
+    tracing: Tracing = Tracing()
 
     @field_validator("mcp_servers")
     @classmethod

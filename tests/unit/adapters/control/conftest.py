@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from riglm.adapters.control.access import Tokens
 from riglm.adapters.control.app import control_app
+from riglm.adapters.control.rights import Tokens
 from riglm.adapters.control.server import ControlServer
 from riglm.adapters.control.tokens import FILE_NAME, TokenFile
+from riglm.adapters.mcp.downstream.http import bound_socket
 from riglm.domain.schemas.control import Control
 from tests.unit.adapters.control.scripted import ScriptedControl
 
@@ -50,13 +51,13 @@ class Served:
         self.inside = ScriptedControl()
         self.tokens = tokens
         settings = Control.model_validate({"enabled": True, **control})
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = bound_socket("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         self._server = ControlServer(
             self._listener,
             lambda: control_app(
-                self.inside, settings, Tokens(settings, tokens), lambda _: ("text/plain", b"up 1\n"), version="1"
+                self.inside, settings, Tokens(settings, tokens), lambda _: (b"up 1\n", "text/plain"), version="1"
             ),
         )
         self._server.start()
@@ -83,6 +84,12 @@ class Served:
             return Answer(answer.status, found, answer.read())
         finally:
             connection.close()
+
+    def raw(self, request: bytes) -> bytes:
+        """What comes back for these bytes, until the end."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
+            connection.sendall(request)
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
     def end(self) -> None:
         asyncio.run(self._server.stop())

@@ -256,6 +256,19 @@ def test_whoever_asked_for_it_is_told_once_that_somebody_was_forgotten(store):
     assert told == [1, 1]
 
 
+def test_those_who_remember_sessions_are_told_which_were_forgotten_before_the_rest_is_learned_anew(store):
+    told = []
+    maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append("learn"), clock=Clock(5000.0))
+    maintenance.when_forgotten(lambda sessions: told.append([each.key for each in sessions]))
+    ids = ["one", "other"]
+    for id_ in ids:
+        for _ in store.forget(Forgotten(whose=Whose.SESSION, key=id_, at=6000.0)):
+            pass
+        maintenance.watch()
+        maintenance.watch()
+    assert told == [ids[:1], "learn", ids, "learn"]
+
+
 def test_whoever_was_forgotten_long_before_the_start_is_not_told(store):
     next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="p", at=4000.0)))
     told = []

@@ -364,6 +364,42 @@ def test_live_records_are_stored_while_a_long_spool_is_replayed(shop, root):
     assert order.index("live") < 200
 
 
+def test_a_replay_gives_way_to_what_came_faster_than_it_was_stored_and_still_gets_on(shop, root):
+    with FileSpool(root) as left:
+        left.append([an_invocation(a_session(), "old") for _ in range(100)])
+    session = a_session()
+    recorder = spooling(shop, root, limits=QueueLimits(batch_records=10, batch_seconds=0.001))
+    for _ in range(200):
+        recorder.put(an_invocation(session, "live"))
+    with recorder:
+        until(lambda: recorder.counts().stored == 300)
+    kinds = [batch[0].tool for batch in shop.batches]
+    assert kinds[:4] == ["live"] * 4
+    assert "old" in kinds[:20]
+
+
+def test_a_store_that_works_keeps_its_batch_although_the_queue_fills_up_and_something_is_spooled(shop, root, caplog):
+    with FileSpool(root) as left:
+        left.append([an_invocation(a_session(), "old")])
+    session = a_session()
+    calls = [an_invocation(session, "live") for _ in range(39)]
+    recorder = spooling(shop, root, limits=QueueLimits(records=40, batch_records=4), patience=3600.0)
+    for call in calls[:4]:
+        recorder.put(call)
+    shop.gate.clear()
+    with recorder:
+        assert shop.tried.wait(SOON)
+        for call in calls[4:]:
+            recorder.put(call)
+        until(lambda: recorder.counts().spooled > 1)
+        shop.gate.set()
+        until(lambda: recorder.counts().stored == 40)
+    assert shop.batches[0] == calls[:4]
+    assert shop.tries == len(shop.batches)
+    assert "slow or hangs" not in caplog.text
+    assert [call for batch in shop.batches for call in batch].count(calls[0]) == 1
+
+
 def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
     def closed():
         raise AnalyticsUnavailable("no driver")

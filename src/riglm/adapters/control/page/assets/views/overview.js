@@ -184,7 +184,7 @@ function records(summary, health) {
     ["stored", show("/records/stored"), [`in ${health.store.kind}, which is `, store]],
     ["+ queued", show("/records/queued"), "in memory"],
     ["+ spooled", show("/records/spooled"), "on disk, until the store takes them"],
-    ["+ dropped", show("/records/dropped"), Object.keys(reasons).map((why, index) => [index ? ", " : "", why, " ", show(`/records/reasons/${step(why)}`)])],
+    ["+ dropped", show("/records/dropped"), Object.keys(reasons).filter((why) => reasons[why] > 0).map((why, index) => [index ? ", " : "", why, " ", show(`/records/reasons/${step(why)}`)])],
     ["= accepted", show("/records/accepted"), holds ? mark("good", "adds up") : mark("bad", "does not add up"), "result"],
   ]);
 }

@@ -1,0 +1,171 @@
+"""Traces by OpenTelemetry, exported over OTLP by a thread of their own."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Span as SdkSpan
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from riglm.ports.telemetry import Span, TracerPort
+
+CLOSE_SECONDS: Final = 2.0
+"""What is not exported by then is lost: nobody waits longer for it at the end."""
+
+_log: Final = logging.getLogger("riglm.tracing")
+_context: Final = TraceContextTextMapPropagator()
+_NAME: Final = "riglm"
+
+
+class OpenTelemetryTracer(TracerPort):
+    """Makes spans of OpenTelemetry's SDK; its sampler, batches and exporter are as the standard's variables say."""
+
+    def __init__(
+        self, version: Callable[[], str], make_exporter: Callable[[], SpanExporter] = OTLPSpanExporter
+    ) -> None:
+        """Nothing is started before it is entered."""
+        self._version = version
+        self._make_exporter = make_exporter
+        self._hushed = _Hushed()
+        self._provider: TracerProvider | None = None
+        self._tracer: Tracer | None = None
+
+    def __enter__(self) -> Self:
+        """Start to export."""
+        self._hushed.begin()
+        exporter = _ToldOnce(self._make_exporter(), self._hushed)
+        self._provider = TracerProvider(resource=_resource(self._version()), shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer(_NAME, self._version())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Export what is left, within two seconds."""
+        provider, self._provider, self._tracer = self._provider, None, None
+        if provider is not None:
+            closing = threading.Thread(target=provider.shutdown, name="riglm-tracing-end", daemon=True)
+            closing.start()
+            closing.join(CLOSE_SECONDS)
+        self._hushed.end()
+
+    def served(self, name: str, attributes: Mapping[str, str], carrier: Mapping[str, str]) -> Span:
+        """A span of the kind SERVER, in the client's trace if it named one."""
+        if self._tracer is None:
+            return _NO_SPAN
+        parent = _context.extract(carrier) if carrier else None
+        return _Traced(self._tracer.start_span(name, parent, SpanKind.SERVER, dict(attributes)))
+
+    def asked(self, name: str, attributes: Mapping[str, str], within: Span | None) -> Span:
+        """A span of the kind CLIENT."""
+        if self._tracer is None:
+            return _NO_SPAN
+        parent = set_span_in_context(within.span) if isinstance(within, _Traced) else None
+        return _Traced(self._tracer.start_span(name, parent, SpanKind.CLIENT, dict(attributes)))
+
+
+class _Traced(Span):
+    """A span of the SDK; one that was ended takes nothing more."""
+
+    __slots__ = ("span",)
+
+    def __init__(self, span: SdkSpan) -> None:
+        self.span = span
+
+    def carrier(self) -> Mapping[str, str]:
+        """Its context."""
+        found: dict[str, str] = {}
+        _context.inject(found, set_span_in_context(self.span))
+        return found
+
+    def ended(self, error: str | None = None, code: int | None = None) -> None:
+        """End it, with what went wrong."""
+        if not self.span.is_recording():
+            return
+        if error is not None:
+            self.span.set_attribute("error.type", error)
+            self.span.set_status(Status(StatusCode.ERROR))
+        if code is not None:
+            self.span.set_attribute("rpc.response.status_code", str(code))
+        self.span.end()
+
+
+class _NoSpan(Span):
+    """Nothing is traced any more, or not yet."""
+
+    def carrier(self) -> Mapping[str, str]:
+        """It has no context."""
+        return {}
+
+    def ended(self, error: str | None = None, code: int | None = None) -> None:
+        """Nothing ends."""
+
+
+_NO_SPAN: Final = _NoSpan()
+
+
+class _Hushed(logging.Handler):
+    """Takes what OpenTelemetry logs of each failed export, and keeps the last words for whoever tells them once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.words = ""
+        self._logger = logging.getLogger("opentelemetry")
+
+    def begin(self) -> None:
+        self._logger.addHandler(self)
+        self._logger.propagate = False
+
+    def end(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.words = record.getMessage()
+
+
+class _ToldOnce(SpanExporter):
+    """An exporter whose failures are logged once, until it succeeds again."""
+
+    def __init__(self, exporter: SpanExporter, hushed: _Hushed) -> None:
+        self._exporter = exporter
+        self._hushed = hushed
+        self._has_failed = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export; whatever fails is no more than a failure."""
+        try:
+            result = self._exporter.export(spans)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it must not end the thread or fill the log
+            self._hushed.words = f"{type(error).__name__}: {error}"
+            result = SpanExportResult.FAILURE
+        if result is SpanExportResult.SUCCESS and self._has_failed:
+            _log.info("spans are exported again")
+        elif result is not SpanExportResult.SUCCESS and not self._has_failed:
+            words = "spans cannot be exported, and are lost until they can: %s; this is said once"
+            _log.warning(words, self._hushed.words or "the exporter does not say why")
+        self._has_failed = result is not SpanExportResult.SUCCESS
+        return result
+
+    def shutdown(self) -> None:
+        """End it."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Pass it on."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+def _resource(version: str) -> Resource:
+    """What is told of this process; the standard's variables win."""
+    named = OTELResourceDetector().detect().attributes
+    own = {"service.name": _NAME, "service.version": version}
+    return Resource.create({name: value for name, value in own.items() if name not in named})

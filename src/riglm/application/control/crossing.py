@@ -1,0 +1,191 @@
+"""The way from the control API's thread to the proxy's event loop, and to the store."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from riglm.application.prediction.worker import Worker
+from riglm.domain.control import ControlUnavailable
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.ports.analytics import AnalyticsPort
+
+PATIENCE_SECONDS: Final = 5.0
+"""Whoever asks waits no longer for an answer, unless told otherwise."""
+
+_CLOSING_SECONDS: Final = 0.5
+
+Answer = TypeVar("Answer")
+
+
+class ProxyLoop:
+    """The proxy's event loop, asked from another thread, or from itself."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, patience: float = PATIENCE_SECONDS) -> None:
+        """`patience` is how many seconds an answer may take."""
+        self._loop = loop
+        self._patience = patience
+
+    async def look(self, question: Callable[[], Answer], *, patience: float | None = None) -> Answer:
+        """Have something answered there that takes no time.
+
+        Raises:
+            ControlUnavailable: the loop has ended or is not getting on.
+        """
+
+        async def answered() -> Answer:
+            return question()
+
+        return await self.ask(answered, patience=patience)
+
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, Answer]], *, patience: float | None = None) -> Answer:
+        """Have something done there, and give what comes of it.
+
+        Raises:
+            ControlUnavailable: the loop has ended or is not getting on.
+        """
+        doing = work()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(doing, self._loop)
+        except RuntimeError as error:
+            doing.close()
+            raise ControlUnavailable("riglm is ending") from error
+        try:
+            async with asyncio.timeout(patience or self._patience):
+                return await asyncio.wrap_future(asked)
+        except TimeoutError as error:
+            raise ControlUnavailable("riglm did not answer in time: ask again later") from error
+
+
+class StoreThread:
+    """A thread with a store of its own, which it opens at the first question, and anew after that was away.
+
+    A store that hangs holds up this thread alone: whoever asks then is told so at once.
+    """
+
+    def __init__(
+        self, open_store: Callable[[], AnalyticsPort], name: str, *, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        """`patience` is how many seconds an answer may take; the thread is called `name`."""
+        self._open_store = open_store
+        self._patience = patience
+        self._worker = Worker(name)
+        self._lock = threading.Lock()
+        self._is_begun = self._is_ended = False
+        self._store: AnalyticsPort | None = None
+        self._busy_since: float | None = None
+        self._failed = False
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the store was away when it was last asked, or is not getting on."""
+        return self._failed or self._is_stuck()
+
+    async def ask(
+        self,
+        question: Callable[[AnalyticsPort], Answer],
+        *,
+        undo: Callable[[AnalyticsPort, Answer], object] | None = None,
+        patience: float | None = None,
+    ) -> Answer:
+        """The store's answer; with `undo`, what was done too late for whoever asked is undone.
+
+        Raises:
+            ControlUnavailable: the store is away, or did not answer in time.
+        """
+        if self._is_stuck():
+            raise _too_late()
+        errand = _Errand(question, undo)
+        asked = asyncio.wrap_future(self._submit(partial(self._run, errand)))
+        done, _ = await asyncio.wait({asked}, timeout=patience or self._patience)
+        if not done and errand.give_up():
+            asked.cancel()
+            raise _too_late()
+        try:
+            return await asked
+        except AnalyticsUnavailable as error:
+            raise ControlUnavailable(str(error)) from error
+        except asyncio.CancelledError as error:
+            if asked.cancelled() and self._is_ended:
+                raise ControlUnavailable("riglm is ending") from error
+            raise
+
+    def close(self) -> None:
+        """Ask nothing more, and close the store, as far as that is soon done."""
+        with self._lock:
+            self._is_ended, begun = True, self._is_begun
+        if begun:
+            with contextlib.suppress(TimeoutError, CancelledError, AnalyticsUnavailable):
+                self._worker.submit(self._let_go).result(_CLOSING_SECONDS)
+            self._worker.close(timeout=0.0)
+
+    def _submit(self, job: Callable[[], Answer]) -> "Future[Answer]":
+        with self._lock:
+            if not self._is_begun and not self._is_ended:
+                self._is_begun = True
+                self._worker.start()
+            if self._is_ended:
+                raise ControlUnavailable("riglm is ending")
+            return self._worker.submit(job)
+
+    def _is_stuck(self) -> bool:
+        since = self._busy_since
+        return since is not None and time.monotonic() - since > self._patience
+
+    def _run(self, errand: "_Errand[Answer]") -> Answer:
+        self._busy_since = time.monotonic()
+        try:
+            if self._store is None:
+                self._store = self._open_store().__enter__()
+            answer = errand.run(self._store)
+        except AnalyticsUnavailable:
+            self._failed = True
+            self._let_go()
+            raise
+        else:
+            self._failed = False
+            return answer
+        finally:
+            self._busy_since = None
+
+    def _let_go(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.__exit__(None, None, None)
+
+
+class _Errand(Generic[Answer]):
+    """One question, and whether anybody still waits for its answer."""
+
+    def __init__(
+        self,
+        question: Callable[[AnalyticsPort], Answer],
+        undo: Callable[[AnalyticsPort, Answer], object] | None,
+    ) -> None:
+        self._question = question
+        self._undo = undo
+        self._lock = threading.Lock()
+        self._is_answered = self._is_given_up = False
+
+    def run(self, store: AnalyticsPort) -> Answer:
+        """Ask; undo what was done if nobody waits for it any more."""
+        answer = self._question(store)
+        with self._lock:
+            self._is_answered = not self._is_given_up
+        if not self._is_answered and self._undo is not None:
+            self._undo(store, answer)
+        return answer
+
+    def give_up(self) -> bool:
+        """Wait no longer; False when there is an answer by now."""
+        with self._lock:
+            self._is_given_up = not self._is_answered
+            return self._is_given_up
+
+
+def _too_late() -> ControlUnavailable:
+    return ControlUnavailable("the analytics store did not answer in time: ask again later")

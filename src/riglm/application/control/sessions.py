@@ -1,0 +1,138 @@
+"""Sessions as people look at them: those at work here, and those in the store."""
+
+import math
+from collections.abc import Mapping
+from uuid import UUID
+
+from riglm.application.control.crossing import ProxyLoop, StoreThread
+from riglm.application.control.cursors import cursor_of, key_of, page
+from riglm.application.sessions import SessionRegistry
+from riglm.domain.control import (
+    MOST_CALLS_TOLD,
+    MOST_LISTS_TOLD,
+    NotThere,
+    Page,
+    SessionCall,
+    SessionDetail,
+    SessionEntry,
+    SessionList,
+)
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.session import Session
+from riglm.ports.analytics import AnalyticsPort, SessionSummary
+from riglm.ports.overview import SessionKey
+
+
+class Sessions:
+    """Puts the sessions at work here over what is stored of them."""
+
+    def __init__(self, proxy: ProxyLoop, store: StoreThread, registry: SessionRegistry) -> None:
+        """The registry is asked on the proxy's loop."""
+        self._proxy = proxy
+        self._store = store
+        self._registry = registry
+
+    async def entries(self, *, active_only: bool, limit: int, cursor: str | None) -> Page[SessionEntry]:
+        """Sessions, newest first, each once however many begin meanwhile."""
+        key = key_of(cursor, _session_key) if cursor is not None else None
+        here = {each.id: each for each in await self._proxy.look(self._registry.live)}
+        stored = await self._store.ask(lambda store: store.sessions_before(key, limit + 1, active_only=active_only))
+        found = {each.session.id: _entry(each.session, each, here) for each in stored}
+        for session in here.values():
+            if session.id not in found and (key is None or _key(session) < key):
+                found[session.id] = _entry(session, None, here)
+        ordered = sorted(found.values(), key=lambda each: (each.started_at, each.id), reverse=True)
+        return page(ordered, limit, lambda each: cursor_of(each.started_at, each.id.hex))
+
+    async def detail(self, session_id: UUID) -> SessionDetail:
+        """One session, with its latest calls and lists.
+
+        Raises:
+            NotThere: nobody knows it.
+        """
+        session = await self._proxy.look(lambda: self._registry.known(session_id))
+
+        def recorded(
+            store: AnalyticsPort,
+        ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[SessionList, ...]]":
+            calls = store.latest_invocations(session_id, MOST_CALLS_TOLD)
+            shown = store.latest_exposures(session_id, MOST_LISTS_TOLD)
+            return store.session_of(session_id), tuple(map(_call, calls)), tuple(map(_list, shown))
+
+        summary, calls, shown = await self._store.ask(recorded)
+        if summary is not None:
+            entry = _entry(summary.session, summary, {} if session is None else {session_id: session})
+        elif session is not None:
+            entry = _entry(session, None, {session_id: session})
+        else:
+            raise unknown_session(session_id)
+        return SessionDetail(session=entry, calls=calls, shown=shown)
+
+
+def unknown_session(session_id: object) -> NotThere:
+    """Nobody knows this session."""
+    return NotThere(f"there is no session {session_id}: it was forgotten, purged, or never was")
+
+
+def _session_key(started_at: float, id_: str) -> SessionKey:
+    if not math.isfinite(started_at):
+        raise ValueError("no time")
+    return SessionKey(float(started_at), UUID(hex=id_))
+
+
+def _key(session: Session) -> SessionKey:
+    return SessionKey(session.started_at, session.id)
+
+
+def _entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID, Session]) -> SessionEntry:
+    """A session as it is here, else as it is recorded; what is counted may be a moment behind."""
+    live = here.get(recorded.id)
+    session = live or recorded
+    ended_at = None if live is not None else recorded.ended_at
+    return SessionEntry(
+        id=session.id,
+        client=session.client,
+        era=session.era,
+        transport=session.transport,
+        method=session.method,
+        confidence=session.confidence,
+        principal=session.principal,
+        started_at=recorded.started_at,
+        ended_at=ended_at,
+        active=ended_at is None,
+        invocations=max(session.sequence if live else 0, summary.invocations if summary else 0),
+        failures=summary.failures if summary else 0,
+        lists=summary.lists if summary else 0,
+        list_changes=summary.list_changes if summary else 0,
+        searches=summary.searches if summary else 0,
+        tools_available=len(session.tools_available),
+    )
+
+
+def _call(call: ToolInvocation) -> SessionCall:
+    return SessionCall(
+        sequence=call.sequence_number,
+        tool=call.tool,
+        upstream=call.upstream,
+        at=call.timestamp,
+        duration_ms=call.duration_ms,
+        success=call.success,
+        error_kind=call.error_kind,
+        found=call.found,
+    )
+
+
+def _list(shown: Exposure) -> SessionList:
+    return SessionList(
+        at=shown.timestamp,
+        surface=shown.surface,
+        mode=shown.mode,
+        predictor=shown.predictor,
+        reason=shown.reason,
+        shown=shown.shown,
+        hidden=len(shown.hidden),
+        tokens_shown=shown.tokens_shown,
+        tokens_hidden=shown.tokens_hidden,
+        tokens_own=shown.tokens_own,
+    )

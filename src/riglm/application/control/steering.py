@@ -1,0 +1,163 @@
+"""What people decide about tools by hand: put into the store, and in force at once."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import UUID
+
+from riglm.application.control.crossing import ProxyLoop, StoreThread
+from riglm.application.control.cursors import cursor_of, key_of, page
+from riglm.application.control.sessions import unknown_session
+from riglm.application.overrides import Overrides
+from riglm.application.sessions import SessionRegistry
+from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish, Page
+from riglm.domain.identifier import uuid7
+from riglm.domain.override import Override, OverrideScope
+
+LONGEST_TOOL: Final = 256
+"""Characters of a tool's name: twice what the protocol allows, since riglm may put a server's name before it."""
+
+LONGEST_KEY: Final = 256
+LONGEST_REASON: Final = 500
+"""Characters that an override's key and reason may have."""
+
+_LATEST: Final = 253_402_300_799.0  # the last second of the year 9999
+
+
+class Steering:
+    """Makes overrides, lists them and takes them back."""
+
+    def __init__(
+        self,
+        proxy: ProxyLoop,
+        store: StoreThread,
+        registry: SessionRegistry,
+        overrides: Overrides,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Registry and overrides are asked on the proxy's loop."""
+        self._proxy = proxy
+        self._store = store
+        self._registry = registry
+        self._overrides = overrides
+        self._clock = clock
+
+    async def put(self, wish: OverrideWish) -> Override:
+        """Make an override; the next list and the next call go by it.
+
+        Raises:
+            Invalid: it is not usable.
+            Conflict: it would be over before it began, or is for all and for somebody.
+            NotThere: it is for a session that nobody knows.
+        """
+        now = self._clock()
+        faults = tuple(_faults(wish))
+        if faults:
+            raise Invalid(*faults)
+        expires_at = _end(wish, now)
+        if expires_at is not None and expires_at <= now:
+            raise Conflict("expires_at lies in the past — fix: a later time, or `expires_in` seconds")
+        key = wish.key
+        if key and wish.scope is OverrideScope.ALL:
+            raise Conflict("an override with the scope `all` has no key — fix: leave it out, or choose another scope")
+        if wish.scope is OverrideScope.SESSION:
+            key = str(await self._known_session(wish.key))
+        made = Override(
+            id=uuid7(),
+            kind=wish.kind,
+            tool=wish.tool,
+            created_at=now,
+            scope=wish.scope,
+            key=key,
+            expires_at=expires_at,
+            reason=wish.reason,
+        )
+        await self._store.ask(
+            lambda store: store.put_override(made), undo=lambda store, _: store.delete_override(made.id)
+        )
+        await self._proxy.ask(self._overrides.refresh)
+        return made
+
+    async def entries(self, *, limit: int, cursor: str | None) -> Page[Override]:
+        """The overrides that have not expired, the latest first."""
+        found = sorted(await self._in_store(), key=_place, reverse=True)
+        if cursor is not None:
+            key = key_of(cursor, _key)
+            found = [each for each in found if _place(each) < key]
+        return page(found, limit, lambda each: cursor_of(each.created_at, each.id.hex))
+
+    async def one(self, override_id: UUID) -> Override:
+        """An override that has not expired.
+
+        Raises:
+            NotThere: there is none with this id.
+        """
+        for each in await self._in_store():
+            if each.id == override_id:
+                return each
+        raise _unknown(override_id)
+
+    async def delete(self, override_id: UUID) -> None:
+        """Take an override back; the next list and the next call no longer go by it.
+
+        Raises:
+            NotThere: there is none with this id.
+        """
+        before = await self.one(override_id)
+        is_gone = await self._store.ask(
+            lambda store: store.delete_override(override_id), undo=lambda store, _: store.put_override(before)
+        )
+        if not is_gone:
+            raise _unknown(override_id)
+        await self._proxy.ask(self._overrides.refresh)
+
+    async def _in_store(self) -> list[Override]:
+        now = self._clock()
+        return [each for each in await self._store.ask(lambda store: store.list_overrides()) if each.holds(now)]
+
+    async def _known_session(self, key: str) -> UUID:
+        """The id of a session that an override names, at work here or recorded."""
+        try:
+            session_id = UUID(key)
+        except ValueError:
+            raise unknown_session(repr(key)) from None
+        if await self._proxy.look(lambda: self._registry.known(session_id)) is not None:
+            return session_id
+        if await self._store.ask(lambda store: store.session_of(session_id)) is None:
+            raise unknown_session(session_id)
+        return session_id
+
+
+def _faults(wish: OverrideWish) -> Iterator[Fault]:
+    """All that makes a wish unusable."""
+    if not wish.tool or len(wish.tool) > LONGEST_TOOL or not wish.tool.isprintable():
+        yield Fault(path="tool", detail=f"a tool's name has 1 to {LONGEST_TOOL} characters that can be seen")
+    if len(wish.key) > LONGEST_KEY:
+        yield Fault(path="key", detail=f"it has more than {LONGEST_KEY} characters")
+    if len(wish.reason) > LONGEST_REASON:
+        yield Fault(path="reason", detail=f"it has more than {LONGEST_REASON} characters")
+    for path, number in (("expires_at", wish.expires_at), ("expires_in", wish.expires_in)):
+        if number is not None and not (math.isfinite(number) and 0 < number <= _LATEST):
+            yield Fault(path=path, detail="this is no time that riglm can go by")
+
+
+def _end(wish: OverrideWish, now: float) -> float | None:
+    """When an override ends: at the earlier of the times that were asked for."""
+    ends = [] if wish.expires_at is None else [wish.expires_at]
+    if wish.expires_in is not None:
+        ends.append(min(now + wish.expires_in, _LATEST))
+    return min(ends, default=None)
+
+
+def _place(each: Override) -> tuple[float, UUID]:
+    return each.created_at, each.id
+
+
+def _key(created_at: float, id_: str) -> tuple[float, UUID]:
+    return float(created_at), UUID(hex=id_)
+
+
+def _unknown(override_id: UUID) -> NotThere:
+    return NotThere(f"there is no override {override_id}: it expired, was deleted, or never was")

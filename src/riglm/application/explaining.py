@@ -1,0 +1,196 @@
+"""Why a session is shown what it is shown: the list as it would be made now, taken apart."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from riglm.application.decisions import Decisions
+from riglm.application.grounds import Grounds
+from riglm.application.surfaces import Outlook
+from riglm.domain.control import ListWithout, PredictedTool, SessionPrediction
+from riglm.domain.policy import Standing
+from riglm.domain.prediction import Prediction, Scores
+from riglm.domain.ranking import ranked
+from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
+from riglm.domain.surface import Surface
+from riglm.domain.tool import Catalogue
+from riglm.domain.view import View
+
+REST: Final = "other"
+"""The signal that stands for what a predictor does not tell the origin of."""
+
+_ROUNDED: Final = 1e-9
+
+Parts = Mapping[str, Scores]
+"""What each signal adds to the scores, in the order of the candidates."""
+
+OwnerOf = Callable[[str], tuple[str, str]]
+"""The server of a tool and its own name there, by the name that clients use."""
+
+
+def explained(
+    decisions: Decisions,
+    session: Session,
+    state: SessionState,
+    catalogue: Catalogue,
+    owner: OwnerOf,
+    *,
+    at: float,
+    live: bool,
+) -> SessionPrediction:
+    """What the next list of a session would be, and why; nothing changes by asking.
+
+    `state` is how far the session has come, `catalogue` what it may be shown; `at` is in seconds since the epoch.
+    """
+    view = decisions.views.of(session, catalogue)
+    common = decisions.views.of(session, catalogue, whoever=True)
+    outlook = decisions.surfaces.outlook(session, replace(state), view, common)
+    prediction = decisions.predicting.predict(session, state, outlook.view.candidates, explain=True)
+    apart = _Apart(decisions, session, state, outlook, prediction)
+    choice = outlook.choice
+    confidence = choice.confidence if apart.is_predicted or prediction is None else prediction.confidence
+    return SessionPrediction(
+        session_id=session.id,
+        at=at,
+        live=live,
+        predictor="" if prediction is None else decisions.predictor,
+        surface=apart.surface.value,
+        mode=decisions.rules.mode if decisions.is_on else "off",
+        confidence=float(confidence),
+        reason=choice.reason if decisions.is_on else "filtering is off",
+        has_context=state.context is not None,
+        context_confidence=float(decisions.predicting.context_confidence(session, state)),
+        size=len(outlook.names),
+        signals=tuple(apart.parts),
+        tools=tuple(apart.tools(catalogue, owner)),
+        shown=outlook.names,
+        without={signal: apart.without(part) for signal, part in apart.parts.items()},
+    )
+
+
+class _Apart:
+    """One list, taken apart: what it is made from, and what would be made of something else."""
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        session: Session,
+        state: SessionState,
+        outlook: Outlook,
+        prediction: Prediction | None,
+    ) -> None:
+        """`prediction` is of the outlook's candidates."""
+        self._decisions = decisions
+        self._session = session
+        self._state = state
+        self._outlook = outlook
+        self._prediction = prediction
+        self._shown = frozenset(outlook.names)
+        self._own = frozenset(decisions.surfaces.offered(session, outlook.view))
+        self.surface: Final = decisions.surfaces.of(session)
+        self.is_predicted: Final = self.surface is Surface.DYNAMIC and not outlook.passes
+        self.parts: Final = {} if prediction is None else _parts(prediction)
+        self._chosen = self._chosen_by(prediction) if self.is_predicted else frozenset()
+
+    def tools(self, catalogue: Catalogue, owner: OwnerOf) -> Iterator[PredictedTool]:
+        """All tools of a catalogue: those that can be shown, the likeliest first, then the others."""
+        view, grounds = self._outlook.view, self._grounds()
+        places = {name: place for place, name in enumerate(view.candidates)}
+        scores = None if self._prediction is None else self._prediction.scores.tolist()
+        parts = {signal: part.tolist() for signal, part in self.parts.items()}
+        order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
+        for rank, name in enumerate(order, start=1):
+            place, standing, shown = places[name], _standing(view, name), name in self._shown
+            yield PredictedTool(
+                tool=name,
+                upstream=owner(name)[0],
+                rank=rank,
+                score=None if scores is None else scores[place],
+                shown=shown,
+                standing=standing.value,
+                why=grounds.why(name, standing, None if scores is None else rank, shown=shown),
+                contributions={signal: part[place] for signal, part in parts.items()},
+            )
+        for name in catalogue.names:
+            if name not in places:
+                standing = _standing(view, name)
+                yield PredictedTool(
+                    tool=name,
+                    upstream=owner(name)[0],
+                    rank=None,
+                    score=None,
+                    shown=False,
+                    standing=standing.value,
+                    why=grounds.why(name, standing, None, shown=False),
+                )
+
+    def without(self, part: Scores) -> ListWithout:
+        """The list, with what a choice made now would gain and lose if one signal were silent.
+
+        A list that is whole stays whole, and so does one that this prediction does not choose. What was used since the
+        choice stays in the list as well.
+        """
+        names, choice = self._outlook.names, self._outlook.choice
+        if self._prediction is None or not self.is_predicted or choice.tools is None:
+            return ListWithout(shown=names, added=(), removed=())
+        then = self._chosen_by(_less(self._prediction, part))
+        kept = self._state.used_in_turn.keys() if self._state.choice is not None else frozenset()
+        lost = (self._chosen - then) & self._shown - kept
+        gained = then - self._chosen - self._shown - self._own
+        return ListWithout(
+            shown=tuple(
+                name
+                for name in self._outlook.view.candidates
+                if name in gained or (name in self._shown and name not in lost)
+            ),
+            added=tuple(name for name in self._outlook.view.candidates if name in gained),
+            removed=tuple(name for name in names if name in lost),
+        )
+
+    def _chosen_by(self, prediction: Prediction | None) -> frozenset[str]:
+        """What would be in the list if it were chosen now by this prediction."""
+        view = self._outlook.view
+        choice = self._decisions.dynamic.chosen_by(self._session, self._state, view, prediction)
+        return (choice.chosen | view.kept) & view.candidate_set
+
+    def _grounds(self) -> Grounds:
+        return Grounds(
+            rules=self._decisions.rules,
+            surface=self.surface,
+            outlook=self._outlook,
+            state=self._state,
+            overrides=self._decisions.views.concerning(self._session),
+            chosen=self._chosen,
+            own=self._own,
+        )
+
+
+def _parts(prediction: Prediction) -> Parts:
+    """The contributions, with a rest where they do not add up to the scores."""
+    scores, parts = prediction.scores, dict(prediction.contributions)
+    rest = scores - sum(parts.values(), 0.0 * scores)
+    if abs(rest).max(initial=0.0) > _ROUNDED * max(1.0, float(abs(scores).max(initial=0.0))):
+        parts[REST] = parts.get(REST, 0.0) + rest
+    return parts
+
+
+def _standing(view: View, name: str) -> Standing:
+    if name in view.kept:
+        return Standing.KEPT
+    if name in view.candidate_set:
+        return Standing.OPEN
+    return Standing.AWAY if name in view.away else Standing.DENIED
+
+
+def _less(prediction: Prediction, part: Scores) -> Prediction:
+    """A prediction less what one signal added to it; probabilities go with the places that the scores give."""
+    import numpy as np  # noqa: PLC0415  # a start without prediction does not need it
+
+    scores = prediction.scores - part
+    likely = prediction.log_probabilities
+    if likely is not None:
+        moved = np.empty_like(likely)
+        moved[np.argsort(-scores, kind="stable")] = likely[np.argsort(-prediction.scores, kind="stable")]
+        likely = moved
+    return replace(prediction, scores=scores, contributions={}, log_probabilities=likely)

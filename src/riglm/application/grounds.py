@@ -1,0 +1,85 @@
+"""Why a tool is in a session's list or not, in words."""
+
+from dataclasses import dataclass
+
+from riglm.application.surfaces import Outlook
+from riglm.domain import turns
+from riglm.domain.override import Override, OverrideKind
+from riglm.domain.policy import Standing
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.session_state import SessionState
+from riglm.domain.surface import Surface
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What decides about the tools of one list.
+
+    `overrides` are those that hold for the session, `chosen` the tools that prediction would choose now, and `own` the
+    names of riglm's tools that stand beside the list.
+    """
+
+    rules: Filtering
+    surface: Surface
+    outlook: Outlook
+    state: SessionState
+    overrides: tuple[Override, ...]
+    chosen: frozenset[str]
+    own: frozenset[str]
+
+    def why(self, tool: str, standing: Standing, rank: int | None, *, shown: bool) -> str:
+        """Why a tool is shown, or why it is not; `rank` is its place by prediction, if there is one."""
+        match standing:
+            case Standing.DENIED:
+                return self._denied()
+            case Standing.AWAY:
+                return self._overridden(tool, OverrideKind.EXCLUDE) or "it is excluded"
+            case Standing.KEPT if shown:
+                pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
+                return pinned or "filtering.pinned names it"
+        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
+
+    def _denied(self) -> str:
+        if not self.rules.denylist:
+            return "denied: filtering.allowlist does not name it"
+        if not self.rules.allowlist:
+            return "denied: filtering.denylist names it"
+        return "denied: filtering.denylist names it, or filtering.allowlist does not"
+
+    def _overridden(self, tool: str, kind: OverrideKind) -> str | None:
+        found = [each for each in self.overrides if each.tool == tool and each.kind is kind]
+        if not found:
+            return None
+        last = max(found, key=lambda each: each.created_at)
+        words = f"an override ({kind.value}, {last.scope.value}) was made for it"
+        return f"{words}: {last.reason}" if last.reason else words
+
+    def _why_shown(self, tool: str, rank: int | None) -> str:
+        choice = self.outlook.choice
+        if self.surface is Surface.HINTS:
+            return "marked: in the warm set of this epoch" if tool in (choice.tools or ()) else "shown, and not marked"
+        if self.outlook.passes or choice.tools is None:
+            return f"all are shown: {choice.reason}"
+        if self.surface is Surface.STABLE:
+            return "in the warm set of this epoch, or to fill the list up to filtering.min_tools"
+        return self._why_chosen(tool, rank)
+
+    def _why_chosen(self, tool: str, rank: int | None) -> str:
+        if tool in turns.used_lately(self.state, self.rules.retained_turns):
+            return "used lately in this session"
+        if tool in self.chosen and rank is not None:
+            return f"number {rank} by prediction"
+        if tool in self.state.used_in_turn:
+            return "used in this session"
+        return "chosen before: while the context is the same, lists only grow"
+
+    def _why_hidden(self, tool: str, rank: int | None) -> str:
+        if tool in self.own:
+            return "riglm's own tool has this name: it is reached by call_tool"
+        if self.surface is Surface.STABLE:
+            return "not in the warm set of this epoch"
+        if rank is None:
+            return "not chosen"
+        if tool in self.chosen:
+            return f"number {rank} by prediction now, which the list follows with the next context or turn"
+        return f"number {rank} by prediction, and the list holds {len(self.outlook.names)}"

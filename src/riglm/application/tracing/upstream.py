@@ -1,0 +1,186 @@
+"""Spans of requests to servers, around the ways there; the servers are told of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from riglm.application.tracing.requests import CANCELLED, TracedRequest, attributes_of, current, end
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Era
+from riglm.domain.trace_context import with_context
+from riglm.domain.upstream import UpstreamHealth
+from riglm.ports.telemetry import Span, TracerPort
+from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink, UpstreamPort
+
+_WIRES: Final = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
+_HANDSHAKE: Final = "initialize"
+"""Is sent as it came: it is kept, and said again to whatever replaces the server."""
+
+
+class TracedUpstream(UpstreamPort):
+    """A server whose links make spans."""
+
+    def __init__(self, upstream: UpstreamPort, tracer: TracerPort) -> None:
+        self.spec = upstream.spec
+        self._upstream = upstream
+        self._tracer = tracer
+        self._stateless: UpstreamLink | None = None
+
+    def connect(self, outlet: Outlet) -> UpstreamLink:
+        """A link of one client."""
+        overheard = _Outlet(outlet)
+        return overheard.belongs_to(TracedLink(self._upstream.connect(overheard), self._tracer))
+
+    def stateless(self, outlet: Outlet) -> UpstreamLink:
+        """The link of all."""
+        if self._stateless is None:
+            overheard = _Outlet(outlet)
+            link = TracedLink(self._upstream.stateless(overheard), self._tracer)
+            self._stateless = overheard.belongs_to(link)
+        return self._stateless
+
+    def supports(self, era: Era) -> bool | None:
+        """As the upstream says."""
+        return self._upstream.supports(era)
+
+    def learned(self, era: Era, *, supported: bool) -> None:
+        """Pass it on."""
+        self._upstream.learned(era, supported=supported)
+
+    def health(self) -> UpstreamHealth:
+        """As the upstream says."""
+        return self._upstream.health()
+
+    def hold(self, *, on: bool) -> None:
+        """Pass it on."""
+        self._upstream.hold(on=on)
+
+    async def close(self) -> None:
+        """Close it."""
+        await self._upstream.close()
+
+
+class TracedLink(UpstreamLink):
+    """A link each of whose requests is a span, which the server is told of."""
+
+    def __init__(self, link: UpstreamLink, tracer: TracerPort) -> None:
+        self.spec = link.spec
+        self._link = link
+        self._tracer = tracer
+        self._legs: dict[int, _Leg] = {}
+
+    @property
+    def resumable(self) -> bool:
+        """As the link says."""
+        return self._link.resumable
+
+    @property
+    def ticket(self) -> bytes:
+        """As the link says."""
+        return self._link.ticket
+
+    def request(self, message: Message, reply: Reply) -> None:
+        """Forward a request in a span."""
+        client = current.get()
+        within = client.span if client is not None and not client.is_over else None
+        attributes = {**attributes_of(message, _WIRES[self.spec.kind]), "riglm.upstream": self.spec.name}
+        span = self._tracer.asked(attributes["mcp.method.name"], attributes, within)
+        sent = message if message.method == _HANDSHAKE else with_context(message, span.carrier())
+        leg = self._legs[id(reply)] = _Leg(self._legs, sent, reply, span, client)
+        self._link.request(sent, leg)
+
+    def send(self, message: Message) -> None:
+        """Pass it on."""
+        self._link.send(message)
+
+    def cancel(self, reply: Reply, notice: Message | None) -> None:
+        """Pass it on; the span is over."""
+        leg = self._legs.pop(id(reply), None)
+        self._link.cancel(reply if leg is None else leg, notice)
+        if leg is not None:
+            leg.span.ended(CANCELLED)
+
+    def listen(self, *, listening: bool) -> None:
+        """Pass it on."""
+        self._link.listen(listening=listening)
+
+    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+        """Pass it on."""
+        self._link.resume(last_event_id, stream)
+
+    def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
+        """Pass it on."""
+        return self._link.adopt(ticket, handshake, told)
+
+    def let_go(self) -> None:
+        """Pass it on."""
+        self._link.let_go()
+
+    async def close(self) -> None:
+        """Close it."""
+        await self._link.close()
+
+
+class _Leg(Reply):
+    """One request on its way to a server and back: what its answer sets off belongs to the same client's request."""
+
+    __slots__ = ("_client", "_legs", "_reply", "headers", "message", "resumable", "span")
+
+    def __init__(
+        self, legs: "dict[int, _Leg]", sent: Message, reply: Reply, span: Span, client: TracedRequest | None
+    ) -> None:
+        self.message = sent
+        self.headers: Mapping[bytes, bytes] = reply.headers
+        self.resumable = reply.resumable
+        self.span = span
+        self._legs = legs
+        self._reply = reply
+        self._client = client
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        self._reply.related(message, event)
+
+    def primed(self, event: EventMark) -> None:
+        self._reply.primed(event)
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        self._over()
+        end(self.span, self.message, message)
+        before = current.set(self._client)
+        try:
+            self._reply.replied(message, status, event)
+        finally:
+            current.reset(before)
+
+    def failed(self, kind: ErrorKind, words: str) -> None:
+        self._over()
+        self.span.ended(kind.value)
+        before = current.set(self._client)
+        try:
+            self._reply.failed(kind, words)
+        finally:
+            current.reset(before)
+
+    def interrupted(self) -> None:
+        self._over()
+        self.span.ended(CANCELLED)
+        self._reply.interrupted()
+
+    def _over(self) -> None:
+        if self._legs.get(id(self._reply)) is self:
+            del self._legs[id(self._reply)]
+
+
+class _Outlet(Outlet):
+    """Passes on what a server says of its own accord, as said over the link that the inside knows."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._link: UpstreamLink | None = None
+
+    def belongs_to(self, link: UpstreamLink) -> UpstreamLink:
+        self._link = link
+        return link
+
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+        self._outlet.unsolicited(self._link or link, message, event)

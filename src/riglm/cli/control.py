@@ -1,0 +1,62 @@
+"""`riglm control`: what whoever uses the control API needs."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import print_json
+from riglm.domain.errors import RiglmError
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.control import Control
+
+app = typer.Typer(name="control", help="The control API.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _control() -> None:
+    """The control API."""
+
+
+@app.command()
+def token(
+    new: Annotated[
+        bool, typer.Option("--new", help="Make new ones; a riglm that runs takes the old ones no longer.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the tokens that riglm made for the control API, once: only their hashes are kept then."""
+    from riglm.adapters.configuration.data_directory import data_directory
+    from riglm.adapters.configuration.loading import Options, load
+    from riglm.adapters.control.tokens import FILE_NAME, TokenFile, hashed, make
+
+    control = load(Options(config=config, with_servers=False)).settings.control
+    file = TokenFile(data_directory(os.environ) / FILE_NAME)
+    made = None if new else file.read()
+    if made is None:
+        file.write(made := make())
+    plain = {scope: token.plain for scope, token in made.items()}
+    if None in plain.values():
+        raise RiglmError(
+            f"the tokens in {file.path} were shown before, and only their hashes are kept — fix: riglm control token "
+            "--new makes others"
+        )
+    if as_json:
+        print_json(plain)
+    else:
+        for scope, text in plain.items():
+            typer.echo(f"{scope:6}{text}")
+    sys.stdout.flush()
+    file.write(hashed(made))
+    _tell_of_configured(control)
+
+
+def _tell_of_configured(control: "Control") -> None:
+    for key, given in (("token", control.token), ("read_token", control.read_token)):
+        if given is not None:
+            scope = "write" if key == "token" else "read"
+            typer.echo(f"control.{key} is set: it counts in place of the {scope} token", err=True)

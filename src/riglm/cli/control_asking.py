@@ -1,0 +1,98 @@
+"""Questions to the control API of a riglm that runs, over HTTP."""
+
+import json
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from riglm.domain.errors import RiglmError, UnusableInput
+
+_PATIENCE_SECONDS: Final = 10.0
+_MOST_BYTES: Final = 32 * 1024 * 1024
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what listens on all is asked on loopback
+
+
+class ControlApiAway(RiglmError):
+    """Nobody answers as a control API does."""
+
+
+class ControlApiRefused(RiglmError):
+    """The control API does not answer this, or not to us."""
+
+
+class ControlApi:
+    """One control API, asked over one connection that is opened again when it broke."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        """`url` is where the page is.
+
+        Raises:
+            UnusableInput: it is no URL of a control API.
+        """
+        self.url: Final = url.rstrip("/")
+        try:
+            parts = urlsplit(self.url)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise _no_url(url) from error
+        if parts.scheme not in {"http", "https"} or not host:
+            raise _no_url(url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = kind(host, port, timeout=_PATIENCE_SECONDS)
+        self._path = parts.path
+        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+
+    def get(self, path: str) -> Any:
+        """What is answered.
+
+        Raises:
+            ControlApiAway: nobody answers, or somebody else.
+            ControlApiRefused: it answers with a problem.
+        """
+        try:
+            self._connection.request("GET", self._path + path, headers=self._headers)
+            answer = self._connection.getresponse()
+            body = answer.read(_MOST_BYTES)
+        except (OSError, HTTPException, ValueError) as error:
+            self._connection.close()
+            raise ControlApiAway(
+                f"no riglm answers at {self.url} ({error}) — fix: start one with control.enabled: true or `riglm serve "
+                "--control`, or name its address with --url"
+            ) from error
+        try:
+            read = json.loads(body)
+        except ValueError as error:
+            raise ControlApiAway(f"what answers at {self.url} is no control API — fix: name another --url") from error
+        if answer.status >= 400:
+            raise _refused(answer.status, read)
+        return read
+
+
+def _no_url(url: str) -> UnusableInput:
+    return UnusableInput(f"--url: {url!r} is no address — fix: write it like http://127.0.0.1:8701")
+
+
+def _refused(status: int, read: Any) -> ControlApiRefused:
+    detail = read.get("detail") if isinstance(read, dict) else None
+    if status == 401:
+        return ControlApiRefused(
+            "riglm answers only those who have a token — fix: put the one that `riglm control token` prints into "
+            "RIGLM_CONTROL_TOKEN"
+        )
+    return ControlApiRefused(f"riglm does not answer: {detail or f'status {status}'}")
+
+
+def configured(config: Path | None) -> tuple[str, str | None]:
+    """Where the control API is by the configuration, and the token to look with, if it has one.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    from riglm.adapters.configuration.loading import Options, load
+
+    control = load(Options(config=config, with_servers=False)).settings.control
+    host = _EVERYWHERE.get(control.host, control.host)
+    token = control.read_token or control.token
+    url = f"http://{f'[{host}]' if ':' in host else host}:{control.port}"
+    return url, None if token is None else token.get_secret_value()

@@ -1,0 +1,280 @@
+"""The configuration changes while clients list and call."""
+
+import asyncio
+import random
+
+import pytest
+
+from riglm.domain.control import Conflict, Forbidden, Invalid
+from riglm.domain.secret import MASK
+from tests.integration.live import FILE, PATIENCE, TOOLS, standing
+
+OFF = FILE.replace("filtering:      # what is shown\n", "filtering:\n    enabled: false\n")
+
+
+def of_servers(names):
+    return [name for name in names if name in TOOLS]
+
+
+async def test_a_deny_list_counts_for_lists_and_calls_and_clients_are_told(tmp_path):
+    async with standing(tmp_path) as stage:
+        client = await stage.client()
+        assert "tool05" in await client.listed()
+        await stage.live.put({"filtering": {"denylist": ["tool05", "tool39"]}})
+        async with asyncio.timeout(PATIENCE):
+            await client.told.changed.wait()
+        assert "tool05" not in await client.listed()
+        assert await client.call("tool05") is None
+        assert await client.call("tool06") == "tool06"
+
+
+async def test_a_client_whose_list_stays_the_same_is_not_told(tmp_path):
+    async with standing(tmp_path) as stage:
+        client, other = await stage.client(), await stage.client()
+        await client.listed()
+        await stage.live.put({"filtering": {"answer_tools": 3, "turn_pause": 5}})
+        await stage.live.put({"filtering": {"denylist": ["tool39", "somebody_elses"]}})
+        await other.listed()
+        await stage.container.showing().tell_reconfigured()
+        assert client.told.methods == other.told.methods == []
+
+
+async def test_the_filter_is_switched_off_and_on_while_a_client_is_connected(tmp_path):
+    async with standing(tmp_path) as stage:
+        client = await stage.client()
+        assert of_servers(await client.listed()) == list(TOOLS[:-1])
+        await stage.live.put({"filtering": {"enabled": False}})
+        async with asyncio.timeout(PATIENCE):
+            await client.told.changed.wait()
+        assert await client.listed() == list(TOOLS)
+        assert await client.call("tool39") == "tool39"
+        client.told.changed.clear()
+        await stage.live.put({"filtering": {"enabled": True}})
+        async with asyncio.timeout(PATIENCE):
+            await client.told.changed.wait()
+        assert of_servers(await client.listed()) == list(TOOLS[:-1])
+        assert await client.call("tool39") is None
+
+
+async def test_what_is_off_at_the_start_passes_untouched_until_it_is_switched_on(tmp_path):
+    async with standing(tmp_path, OFF) as stage:
+        client = await stage.client()
+        assert await client.listed() == list(TOOLS)
+        assert await client.call("tool39") == "tool39"
+        await stage.live.put({"filtering": {"enabled": True, "strategy": "denylist"}})
+        async with asyncio.timeout(PATIENCE):
+            await client.told.changed.wait()
+        assert await client.listed() == list(TOOLS[:-1])
+
+
+async def test_a_list_that_is_under_way_when_the_filter_is_switched_on_is_told_to_be_an_old_one(tmp_path):
+    async with standing(tmp_path, OFF) as stage:
+        client = await stage.client()
+        stage.upstream.list_may_come.clear()
+        waiting = client.send("tools/list")
+        async with asyncio.timeout(PATIENCE):
+            await stage.upstream.list_was_asked.wait()
+            await stage.live.put({"filtering": {"enabled": True}})
+            stage.upstream.list_may_come.set()
+            await waiting
+            await client.told.changed.wait()
+        assert "tool39" not in await client.listed()
+
+
+async def test_a_call_that_runs_ends_as_it_began(tmp_path):
+    async with standing(tmp_path) as stage:
+        client = await stage.client()
+        waiting = client.send("tools/call", {"name": "tool00", "arguments": {}})
+        async with asyncio.timeout(PATIENCE):
+            await stage.upstream.slow_has_begun.wait()
+            await stage.live.put({"filtering": {"denylist": ["tool00"]}})
+            stage.upstream.go_on.set()
+            assert (await waiting).result
+        assert await client.call("tool00") is None
+
+
+async def test_a_thousand_changes_under_calls_fail_none_and_show_no_mixture(tmp_path):
+    configurations = [
+        {
+            "filtering": {
+                "enabled": place % 7 != 6,
+                "mode": "shadow" if place % 5 == 4 else "enforce",
+                "denylist": [f"tool{place:02}", f"tool{place + 10:02}", f"tool{place + 20:02}"],
+                "meta_tools": {"mark_tool": place % 2 == 0, "index_status": place % 3 == 0},
+            },
+            "predictor": {"kind": "frequency" if place == 99 else "hybrid"},
+            "logging": {"include_arguments": place % 2 == 0},
+        }
+        for place in range(1, 10)
+    ]
+    async with standing(tmp_path) as stage:
+        await stage.live.put(configurations[0])
+        stage.upstream.go_on.set()
+        caller, lister, over = await stage.client(), await stage.client(), asyncio.Event()
+        lists, calls = [], []
+
+        async def calling():
+            while not over.is_set():
+                calls.append(await caller.call("tool30"))
+
+        async def listing():
+            while not over.is_set():
+                lists.append(frozenset(await lister.listed()))
+
+        tasks = [asyncio.create_task(calling()), asyncio.create_task(listing())]
+        chance, version = random.Random(5), stage.live.shown().version
+        seldom = [5] * 8 + [1]  # another predictor learns from the record first, which takes its time
+        for wanted in chance.choices(configurations, seldom, k=1000):
+            changed = await stage.live.put(wanted, expected_version=version)
+            version = changed.version
+            await asyncio.sleep(0)
+        over.set()
+        await asyncio.gather(*tasks)
+        assert version > 800
+        assert set(calls) == {"tool30"}
+        assert set(lists) <= {_list_by(each["filtering"]) for each in configurations}
+        assert len(set(lists)) > 3
+
+
+def _list_by(rules):
+    """What a session of which nothing is known is shown."""
+    if not rules["enabled"]:
+        return frozenset(TOOLS)
+    own = {name for name in ("mark_tool", "index_status") if rules["meta_tools"][name]}
+    own |= {"set_context", "search_available_tools", "call_tool"}
+    return frozenset({*TOOLS} - {*rules["denylist"]} | (own if rules["mode"] == "enforce" else set()))
+
+
+BAD = [
+    {"filtering": {"max_tools": 0}},
+    {"filtering": {"max_tools": 1, "min_tools": 2}},
+    {"filtering": {"max_tool": 3}},
+    {"filtering": 5},
+    {"filtering": {"allowlist": ["tool39"], "strategy": "allowlist"}},
+    {"filtering": {"strategy": "allowlist"}},
+    {"predictor": {"kind": "hybird"}},
+    {"predictor": {"kind": "frequency", "options": {"nonsense": 1}}},
+    {"logging": {"include_results": True}, "filtering": {"max_tools": 9}},
+    {"downstream": {"port": 9}},
+    {"filtering": {"max_tools": 9}, "limits": {"message_bytes": 70_000}},
+    {"nothing": {}, "retention": {"session_days": 1}},
+]
+
+
+@pytest.mark.parametrize("document", BAD, ids=str)
+@pytest.mark.parametrize("persist", [False, True])
+async def test_a_bad_document_changes_nothing(tmp_path, document, persist):
+    if persist and ("downstream" in document or "limits" in document):  # good for the next start
+        document = {**document, "nothing": 1}
+    async with standing(tmp_path) as stage:
+        before, content, parts = stage.live.shown(), stage.file.read_bytes(), _in_force(stage)
+        with pytest.raises(Invalid) as refused:
+            await stage.live.put(document, persist=persist)
+        assert all(fault.detail for fault in refused.value.faults)
+        assert stage.live.shown() == before
+        assert stage.file.read_bytes() == content
+        assert _in_force(stage) == parts
+        assert [file.name for file in tmp_path.iterdir()] == ["riglm.yaml"]
+
+
+def _in_force(stage):
+    filtering, tracking = stage.container.filtering(), stage.container.tracking()
+    return filtering.rules, filtering._now, tracking._hides_arguments, stage.container.prediction()._predictor
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"control": {"port": 1}},
+        {"control": {"allow_upstream_changes": True}},
+        {"upstream": {"url": "http://elsewhere/mcp"}},
+        {"upstream": None},
+        {"mcpServers": {"more": {"command": "sh"}}, "upstream": None},
+        {"mcp_servers": {"more": {"command": "sh"}}, "upstream": None},
+        {"upstream": {"headers": {"A": "b"}}, "filtering": {"max_tools": 9}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("persist", [False, True])
+async def test_access_and_servers_are_not_changed_in_this_way(tmp_path, document, persist):
+    async with standing(tmp_path) as stage:
+        before, content = stage.live.shown(), stage.file.read_bytes()
+        with pytest.raises(Forbidden):
+            await stage.live.put(document, persist=persist)
+        assert stage.live.shown() == before
+        assert stage.file.read_bytes() == content
+
+
+@pytest.mark.parametrize("persist", [False, True])
+async def test_what_is_shown_changes_nothing_when_it_is_put_back(tmp_path, persist):
+    async with standing(tmp_path, values=[("--log-level", ("logging", "level"), "debug")]) as stage:
+        before, content = stage.live.shown(), stage.file.read_bytes()
+        changed = await stage.live.put(before.document, expected_version=before.version, persist=persist)
+        assert (changed.version, changed.restart) == (before.version, ())
+        assert stage.live.shown() == before
+        assert stage.file.read_bytes() == content
+
+
+async def test_a_version_that_is_no_more_is_refused(tmp_path):
+    async with standing(tmp_path) as stage:
+        version = stage.live.shown().version
+        await stage.live.put({"filtering": {"max_tools": 8}}, expected_version=version)
+        with pytest.raises(Conflict, match=f"version {version + 1}, not {version}"):
+            await stage.live.put({"filtering": {"max_tools": 9}}, expected_version=version)
+        assert stage.live.settings.filtering.max_tools == 8
+
+
+async def test_null_means_the_default(tmp_path):
+    async with standing(tmp_path) as stage:
+        await stage.live.put({"filtering": {"max_tools": None}})
+        assert stage.live.settings.filtering.max_tools == 20
+        assert stage.live.settings.filtering.min_tools == 1
+
+
+async def test_what_counts_from_the_next_start_is_written_and_named(tmp_path):
+    async with standing(tmp_path) as stage:
+        before = stage.live.shown()
+        changed = await stage.live.put({"timeouts": {"call": 5, "call_max": 9}}, persist=True)
+        assert changed.restart == ("timeouts.call", "timeouts.call_max")
+        assert stage.live.shown() == before
+        assert stage.file.read_text("utf-8").endswith("timeouts:\n  call: 5\n  call_max: 9\n")
+
+
+async def test_a_written_change_keeps_the_rest_of_the_file(tmp_path):
+    async with standing(tmp_path) as stage:
+        content = stage.file.read_text("utf-8")
+        await stage.live.put({"filtering": {"max_tools": 9, "denylist": ["tool39", "tool38"]}}, persist=True)
+        expected = content.replace("max_tools:   7   # few", "max_tools:   9   # few")
+        expected = expected.replace('- "tool39"  # never\n', '- "tool39"  # never\n      - tool38\n')
+        assert stage.file.read_text("utf-8") == expected
+
+
+async def test_two_changes_at_once_are_made_one_after_the_other(tmp_path):
+    async with standing(tmp_path) as stage:
+        puts = [stage.live.put({"filtering": {"max_tools": 10 + place}}, persist=True) for place in range(10)]
+        changes = await asyncio.gather(*puts)
+        assert sorted(change.version for change in changes) == list(range(2, 12))
+        written = f"max_tools:   {stage.live.settings.filtering.max_tools}   # few"
+        assert written in stage.file.read_text("utf-8")
+
+
+async def test_nobody_waiting_any_more_leaves_no_half_change(tmp_path):
+    async with standing(tmp_path) as stage:
+        put = asyncio.create_task(stage.live.put({"filtering": {"max_tools": 9}}, persist=True))
+        await asyncio.sleep(0)
+        put.cancel()
+        await asyncio.gather(put, return_exceptions=True)
+        await stage.live.put({"filtering": {"answer_tools": 4}})  # is made after the first
+        assert stage.live.settings.filtering.max_tools == 9
+        assert "max_tools:   9" in stage.file.read_text("utf-8")
+
+
+async def test_a_refusal_shows_no_secret(tmp_path):
+    text = FILE + "predictor: {{kind: frequency, options: {{}}}}\ndownstream: {{token: canary-0123456789abcdef}}\n"
+    async with standing(tmp_path, text) as stage:
+        assert stage.live.shown().document["downstream"]["token"] == MASK
+        with pytest.raises(Invalid) as refused:
+            await stage.live.put({"predictor": {"options": {"api_key": "canary-of-options"}}})
+        assert "canary" not in str(refused.value)
+        with pytest.raises(Invalid, match="mask"):
+            await stage.live.put({"downstream": {"token": "***!"}}, persist=True)

@@ -1,0 +1,185 @@
+import socket
+from http import HTTPMethod
+
+import pytest
+
+from riglm.adapters.control import route
+from riglm.adapters.control.connection import LONGEST_HEAD
+from riglm.adapters.control.route import MOST_BYTES
+from tests.unit.adapters.control.conftest import PATIENCE, Served
+from tests.unit.adapters.control.scripted import OVERRIDE, SESSION
+
+READABLE = [
+    "/health",
+    "/ready",
+    "/metrics",
+    "/config",
+    "/sessions",
+    f"/sessions/{SESSION}",
+    "/override",
+    "/",
+    "/openapi.json",
+]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/health/", "/Health", "/%2e%2e/etc/passwd", "/%00", "/docs"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "HEAD"])
+def test_where_nothing_is_nothing_is_found(served: Served, method: str, path: str):
+    answer = served.ask(method, path)
+    assert answer.status == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/health", "GET, HEAD"),
+        ("/config", "GET, HEAD, PUT"),
+        ("/override", "GET, HEAD, POST"),
+        (f"/override/{OVERRIDE}", "DELETE, GET, HEAD"),
+        ("/", "GET, HEAD"),
+        ("/assets/x", "GET, HEAD"),
+        ("/openapi.json", "GET, HEAD"),
+    ],
+)
+@pytest.mark.parametrize("method", [*sorted(set(HTTPMethod) - {"CONNECT"}), "BREW"])
+def test_a_method_that_a_path_does_not_take_is_told_which_it_takes(
+    served: Served, method: str, path: str, allowed: str
+):
+    if method in allowed.split(", "):
+        return
+    answer = served.ask(method, path)
+    assert (answer.status, answer.headers["allow"]) == (405, allowed)
+    assert answer.problem
+
+
+@pytest.mark.parametrize("path", READABLE)
+def test_head_is_answered_as_get_without_the_body(served: Served, path: str):
+    full, head = served.ask("GET", path), served.ask("HEAD", path)
+    assert (head.status, head.body) == (full.status, b"")
+    for name in ("content-type", "content-length", "etag"):
+        assert head.headers.get(name) == full.headers.get(name)
+
+
+@pytest.mark.parametrize(
+    "content_type", [None, "", "text/plain", "application/x-www-form-urlencoded", "json", "application/jsonx"]
+)
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/config"), ("POST", "/override")])
+def test_a_body_that_is_not_declared_as_json_is_not_read(
+    served: Served, method: str, path: str, content_type: str | None
+):
+    answer = served.ask(method, path, b"{}", content_type=content_type)
+    assert answer.problem["status"] == 415
+    assert not served.inside.put
+
+
+def test_json_may_have_parameters_of_its_own(served: Served):
+    assert served.ask("PUT", "/config", b"{}", content_type="Application/JSON; charset=utf-8").status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"{]",
+        b"nul",
+        b"\xff\xfe",
+        b'{"a": NaN}',
+        b'{"a": Infinity}',
+        b'{"a": 1e999}',
+        b'{"a": "\\ud800"}',
+        b'{"\\udfff": 1}',
+        b'{"a": "\xed\xa0\x80"}',
+        b'{"a": "\x00"}',
+        b'{"a": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"a":' * 20_000 + b"1" + b"}" * 20_000,
+        b"\xef\xbb\xbf{}",
+        b"{} {}",
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/config"), ("POST", "/override")])
+def test_what_is_no_json_is_refused(served: Served, method: str, path: str, body: bytes):
+    answer = served.ask(method, path, body)
+    assert answer.status in {400, 422}
+    assert answer.problem
+    assert not served.inside.put
+
+
+@pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"null", b"true"])
+def test_a_configuration_is_an_object(served: Served, body: bytes):
+    answer = served.ask("PUT", "/config", body)
+    assert answer.problem["errors"][0]["path"] == "body"
+    assert answer.status == 422
+
+
+def test_a_body_that_is_too_large_is_refused(served: Served):
+    body = b'{"a": "' + b"x" * MOST_BYTES + b'"}'
+    answer = served.ask("PUT", "/config", body)
+    assert answer.problem["status"] == 413
+    assert served.ask("PUT", "/config", b'{"a": "' + b"x" * (MOST_BYTES - 100) + b'"}').status == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(route, "BODY_SECONDS", 0.05)
+    head = f"PUT /config HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    assert b" 408 " in served.raw(head.encode() + b"{").split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=abc", "limit"),
+        ("limit=", "limit"),
+        ("limit=1e3000", "limit"),
+        ("limit=" + "9" * 5000, "limit"),
+        ("limit=%00", "limit"),
+        ("cursor=", "cursor"),
+        ("cursor=%00", "cursor"),
+        ("cursor=%ED%A0%80", "cursor"),
+        ("cursor=" + "a" * 513, "cursor"),
+        ("active=yes", "active"),
+        ("active=%F0%9F%98%80", "active"),
+        ("limt=5", "limt"),
+        ("limit=5&limit=6", "limit"),
+    ],
+)
+def test_a_parameter_that_cannot_be_meant_is_refused_with_its_name(served: Served, query: str, place: str):
+    answer = served.ask("GET", f"/sessions?{query}")
+    assert answer.status == 422
+    assert [each["path"] for each in answer.problem["errors"]] == [place]
+    assert not served.inside.asked
+
+
+@pytest.mark.parametrize("name", ["x", "%00", "%ED%A0%80", "..", "%C3%28", "%C3%BC"])
+def test_an_id_that_is_none_is_refused(served: Served, name: str):
+    for path in (f"/sessions/{name}", f"/predictions/{name}", f"/override/{name}"):
+        answer = served.ask("GET", path)
+        assert answer.status in {404, 422}
+        assert answer.problem
+
+
+@pytest.mark.parametrize("name", ["%00", "a%0Ab", "%ED%A0%80", "a" * 20_000, "%F0%9F%98%80", "a%20b", "..%2F.."])
+def test_a_tool_of_a_strange_name_is_just_not_there(served: Served, name: str):
+    assert served.ask("GET", f"/tools/{name}/stats").problem["status"] == 404
+
+
+def test_a_head_that_is_too_long_is_not_read_to_its_end(served: Served):
+    head = b"GET /health?" + b"x" * LONGEST_HEAD + b" HTTP/1.1\r\nHost: x\r\n"
+    assert served.raw(head).split(b" ")[1] == b"400"
+    assert served.ask("GET", "/health").status == 200
+
+
+def test_what_is_no_http_harms_nothing(served: Served):
+    for garbage in (
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\r\n\r\n\r\nGET\r\n\r\n",
+        b"\x00" * 99,
+    ):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as connection:
+            connection.sendall(garbage)
+    assert served.ask("GET", "/health").status == 200

@@ -1,0 +1,300 @@
+"""What is scraped, by the eyes of Prometheus' own parsers."""
+
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_plain
+
+from riglm.adapters.telemetry.exposition import OPENMETRICS, PLAIN, written
+from riglm.adapters.telemetry.metrics import OTHER, REFUSED, PrometheusMetrics
+from riglm.domain.exposure import SEARCH_SURFACE, Exposure
+from riglm.domain.identifier import uuid7
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.upstream import UpstreamHealth
+from riglm.ports.embedder import EmbedderStatus
+from riglm.ports.telemetry import Readings
+
+ACCEPT = (  # as Prometheus 3 says it
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
+    "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+COUNTS = SimpleNamespace(
+    accepted=26,
+    stored=11,
+    queued=5,
+    spooled=4,
+    dropped=6,
+    recovered=2,
+    reasons={"full": 3, "refused": 2, "damaged": 1, "closed": 0},
+    spool_bytes=4096,
+)
+EMBEDDER = EmbedderStatus(
+    provider="static",
+    model="m",
+    status="ready",
+    actual_provider="hashing",
+    actual_model='words "and" \\ more\n',
+    dimensions=256,
+    is_fallback_active=True,
+    semantic_quality="low",
+)
+READINGS = Readings(
+    records=lambda: COUNTS,
+    upstreams=lambda: [
+        UpstreamHealth(name="docs", state="open", since=12.5),
+        UpstreamHealth(name="mail", state="broken", since=99.0, last_error="no such program"),
+    ],
+    sessions=lambda: 3,
+    embedder=lambda: EMBEDDER,
+)
+
+
+@pytest.fixture
+def metrics() -> PrometheusMetrics:
+    made = PrometheusMetrics(["docs", "mail"], lambda: "9.9")
+    made.read_from(READINGS)
+    return made
+
+
+def values(metrics: PrometheusMetrics, accept: str = "") -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample by name and labels, as a parser reads it."""
+    body, kind = metrics.scrape(accept)
+    parse = parse_openmetrics if kind == OPENMETRICS else parse_plain
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in parse(body.decode())
+        for sample in family.samples
+    }
+
+
+def value(metrics: PrometheusMetrics, name: str, **labels: str) -> float:
+    return values(metrics)[name, frozenset(labels.items())]
+
+
+def exposed(shown: int, hidden: int = 0, **more: object) -> Exposure:
+    names = tuple(f"t{number}" for number in range(shown + hidden))
+    given = {"session_id": uuid7(), "timestamp": 1.0, "mode": "enforce", "surface": "dynamic", **more}
+    return Exposure(id=uuid7(), shown=names[:shown], hidden=names[shown:], **given)  # type: ignore[arg-type]
+
+
+def session() -> Session:
+    return Session(started_at=1.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain", "text/html;q=0.9, nonsense;;version=x", ACCEPT])
+def test_what_is_scraped_parses_in_the_format_that_was_asked_for(metrics, accept):
+    metrics.called("docs", Found.LISTED, None, 0.02)
+    metrics.called("mail", Found.NAMED, ErrorKind.TIMEOUT, 900.0)
+    metrics.session_opened(session())
+    _, kind = metrics.scrape(accept)
+    assert kind == (OPENMETRICS if "openmetrics" in accept else PLAIN)
+    found = values(metrics, accept)
+    assert len(found) > 100
+    assert found["riglm_build_info", frozenset({("version", "9.9")})] == 1.0
+
+
+def test_both_formats_tell_the_same(metrics):
+    for kind in (None, *ErrorKind):
+        metrics.called("docs", Found.SEARCHED, kind, 0.3)
+
+    def own(accept: str) -> dict[object, float]:
+        return {key: one for key, one in values(metrics, accept).items() if key[0].startswith("riglm_")}
+
+    assert own("") == own(ACCEPT)
+
+
+def test_the_writer_writes_what_the_library_writes():
+    registry = CollectorRegistry()
+
+    class Odd:
+        def collect(self):
+            odd = 'a "quoted" \\ back\nslash'
+            yield CounterMetricFamily("made_calls", f"Help with {odd}", labels=["who"])
+            counter = CounterMetricFamily("made", f"Help with {odd}", labels=["who", "what"])
+            counter.add_metric([odd, "\u00e9"], 3)
+            yield counter
+            gauge = GaugeMetricFamily("level", "Up and down.")
+            gauge.add_metric([], -1.5)
+            yield gauge
+            histogram = HistogramMetricFamily("took_seconds", "How long.", labels=["who"])
+            histogram.add_metric(["a"], [("2.5e-05", 1), ("1.0", 4), ("+Inf", 5)], 7.25)
+            yield histogram
+            yield InfoMetricFamily("about", "What.", value={"a": odd})
+
+    registry.register(Odd())
+
+    def parsed(text: bytes, parse: object) -> list[object]:
+        return [
+            (family.name, family.type, family.documentation, family.samples)
+            for family in parse(text.decode())  # type: ignore[operator]
+        ]
+
+    plain, libraries = written(registry.collect(), PLAIN), generate_latest(registry)
+    assert parsed(plain, parse_plain) == parsed(libraries, parse_plain)
+    opened, libraries = written(registry.collect(), OPENMETRICS), openmetrics.generate_latest(registry)
+    assert parsed(opened, parse_openmetrics) == parsed(libraries, parse_openmetrics)
+    assert opened.endswith(b"# EOF\n")
+
+
+def test_calls_are_counted_by_server_by_how_they_were_found_and_by_how_they_ended(metrics):
+    metrics.called("docs", Found.LISTED, None, 0.002)
+    metrics.called("docs", Found.LISTED, None, 0.02)
+    metrics.called("docs", Found.SEARCHED, ErrorKind.TOOL, 0.2)
+    metrics.called("mail", Found.NAMED, ErrorKind.UNAVAILABLE, 2.0)
+    calls = {"upstream": "docs", "found": "listed"}
+    assert value(metrics, "riglm_calls_total", outcome="success", **calls) == 2
+    assert value(metrics, "riglm_calls_total", upstream="docs", found="searched", outcome="tool") == 1
+    assert value(metrics, "riglm_call_errors_total", upstream="docs", kind="tool") == 1
+    assert value(metrics, "riglm_call_errors_total", upstream="docs", kind="timeout") == 0
+    assert value(metrics, "riglm_call_errors_total", upstream="mail", kind="unavailable") == 1
+    assert value(metrics, "riglm_call_duration_seconds_count", upstream="docs") == 3
+    assert value(metrics, "riglm_call_duration_seconds_sum", upstream="docs") == pytest.approx(0.222)
+    assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="0.0025") == 1
+    assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="0.025") == 2
+    assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="+Inf") == 3
+
+
+def test_a_value_on_a_bound_falls_into_the_bucket_up_to_it(metrics):
+    metrics.held("docs", 0.001)
+    assert value(metrics, "riglm_call_overhead_seconds_bucket", upstream="docs", le="0.0005") == 0
+    assert value(metrics, "riglm_call_overhead_seconds_bucket", upstream="docs", le="0.001") == 1
+
+
+def test_zero_hop_counts_the_tools_of_servers_that_were_used(metrics):
+    metrics.called("docs", Found.LISTED, None, 0.1)
+    metrics.called("docs", Found.LISTED, ErrorKind.TOOL, 0.1)
+    metrics.called("docs", Found.SEARCHED, None, 0.1)
+    metrics.called("docs", Found.NAMED, None, 0.1)
+    metrics.called("docs", Found.NAMED, ErrorKind.PROTOCOL, 0.1)  # ran perhaps not at all
+    metrics.called(OWN_UPSTREAM, Found.LISTED, None, 0.1)
+    metrics.called("", Found.NAMED, ErrorKind.PROTOCOL, 0.0)
+    found = [value(metrics, "riglm_zero_hop_total", result=result) for result in ("hit", "searched", "missed")]
+    assert found == [2, 1, 1]
+
+
+def test_names_that_are_not_configured_are_folded_into_one(metrics):
+    before = len(values(metrics))
+    for number in range(1000):
+        metrics.called(f"stranger-{number}", Found.NAMED, None, 0.1)
+        metrics.held(f"stranger-{number}", 0.1)
+    metrics.called("", Found.NAMED, ErrorKind.PROTOCOL, 0.1)
+    assert value(metrics, "riglm_calls_total", upstream=OTHER, found="named", outcome="success") == 1000
+    assert value(metrics, "riglm_call_overhead_seconds_count", upstream=OTHER) == 1000
+    assert value(metrics, "riglm_calls_total", upstream=REFUSED, found="named", outcome="protocol") == 1
+    assert len(values(metrics)) < before + 80
+
+
+def test_lists_are_counted_with_their_sizes_changes_and_tokens(metrics):
+    metrics.exposed(exposed(5, 15, tokens_shown=500, tokens_hidden=1500, tokens_own=60), changed=False)
+    metrics.exposed(exposed(7, 13, tokens_shown=700, tokens_hidden=1300, tokens_own=60), changed=True)
+    metrics.exposed(exposed(3, surface=SEARCH_SURFACE, tokens_shown=90), changed=False)
+    metrics.exposed(exposed(2, 3, mode="shadow", tokens_hidden=10), changed=False)
+    of_all = {"mode": "enforce"}
+    assert value(metrics, "riglm_list_shown_tools_sum", **of_all) == 12
+    assert value(metrics, "riglm_list_shown_tools_count", **of_all) == 2
+    assert value(metrics, "riglm_list_available_tools_sum", **of_all) == 40
+    assert value(metrics, "riglm_list_changes_total", **of_all) == 1
+    assert value(metrics, "riglm_tokens_shown_total", **of_all) == 1200
+    assert value(metrics, "riglm_tokens_hidden_total", **of_all) == 2800
+    assert value(metrics, "riglm_tokens_own_total", **of_all) == 210
+    assert value(metrics, "riglm_tokens_resent_total", **of_all) == 700
+    assert value(metrics, "riglm_tokens_net", **of_all) == 2800 - 210 - 700
+    assert value(metrics, "riglm_tokens_net", mode="shadow") == 10
+    assert value(metrics, "riglm_searches_total") == 1
+
+
+def test_searches_are_counted_for_each_session_that_ended_and_saw_a_list(metrics):
+    busy, quiet, gone, never = (uuid7() for _ in range(4))
+    for each in (busy, quiet, gone):
+        metrics.exposed(exposed(3, session_id=each), changed=False)
+    for _ in range(4):
+        metrics.exposed(exposed(1, session_id=busy, surface=SEARCH_SURFACE), changed=False)
+    for each in (busy, quiet, never):
+        metrics.session_closed(each, ended=True)
+    metrics.session_closed(gone, ended=False)
+    assert value(metrics, "riglm_session_searches_count") == 2
+    assert value(metrics, "riglm_session_searches_sum") == 4
+    assert value(metrics, "riglm_session_searches_bucket", le="0.0") == 1
+
+
+def test_the_terms_of_the_law_are_of_one_instant():
+    stored = 0
+
+    def moving() -> SimpleNamespace:
+        nonlocal stored
+        stored += 1  # whoever asks twice gets two accounts
+        return SimpleNamespace(**{**vars(COUNTS), "stored": stored, "queued": 16 - stored})
+
+    metrics = PrometheusMetrics(["docs"], lambda: "1")
+    metrics.read_from(replace(READINGS, records=moving))
+    found = {name: one for (name, _), one in values(metrics).items() if "records" in name and "dropped" not in name}
+    dropped = sum(one for (name, _), one in values(metrics).items() if name == "riglm_records_dropped_total")
+    parts = ("riglm_records_stored_total", "riglm_records_queued", "riglm_records_spooled")
+    assert found["riglm_records_accepted_total"] == sum(found[part] for part in parts) + dropped
+    assert (found["riglm_records_spooled"], found["riglm_records_recovered_total"]) == (4, 2)
+
+
+def test_states_are_one_for_what_is_and_zero_for_what_is_not(metrics):
+    states = ("idle", "opening", "open", "broken")
+    assert [value(metrics, "riglm_upstream_state", upstream="docs", state=state) for state in states] == [0, 0, 1, 0]
+    assert [value(metrics, "riglm_upstream_state", upstream="mail", state=state) for state in states] == [0, 0, 0, 1]
+    assert value(metrics, "riglm_upstream_state_since_timestamp_seconds", upstream="docs") == 12.5
+    assert value(metrics, "riglm_embedder_state", state="ready") == 1
+    assert value(metrics, "riglm_embedder_fallback_active") == 1
+    about = {"provider": "hashing", "model": EMBEDDER.actual_model, "quality": "low"}
+    assert value(metrics, "riglm_embedder_info", **about) == 1
+    assert value(metrics, "riglm_sessions_live") == 3
+    assert value(metrics, "riglm_spool_bytes") == 4096
+
+
+def test_where_nothing_is_predicted_there_is_no_embedder():
+    metrics = PrometheusMetrics(["docs"], lambda: "1")
+    metrics.read_from(replace(READINGS, embedder=lambda: None))
+    assert not any(name.startswith("riglm_embedder") for name, _ in values(metrics))
+
+
+def test_the_process_is_told_of_too_and_no_registry_of_others_is_used(metrics):
+    found = {name for name, _ in values(metrics)}
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= found
+    body, _ = PrometheusMetrics([], lambda: "1").scrape()
+    assert b'upstream="docs"' not in body
+
+
+def test_sessions_are_counted_by_era_and_transport(metrics):
+    metrics.session_opened(session())
+    metrics.session_opened(session())
+    assert value(metrics, "riglm_sessions_total", era="modern", transport="http") == 2
+
+
+def test_scraping_on_another_thread_while_calls_are_counted_neither_fails_nor_loses_any(metrics):
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def scrape() -> None:
+        try:
+            while not stop.is_set():
+                values(metrics)
+        except BaseException as error:  # noqa: BLE001  # it is the test's business
+            failures.append(error)
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    kinds = (None, *ErrorKind)
+    for number in range(20_000):
+        metrics.called(("docs", "mail", "x")[number % 3], Found.LISTED, kinds[number % len(kinds)], 0.01)
+        if not number % 1000:
+            time.sleep(0)
+    stop.set()
+    thread.join(20)
+    assert failures == []
+    counted = [one for (name, _), one in values(metrics).items() if name == "riglm_calls_total"]
+    assert sum(counted) == 20_000

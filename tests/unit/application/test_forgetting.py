@@ -1,0 +1,117 @@
+"""Somebody who is forgotten while at work: the work goes on, and nothing of before comes back."""
+
+import pytest
+
+from riglm.adapters.state.memory import InMemorySessionState
+from riglm.application.forgetting import Forgetting
+from riglm.application.sharing.dropping import count_name, drop_sessions, session_name
+from riglm.application.sharing.sealing import Sealer
+from riglm.domain.errors import StateUnavailable
+from riglm.domain.forgetting import Forgotten, Whose
+from riglm.domain.identifier import uuid7
+from riglm.domain.prediction import Context
+from tests.unit.application.sharing.test_sharing import GAP, HANDLED, KEY, Flaky, Process, calls
+
+
+class Remembering(Process):
+    """A riglm that lets go of what was forgotten, when it hears of it."""
+
+    def hears(self, session, at=2_000_000_000.0):
+        def let_go(one):
+            self.states.forget(one)
+
+        forgetting = Forgetting(self.sessions, [let_go, self.sharing.forgotten])
+        strangers = [Forgotten(whose=Whose.SESSION, key=key, at=at) for key in (str(uuid7()), "no id")]
+        forgetting.heard([*strangers, Forgotten(whose=Whose.SESSION, key=str(session.id), at=at)])
+
+
+@pytest.fixture
+def state():
+    return Flaky()
+
+
+@pytest.fixture
+def one(state):
+    return Remembering(state)
+
+
+@pytest.fixture
+def other(state):
+    return Remembering(state)
+
+
+async def at_work(*processes):
+    """A session that is about something, and known to all of them."""
+
+    def says(process):
+        def do(session):
+            process.states.of(session).context = Context(text="a secret")
+            calls(process, "before")(session)
+
+        return do
+
+    sessions = [await process.asked_modern(HANDLED, says(process)) for process in processes]
+    return sessions[0]
+
+
+def remembered(process, session):
+    known = process.states.of(session)
+    return known.context, known.calls
+
+
+async def test_a_session_that_is_forgotten_goes_on_from_the_beginning(one, other, state):
+    session = await at_work(one, other)
+    one.hears(session)
+    assert remembered(one, session) == (None, [])
+    there = await other.asked_modern(HANDLED, calls(other, "after"))
+    assert there.id == session.id, "whoever is at work keeps the session"
+    assert remembered(other, there) == (None, ["after"])
+    assert there.sequence == 3, "no number is given twice"
+
+
+async def test_what_a_process_did_not_hear_of_yet_comes_back_nowhere(one, other, state):
+    session = await at_work(one, other)
+    one.hears(session)
+    late = await other.asked_modern(HANDLED, calls(other, "after"))
+    other.hears(late)
+    newcomer = Process(state)
+    found = await newcomer.asked_modern(HANDLED)
+    assert remembered(newcomer, found)[0] is None
+    assert "before" not in remembered(newcomer, found)[1]
+
+
+async def test_it_is_let_go_once_for_each_time_that_it_is_forgotten(one):
+    session = await at_work(one)
+    one.hears(session)
+    await one.asked_modern(HANDLED, calls(one, "after"))
+    one.hears(session)
+    assert remembered(one, session)[1] == ["after"]
+    one.hears(session, at=2_000_000_001.0)
+    assert remembered(one, session)[1] == []
+
+
+async def test_what_is_kept_of_forgotten_sessions_is_removed_and_nothing_else(one, state):
+    mine = await at_work(one)
+    its_names = {session_name(Sealer(KEY), mine.id), count_name(Sealer(KEY), mine.id)}
+    await state.keep("session:of somebody else", b"value", GAP)
+    before = set(state._values)
+    assert await drop_sessions(state, KEY, [uuid7() for _ in range(150)] + [mine.id]) == 1
+    assert before - set(state._values) == before & its_names
+    assert session_name(Sealer(KEY), mine.id) in before
+
+
+async def test_that_it_could_not_be_removed_is_told(state):
+    state.is_away = True
+    with pytest.raises(StateUnavailable):
+        await drop_sessions(state, KEY, [uuid7()])
+
+
+async def test_a_state_that_does_not_remove_is_noticed():
+    class Stubborn(InMemorySessionState):
+        async def drop(self, keys):
+            pass
+
+    state, id_ = Stubborn(), uuid7()
+    await state.keep(session_name(Sealer(KEY), id_), b"value", GAP)
+    with pytest.raises(StateUnavailable, match="could not be removed"):
+        await drop_sessions(state, KEY, [id_])

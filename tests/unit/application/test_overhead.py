@@ -1,0 +1,140 @@
+"""What riglm takes of a call is all the time but its server's."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from riglm.application import overhead
+from riglm.application.overhead import Overhead
+from riglm.application.proxy import ProxyService
+from riglm.domain.invocation import Found
+from riglm.domain.session import Transport
+from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import Channel, Clock, Server, Sink, World, asks, opened, tools
+
+READING, NOTING, WRITING, SERVER = 0.5, 0.25, 0.125, 100.0
+
+
+class Meter:
+    """Keeps what calls took."""
+
+    def __init__(self):
+        self.took = []
+
+    def held(self, upstream, seconds):
+        self.took.append((upstream, seconds))
+
+
+class SlowSink(Sink):
+    """Takes a while to write an answer down."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+
+    def replied(self, message, status=200, event=None):
+        self.clock.now += WRITING
+        super().replied(message, status, event)
+
+
+class SlowObserver:
+    """Takes a while to note a call."""
+
+    sees_lists = False
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def calling(self, session, tool, given, *, known):
+        self.clock.now += NOTING
+        return Found.LISTED, lambda _: None
+
+
+class Stage(World):
+    """A client in front of servers, by a clock that only moves where it is told to."""
+
+    def __init__(self, clock, *servers):
+        super().__init__()
+        self.clock, self.meter = clock, Meter()
+        services = replace(self.services, overhead=Overhead(self.meter), observer=SlowObserver(clock))
+        self.servers = servers
+        self.proxy = ProxyService(services, servers, "on_collision")
+        self.sink = SlowSink(clock)
+        self.connection = self.proxy.connect(Caller(transport=Transport.STDIO), Channel(), self.sink)
+        read = self.proxy.arrived
+
+        def arrived():
+            read()
+            clock.now += READING
+
+        self.connection._arrived = arrived
+
+    def send(self, number, method, params=b"{}"):
+        self.connection.received(asks(number, method, params).line)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(overhead, "time", SimpleNamespace(perf_counter=clock))
+    return clock
+
+
+async def test_reading_noting_and_writing_are_riglms_and_waiting_for_the_server_is_not(clock):
+    stage = Stage(clock, Server("up"))
+    stage.send(1, "tools/call", b'{"name":"t"}')
+    clock.now += SERVER
+    stage.servers[0].link.of("tools/call")[0].result()
+    assert stage.meter.took == [("up", READING + NOTING + WRITING)]
+
+
+async def test_an_error_of_the_server_is_an_answer_and_a_server_that_is_gone_gives_none(clock):
+    stage = Stage(clock, Server("up"))
+    for number in (1, 2):
+        stage.send(number, "tools/call", b'{"name":"t"}')
+    one, other = stage.servers[0].link.of("tools/call")
+    one.error(-32000)
+    other.dies()
+    assert len(stage.meter.took) == 1
+
+
+async def test_what_is_no_call_is_not_measured(clock):
+    stage = Stage(clock, Server("up", {"tools/list": tools("t")}))
+    stage.send(1, "tools/list")
+    assert stage.meter.took == []
+
+
+async def test_waiting_for_the_list_that_tells_where_a_call_goes_is_not_riglms(clock):
+    answers = {"initialize": opened("tools"), "tools/list": tools("t")}
+    _, other = servers = Server("a", dict(answers)), Server("b", dict(answers))
+    stage = Stage(clock, *servers)
+    stage.send(1, "initialize", b'{"protocolVersion":"2025-11-25","capabilities":{}}')
+    stage.send(2, "tools/list")
+    await stage.sink.until(lambda: len(stage.sink.answers) == 2)
+    other.answers["tools/list"] = None
+    other.link.says(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+    stage.send(3, "tools/call", b'{"name":"new"}')
+    _, listing = await other.link.until(lambda: len(other.link.of("tools/list")) > 1 and other.link.of("tools/list"))
+    clock.now += SERVER
+    listing.result(tools("t", "new"))
+    (asked,) = await other.link.until(lambda: other.link.of("tools/call"))
+    clock.now += SERVER
+    asked.result()
+    assert stage.meter.took == [("b", NOTING + WRITING)]
+
+
+async def test_a_call_of_the_modern_era_that_waits_for_the_era_is_measured_from_then_on(clock):
+    stage = Stage(clock, Server("up"))
+    meta = (
+        b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},'
+        b'"io.modelcontextprotocol/clientCapabilities":{}}'
+    )
+    for number in (1, 2):
+        stage.send(number, "tools/call", b'{"name":"t","_meta":%b}' % meta)
+    (probe,) = stage.servers[0].link.of("server/discover")
+    clock.now += SERVER
+    probe.result(b'{"supportedVersions":["2026-07-28"]}')
+    for asked in stage.servers[0].link.of("tools/call"):
+        asked.result()
+    assert stage.meter.took == [("up", NOTING + WRITING)] * 2
