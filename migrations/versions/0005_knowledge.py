@@ -22,10 +22,10 @@ def upgrade() -> None:
     _create("kg_entity", sa.Column("name", SafeText, nullable=False), sa.Column("kind", SafeText, nullable=False))
     _create(
         "kg_observation",
-        sa.Column("entity_id", CompactUuid, nullable=False),
         sa.Column("entity", SafeText, nullable=False),
+        sa.Column("about", sa.String(64), nullable=False),
     )
-    op.create_index("kg_observation_entity_id", "kg_observation", ["entity_id"])
+    op.create_index("kg_observation_about", "kg_observation", ["owner", "about"])
     op.create_table(
         "kg_relation",
         sa.Column("owner", sa.String(64), primary_key=True),

@@ -207,9 +207,9 @@ kg_entity: Final = _piece(
 
 kg_observation: Final = _piece(
     "kg_observation",
-    Column("entity_id", CompactUuid, nullable=False),
     Column("entity", SafeText, nullable=False),
-    Index("kg_observation_entity_id", "entity_id"),
+    Column("about", String(64), nullable=False),  # the hash of the entity
+    Index("kg_observation_about", "owner", "about"),
 )
 
 kg_relation: Final = Table(

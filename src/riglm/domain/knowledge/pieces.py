@@ -64,11 +64,10 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observation:
-    """One thing that is known of an entity."""
+    """One thing that is known of an entity, which is told by its name."""
 
     id: UUID
     owner: str
-    entity_id: UUID
     entity: str
     text: str
     created_at: float

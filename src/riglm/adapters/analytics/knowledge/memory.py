@@ -116,7 +116,7 @@ class InMemoryKnowledge(KnowledgePort):
     def _forget_what_hangs_on(self, entity: Entity) -> None:
         observations = self._tables[Table.OBSERVATIONS]
         for key, piece in list(observations.items()):
-            if isinstance(piece, Observation) and piece.entity_id == entity.id:
+            if isinstance(piece, Observation) and (piece.owner, piece.entity) == (entity.owner, entity.name):
                 del observations[key]
         for relation in list(self._relations):
             if relation.owner == entity.owner and entity.name in (relation.source, relation.target):

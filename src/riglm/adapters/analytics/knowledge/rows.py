@@ -43,7 +43,7 @@ def row_of(piece: Piece, changed: int) -> Row:
         case Entity():
             return {**common, "name": piece.name, "kind": piece.kind}
         case Observation():
-            return {**common, "entity_id": piece.entity_id, "entity": piece.entity}
+            return {**common, "entity": piece.entity, "about": content_hash(piece.entity)}
 
 
 def vector_of(embedding: Embedding | None) -> Row:
@@ -110,7 +110,6 @@ def _observation(row: Any) -> Observation:
     return Observation(
         id=row.id,
         owner=row.owner,
-        entity_id=row.entity_id,
         entity=row.entity,
         text=row.text,
         created_at=row.created_at,

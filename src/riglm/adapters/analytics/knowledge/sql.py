@@ -86,8 +86,8 @@ class SqlKnowledge(KnowledgePort):
             for each in relations
         ]
         with self._database.writing() as connection:
-            insert = insert_into(connection, kg_relation).on_conflict_do_nothing()
-            return sum(connection.execute(insert.values(list(some))).rowcount for some in slices(rows))
+            insert = insert_into(connection, kg_relation).on_conflict_do_nothing().returning(kg_relation.c.hash)
+            return sum(len(connection.execute(insert.values(list(some))).all()) for some in slices(rows))
 
     def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
         """The pieces of a table that are most similar to a vector, the most similar first, exactly."""
@@ -215,9 +215,10 @@ def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> 
 
 
 def _forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool]) -> None:
-    found = connection.execute(select(kg_entity.c.id, kg_entity.c.owner, kg_entity.c.name).where(entities)).all()
+    found = connection.execute(select(kg_entity.c.owner, kg_entity.c.hash, kg_entity.c.name).where(entities)).all()
     for row in found:
-        connection.execute(delete(kg_observation).where(kg_observation.c.entity_id == row.id))
+        observed = kg_observation.c
+        connection.execute(delete(kg_observation).where(observed.owner == row.owner, observed.about == row.hash))
         ends = or_(kg_relation.c.source == row.name, kg_relation.c.target == row.name)
         connection.execute(delete(kg_relation).where(kg_relation.c.owner == row.owner, ends))
 
