@@ -1,8 +1,9 @@
 """The tables of the analytics store. Migrations bring a database to this shape; a test compares the two."""
 
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, LargeBinary, MetaData, String, Table
+from sqlalchemy.schema import SchemaItem
 
 from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
 
@@ -175,8 +176,8 @@ forgotten: Final = Table(
 )
 
 
-def _piece(name: str, *columns: Column[Any]) -> Table:
-    """A table of knowledge: what all pieces of it have, and `columns`."""
+def _piece(name: str, *items: SchemaItem) -> Table:
+    """A table of knowledge: what all pieces of it have, and `items`."""
     return Table(
         name,
         metadata,
@@ -190,7 +191,7 @@ def _piece(name: str, *columns: Column[Any]) -> Table:
         Column("dimensions", BigInteger),
         Column("vector", LargeBinary),
         Column("changed", BigInteger, nullable=False),  # when, by the table's own clock
-        *columns,
+        *items,
         Index(f"{name}_hash", "owner", "hash", unique=True),
         Index(f"{name}_changed", "changed", "id"),
         Index(f"{name}_created_at", "created_at"),

@@ -1,0 +1,49 @@
+"""Every knowledge store, held to the same contract, and what only SQL does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.domain.knowledge.provenance import Table
+from riglm.ports.knowledge import KnowledgePort
+from riglm.testing.knowledge import MINE, KnowledgeContract, a_thought, an_embedding
+
+
+class TestInMemoryKnowledge(KnowledgeContract):
+    @pytest.fixture
+    def knowledge(self) -> Iterator[KnowledgePort]:
+        with InMemoryKnowledge() as store:
+            yield store
+
+
+class TestSqliteKnowledge(KnowledgeContract):
+    @pytest.fixture
+    def knowledge(self, tmp_path: Path) -> Iterator[KnowledgePort]:
+        with SqlKnowledge(f"sqlite:///{tmp_path / 'knowledge.db'}") as store:
+            yield store
+
+
+class TestPostgresqlKnowledge(KnowledgeContract):
+    @pytest.fixture
+    def knowledge(self, postgres_url: str) -> Iterator[KnowledgePort]:
+        with SqlKnowledge(postgres_url) as store:
+            yield store
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'one.db'}" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+def test_a_store_finds_what_another_one_on_the_same_database_changed(place: str):
+    thoughts = [a_thought(f"{number}", 1, number) for number in range(5)]
+    with SqlKnowledge(place) as one, SqlKnowledge(place) as other:
+        one.add_thoughts(thoughts)
+        assert len(other.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 10)) == 5
+        one.forget(Table.THOUGHTS, [each.id for each in thoughts[:4]], "")
+        assert [each.text for each in other.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 10)] == ["4"]
+        one.add_thoughts([a_thought("new", 1, 0)])
+        assert [each.text for each in other.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 10)] == ["new", "4"]
