@@ -33,7 +33,11 @@ def upgrade() -> None:
         sa.Column("source", SafeText, nullable=False),
         sa.Column("kind", SafeText, nullable=False),
         sa.Column("target", SafeText, nullable=False),
+        sa.Column("source_hash", sa.String(64), nullable=False),
+        sa.Column("target_hash", sa.String(64), nullable=False),
     )
+    op.create_index("kg_relation_source", "kg_relation", ["owner", "source_hash"])
+    op.create_index("kg_relation_target", "kg_relation", ["owner", "target_hash"])
     op.create_table(
         "knowledge_clock",
         sa.Column("piece", sa.String(32), primary_key=True),

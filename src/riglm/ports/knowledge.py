@@ -83,6 +83,18 @@ class KnowledgePort(Protocol):
         """How much there is."""
 
     @abstractmethod
+    def entities_named(self, owner: str, names: Sequence[str]) -> Sequence[Entity]:
+        """An owner's entities with these names, in no order, without their vectors."""
+
+    @abstractmethod
+    def relations_of(self, owner: str, names: Sequence[str]) -> Sequence[Relation]:
+        """An owner's relations that have an entity of these names at either end, in no order; the ends need not be."""
+
+    @abstractmethod
+    def ids(self, table: Table, scope: Scope) -> Sequence[UUID]:
+        """All that the scope lets be seen, in no order."""
+
+    @abstractmethod
     def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Thought | Entity | Observation]:
         """The pieces that were made last, newest first, without their vectors."""
 
@@ -97,3 +109,7 @@ class KnowledgePort(Protocol):
     @abstractmethod
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
         """Remove pieces of an owner's, or anybody's; how many there were. An entity takes its observations with it."""
+
+    @abstractmethod
+    def forget_owner(self, owner: str | None) -> int:
+        """Remove all that is an owner's, or anybody's: how many pieces there were; their relations go too."""

@@ -261,6 +261,51 @@ class KnowledgeContract:
         even = Scope(owner="", include_tags=frozenset(["even"]))
         assert [each.text for each in knowledge.newest(Table.THOUGHTS, even, 9)] == ["4", "2", "0"]
 
+    def test_entities_are_found_by_name(self, knowledge: KnowledgePort) -> None:
+        """However it is spaced and capitalised, and an owner's alone."""
+        knowledge.add_entities([an_entity("Ada Byron", 1, 0), an_entity("Bob"), an_entity("Ada Byron", owner="bob")])
+        found = knowledge.entities_named("", ["ada  byron", "Carol"])
+        assert [(each.owner, each.name, each.embedding) for each in found] == [("", "Ada Byron", None)]
+        assert knowledge.entities_named("", []) == []
+
+    def test_relations_are_found_by_either_end(self, knowledge: KnowledgePort) -> None:
+        """Each once, an owner's alone, and whether or not there are such entities."""
+        knows = Relation(owner="", source="Ada", target="Bob", kind="knows")
+        self_ = Relation(owner="", source="Bob", target="Bob", kind="minds")
+        knowledge.add_relations([knows, self_, Relation(owner="x", source="Ada", target="Eve", kind="knows")])
+        assert knowledge.relations_of("", ["ada"]) == [knows]
+        assert set(knowledge.relations_of("", ["Bob", "Ada"])) == {knows, self_}
+        assert knowledge.relations_of("", ["Eve"]) == []
+
+    def test_what_a_scope_holds_is_told_by_its_ids(self, knowledge: KnowledgePort) -> None:
+        """Private ones and tags as everywhere."""
+        open_, private, hers = (
+            a_thought("open", tags=["a"]),
+            a_thought("private", private=True),
+            a_thought("hers", owner="alice"),
+        )
+        knowledge.add_thoughts([open_, private, hers])
+        assert set(knowledge.ids(Table.THOUGHTS, MINE)) == {open_.id}
+        assert set(knowledge.ids(Table.THOUGHTS, Scope(owner="", include_private=True))) == {open_.id, private.id}
+        assert set(knowledge.ids(Table.THOUGHTS, Scope(owner=None, include_tags=frozenset("a")))) == {open_.id}
+        assert set(knowledge.ids(Table.THOUGHTS, Scope(owner=None, exclude_tags=frozenset("a")))) == {hers.id}
+
+    def test_all_of_an_owner_s_is_forgotten_at_once(self, knowledge: KnowledgePort) -> None:
+        """Also relations between nobody who is known; what is another's stays."""
+        for owner in ("", "alice"):
+            ada = an_entity("Ada", 1, 0, owner=owner)
+            knowledge.add_thoughts([a_thought("a", 1, 0, owner=owner)])
+            knowledge.add_entities([ada])
+            knowledge.add_observations([an_observation(ada, "tea", 1, 0)])
+            knowledge.add_relations([Relation(owner=owner, source="X", target="Y", kind="knows")])
+        assert self.found(knowledge, 1, 0) == ["a"]
+        assert knowledge.forget_owner("") == 3
+        assert self.found(knowledge, 1, 0) == []
+        left = knowledge.counts(None, "minilm")
+        assert (left.thoughts, left.entities, left.observations, left.relations) == (1, 1, 1, 1)
+        assert knowledge.forget_owner(None) == 3
+        assert knowledge.counts(None, "minilm").relations == 0
+
     @pytest.mark.parametrize("text", ["\x00", "\ud800", "ﬁ\u200b\u202e", "'; DROP TABLE thought; --", "😀" * 500])
     def test_odd_texts_come_back_as_they_were(self, knowledge: KnowledgePort, text: str) -> None:
         """As texts and as tags, for any of them may be found by it."""

@@ -221,6 +221,10 @@ kg_relation: Final = Table(
     Column("source", SafeText, nullable=False),
     Column("kind", SafeText, nullable=False),
     Column("target", SafeText, nullable=False),
+    Column("source_hash", String(64), nullable=False),
+    Column("target_hash", String(64), nullable=False),
+    Index("kg_relation_source", "owner", "source_hash"),
+    Index("kg_relation_target", "owner", "target_hash"),
 )
 
 knowledge_clock: Final = Table(

@@ -9,7 +9,8 @@ from uuid import UUID
 
 import numpy as np
 
-from riglm.adapters.analytics.knowledge.rows import GRAPH_ORIGIN, Piece, identity
+from riglm.adapters.analytics.knowledge.rows import GRAPH_ORIGIN, Piece, identity, relation_identity
+from riglm.domain.knowledge.normalising import content_hash, normalised
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope
@@ -23,7 +24,7 @@ class InMemoryKnowledge(KnowledgePort):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: dict[Table, dict[tuple[str, str], Piece]] = {table: {} for table in Table}
-        self._relations: dict[Relation, None] = {}
+        self._relations: dict[tuple[str, str], Relation] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +50,8 @@ class InMemoryKnowledge(KnowledgePort):
         """Keep relations; how many were new."""
         with self._lock:
             before = len(self._relations)
-            self._relations.update(dict.fromkeys(relations))
+            for relation in relations:
+                self._relations.setdefault((relation.owner, relation_identity(relation)), relation)
             return len(self._relations) - before
 
     def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
@@ -74,9 +76,28 @@ class InMemoryKnowledge(KnowledgePort):
                 thoughts=len(found[Table.THOUGHTS]),
                 entities=len(found[Table.ENTITIES]),
                 observations=len(found[Table.OBSERVATIONS]),
-                relations=sum(owner in (None, relation.owner) for relation in self._relations),
+                relations=sum(owner in (None, relation.owner) for relation in self._relations.values()),
                 without_vector=sum(_lacks(piece, model) for pieces in found.values() for piece in pieces),
             )
+
+    def entities_named(self, owner: str, names: Sequence[str]) -> Sequence[Entity]:
+        """An owner's entities with these names, without their vectors."""
+        wanted = {(owner, content_hash(name)) for name in names}
+        with self._lock:
+            kept = self._tables[Table.ENTITIES]
+            found = [piece for key in wanted if isinstance(piece := kept.get(key), Entity)]
+        return [replace(entity, embedding=None) for entity in found]
+
+    def relations_of(self, owner: str, names: Sequence[str]) -> Sequence[Relation]:
+        """An owner's relations that have an entity of these names at either end."""
+        wanted = {normalised(name) for name in names}
+        with self._lock:
+            return [each for each in self._relations.values() if each.owner == owner and wanted & _ends(each)]
+
+    def ids(self, table: Table, scope: Scope) -> Sequence[UUID]:
+        """All that the scope lets be seen."""
+        with self._lock:
+            return [piece.id for piece in self._tables[table].values() if _seen(piece, scope)]
 
     def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
         """The pieces that were made last, newest first, without their vectors."""
@@ -113,14 +134,28 @@ class InMemoryKnowledge(KnowledgePort):
                     self._forget_what_hangs_on(piece)
             return len(gone)
 
+    def forget_owner(self, owner: str | None) -> int:
+        """Remove all that is an owner's: how many pieces there were."""
+        gone = 0
+        with self._lock:
+            for kept in self._tables.values():
+                mine = [key for key in kept if owner in (None, key[0])]
+                gone += len(mine)
+                for key in mine:
+                    del kept[key]
+            for key in [key for key in self._relations if owner in (None, key[0])]:
+                del self._relations[key]
+        return gone
+
     def _forget_what_hangs_on(self, entity: Entity) -> None:
         observations = self._tables[Table.OBSERVATIONS]
         for key, piece in list(observations.items()):
             if isinstance(piece, Observation) and (piece.owner, piece.entity) == (entity.owner, entity.name):
                 del observations[key]
-        for relation in list(self._relations):
-            if relation.owner == entity.owner and entity.name in (relation.source, relation.target):
-                del self._relations[relation]
+        name = normalised(entity.name)
+        for key, relation in list(self._relations.items()):
+            if relation.owner == entity.owner and name in _ends(relation):
+                del self._relations[key]
 
     def _add(self, table: Table, pieces: Sequence[_Kept]) -> int:
         with self._lock:
@@ -130,6 +165,10 @@ class InMemoryKnowledge(KnowledgePort):
                 key = (piece.owner, identity(piece))
                 kept[key] = _updated(kept[key], piece) if key in kept else piece
             return len(kept) - before
+
+
+def _ends(relation: Relation) -> set[str]:
+    return {normalised(relation.source), normalised(relation.target)}
 
 
 def _updated(old: Piece, new: Piece) -> Piece:

@@ -70,6 +70,24 @@ def relation_identity(relation: Relation) -> str:
     return content_hash(" ".join(content_hash(part) for part in (relation.source, relation.kind, relation.target)))
 
 
+def relation_row(relation: Relation) -> Row:
+    """A relation as a row."""
+    return {
+        "owner": relation.owner,
+        "hash": relation_identity(relation),
+        "source": relation.source,
+        "kind": relation.kind,
+        "target": relation.target,
+        "source_hash": content_hash(relation.source),
+        "target_hash": content_hash(relation.target),
+    }
+
+
+def relation_of(row: Any) -> Relation:
+    """A row as a relation."""
+    return Relation(owner=row.owner, source=row.source, target=row.target, kind=row.kind)
+
+
 def candidate(table: Table, row: Any, score: float) -> Candidate:
     """A row as an answer to a question."""
     return Candidate(
@@ -94,7 +112,8 @@ def _thought(row: Any) -> Thought:
     )
 
 
-def _entity(row: Any) -> Entity:
+def entity_of(row: Any) -> Entity:
+    """A row as an entity, without its vector."""
     return Entity(
         id=row.id,
         owner=row.owner,
@@ -119,7 +138,7 @@ def _observation(row: Any) -> Observation:
 
 PIECES: Final[Mapping[Table, Callable[[Any], Piece]]] = {
     Table.THOUGHTS: _thought,
-    Table.ENTITIES: _entity,
+    Table.ENTITIES: entity_of,
     Table.OBSERVATIONS: _observation,
 }
 """A row of each table as a piece, without its vector."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, or_, select, true, update
 from sqlalchemy import Table as SqlTable
 
 from riglm.adapters.analytics.arrays import from_bytes
@@ -19,13 +19,15 @@ from riglm.adapters.analytics.knowledge.rows import (
     TABLES,
     Piece,
     candidate,
-    relation_identity,
+    entity_of,
+    relation_of,
+    relation_row,
     row_of,
     vector_of,
 )
 from riglm.adapters.analytics.lookups import insert_into, slices
-from riglm.adapters.analytics.rows import Row
 from riglm.adapters.analytics.tables import kg_entity, kg_observation, kg_relation, knowledge_clock, thought
+from riglm.domain.knowledge.normalising import content_hash
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope
@@ -75,16 +77,7 @@ class SqlKnowledge(KnowledgePort):
 
     def add_relations(self, relations: Sequence[Relation]) -> int:
         """Keep relations, all or none; how many were new."""
-        rows: list[Row] = [
-            {
-                "owner": each.owner,
-                "hash": relation_identity(each),
-                "source": each.source,
-                "kind": each.kind,
-                "target": each.target,
-            }
-            for each in relations
-        ]
+        rows = [relation_row(each) for each in relations]
         with self._database.writing() as connection:
             insert = insert_into(connection, kg_relation).on_conflict_do_nothing().returning(kg_relation.c.hash)
             return sum(len(connection.execute(insert.values(list(some))).all()) for some in slices(rows))
@@ -121,26 +114,53 @@ class SqlKnowledge(KnowledgePort):
                 without_vector=without,
             )
 
+    def entities_named(self, owner: str, names: Sequence[str]) -> Sequence[Entity]:
+        """An owner's entities with these names, without their vectors."""
+        hashes = [content_hash(name) for name in names]
+        query = select(*_without_vector(kg_entity)).where(kg_entity.c.owner == owner)
+        with self._database.reading() as connection:
+            return [
+                entity_of(row)
+                for some in slices(hashes)
+                for row in connection.execute(query.where(kg_entity.c.hash.in_(some)))
+            ]
+
+    def relations_of(self, owner: str, names: Sequence[str]) -> Sequence[Relation]:
+        """An owner's relations that have an entity of these names at either end."""
+        hashes = [content_hash(name) for name in names]
+        found: dict[str, Relation] = {}
+        with self._database.reading() as connection:
+            for end in (kg_relation.c.source_hash, kg_relation.c.target_hash):
+                for some in slices(hashes):
+                    query = select(kg_relation).where(kg_relation.c.owner == owner, end.in_(some))
+                    found.update((row.hash, relation_of(row)) for row in connection.execute(query))
+        return list(found.values())
+
+    def ids(self, table: Table, scope: Scope) -> Sequence[UUID]:
+        """All that the scope lets be seen."""
+        columns = TABLES[table].c
+        with self._database.reading() as connection:
+            rows = connection.execute(_seen(select(columns.id, columns.tags), table, scope))
+            return [row.id for row in rows if _is_tagged(row, scope)]
+
     def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
         """The pieces that were made last, newest first, without their vectors."""
         kept = TABLES[table]
-        query = select(kept).where(_of(kept, scope.owner)).order_by(kept.c.created_at.desc(), kept.c.id.desc())
-        if table is Table.THOUGHTS and not scope.include_private:
-            query = query.where(~thought.c.is_private)
+        query = _seen(select(*_without_vector(kept)), table, scope)
         found: list[Piece] = []
         with self._database.reading() as connection:
-            for row in connection.execute(query):
+            rows = connection.execute(query.order_by(kept.c.created_at.desc(), kept.c.id.desc()))
+            for row in rows.yield_per(_ROWS_AT_ONCE):
                 if len(found) == most:
                     break
-                tags = frozenset(row.tags)
-                if (not scope.include_tags or tags & scope.include_tags) and not tags & scope.exclude_tags:
+                if _is_tagged(row, scope):
                     found.append(PIECES[table](row))
         return found
 
     def without_vector(self, table: Table, model: str, most: int) -> Sequence[Piece]:
         """Pieces that no vector of this model is known of, oldest first."""
         kept = TABLES[table]
-        query = select(kept).where(or_(kept.c.model.is_(None), kept.c.model != model))
+        query = select(*_without_vector(kept)).where(or_(kept.c.model.is_(None), kept.c.model != model))
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(kept.c.created_at, kept.c.id).limit(most))
             return [PIECES[table](row) for row in rows]
@@ -168,6 +188,16 @@ class SqlKnowledge(KnowledgePort):
             _tick(connection, kept, removed=True)
             if table is Table.ENTITIES:
                 _tick(connection, kg_observation, removed=True)
+        return gone
+
+    def forget_owner(self, owner: str | None) -> int:
+        """Remove all that is an owner's: how many pieces there were."""
+        gone = 0
+        with self._database.writing() as connection:
+            for kept in TABLES.values():
+                gone += connection.execute(delete(kept).where(_of(kept, owner))).rowcount
+                _tick(connection, kept, removed=True)
+            connection.execute(delete(kg_relation).where(_of(kg_relation, owner)))
         return gone
 
     def _add(self, table: SqlTable, pieces: Sequence[Piece]) -> int:
@@ -215,16 +245,31 @@ def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> 
 
 
 def _forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool]) -> None:
-    found = connection.execute(select(kg_entity.c.owner, kg_entity.c.hash, kg_entity.c.name).where(entities)).all()
+    found = connection.execute(select(kg_entity.c.owner, kg_entity.c.hash).where(entities)).all()
     for row in found:
         observed = kg_observation.c
         connection.execute(delete(kg_observation).where(observed.owner == row.owner, observed.about == row.hash))
-        ends = or_(kg_relation.c.source == row.name, kg_relation.c.target == row.name)
+        ends = or_(kg_relation.c.source_hash == row.hash, kg_relation.c.target_hash == row.hash)
         connection.execute(delete(kg_relation).where(kg_relation.c.owner == row.owner, ends))
 
 
 def _with_vectors(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> Sequence[Any]:
     return [row for some in slices(ids) for row in connection.execute(select(table).where(table.c.id.in_(some)))]
+
+
+def _without_vector(table: SqlTable) -> list[Any]:
+    return [column for column in table.c if column.name != "vector"]
+
+
+def _seen(query: Select[Any], table: Table, scope: Scope) -> Select[Any]:
+    """Those rows of a query that the scope lets be seen, tags aside."""
+    query = query.where(_of(TABLES[table], scope.owner))
+    return query.where(~thought.c.is_private) if table is Table.THOUGHTS and not scope.include_private else query
+
+
+def _is_tagged(row: Any, scope: Scope) -> bool:
+    tags = frozenset(row.tags)
+    return (not scope.include_tags or bool(tags & scope.include_tags)) and not tags & scope.exclude_tags
 
 
 def _of(table: SqlTable, owner: str | None) -> ColumnElement[bool]:
