@@ -6,6 +6,7 @@ and the store by the thread that writes to it, so that a start waits for nothing
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import hashlib
 import importlib.util
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
     from riglm.application.filtering import FilteringService
+    from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.overrides import Overrides
     from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.knowledge import Recollection
@@ -61,7 +63,8 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
     from riglm.application.prediction.worker import Worker
     from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
-    from riglm.ports.embedder import EmbedderPort
+    from riglm.ports.embedder import EmbedderPort, Embedders
+    from riglm.ports.knowledge import KnowledgePort
     from riglm.ports.predictor import PredictorPort
     from riglm.ports.session_state import SessionStatePort
     from riglm.ports.spool import SpoolPort
@@ -89,6 +92,17 @@ def store_url(settings: Settings) -> str:
     """Where the database is, with its password."""
     url = settings.storage.url
     return f"sqlite:///{store_path(settings)}" if url is None else url.get_secret_value()
+
+
+def knowledge_store(settings: Settings) -> "KnowledgePort":
+    """Where knowledge is kept; not open yet."""
+    if settings.storage.kind == "memory":
+        from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+
+        return InMemoryKnowledge()
+    from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+
+    return SqlKnowledge(store_url(settings), timeout=settings.storage.timeout)
 
 
 def _memory() -> AnalyticsPort:
@@ -186,8 +200,8 @@ def _is_shared(settings: Settings) -> bool:
 
 
 def _stands_in_the_way(settings: Settings) -> bool:
-    """Whether the filter looks at lists and calls, or may be switched on while riglm runs."""
-    return settings.filtering.is_on or settings.control.enabled
+    """Whether riglm looks at lists and calls: for the filter, also if that may be switched on, or for its own voice."""
+    return settings.filtering.is_on or settings.control.enabled or settings.knowledge.enabled
 
 
 def _evidence(settings: Settings) -> Evidence:
@@ -219,13 +233,34 @@ def build_predictor(settings: Settings) -> "PredictorPort":
 
 def build_embedder(settings: Settings) -> "EmbedderPort":
     """The embedder that the configuration asks for, with its vectors kept in the store; not open yet."""
-    from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
-    from riglm.adapters.embedding import building
+    return _embedders(settings).always
 
-    if settings.storage.kind == "memory":
-        return building.build_embedder(settings.embedder, InMemoryVectors())
-    vectors = SqlVectors(store_url(settings), timeout=settings.storage.timeout)
-    return building.build_embedder(settings.embedder, vectors)
+
+def _embedders(settings: Settings) -> "Embedders":
+    """The one embedder of a process, whoever uses it; made on the worker, since numpy comes with it."""
+    from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
+    from riglm.adapters.embedding.building import build_embedders
+    from riglm.adapters.embedding.shared import SharedEmbedder
+
+    is_kept = settings.storage.kind != "memory"
+    vectors = SqlVectors(store_url(settings), timeout=settings.storage.timeout) if is_kept else InMemoryVectors()
+    made = build_embedders(settings.embedder, vectors)
+    return dataclasses.replace(made, always=SharedEmbedder(made.always))
+
+
+def _voice(settings: Settings, worker: "Worker", embedders: "Callable[[], Embedders]") -> "InnerVoice | None":
+    """The tool that asks the knowledge store, if it is switched on."""
+    if not settings.knowledge.enabled:
+        return None
+    from riglm.application.knowledge.building import build_inner_voice
+
+    return build_inner_voice(
+        settings.knowledge,
+        worker,
+        embedders,
+        lambda: knowledge_store(settings),
+        is_silent=os.environ.get("MCP_NO_LOG", "0").lower() not in {"", "0", "false"},
+    )
 
 
 def _sqlite_choices(settings: Settings) -> "SqliteChoices":
@@ -262,6 +297,7 @@ def _prediction(
     open_store: Callable[[], AnalyticsPort],
     open_choices: "Callable[[], AnalyticsPort | SqliteChoices]",
     meter: "MeterPort | None",
+    embedders: "Callable[[], Embedders]",
 ) -> "PredictionService":
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
@@ -276,7 +312,7 @@ def _prediction(
         return Recollection(
             open_store=open_store,
             make_predictor=lambda: build_predictor(settings),
-            make_embedder=lambda: build_embedder(settings),
+            make_embedder=lambda: embedders().always,
             make_coverage=lambda: CoverageCalibrator(filtering.coverage, filtering.min_tools, filtering.max_tools),
             put=recorder.put,
             most_pairs=settings.learning.max_pairs,
@@ -329,11 +365,22 @@ def _filtering(
     )
 
 
-def _showing(services: Services, filtering: "FilteringService") -> "Showing":
+def _showing(
+    settings: Settings, services: Services, filtering: "FilteringService", voice: "InnerVoice | None"
+) -> "Showing":
+    from riglm.application.knowledge.definition import NAME
     from riglm.application.meta_tools import MetaTools
     from riglm.application.showing.showing import Showing
 
-    return Showing(services, filtering, MetaTools(filtering))
+    alias = settings.knowledge.alias
+    names = (NAME,) if alias in (None, NAME) else (alias, NAME)
+    meta_tools = MetaTools(filtering, voice, names)
+    if voice is None:
+        return Showing(services, filtering, meta_tools)
+    from riglm.application.knowledge.definition import definition
+    from riglm.application.showing.always_listed import AlwaysListed
+
+    return Showing(services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0])))
 
 
 def _plan(settings: Settings) -> "Plan":
@@ -533,13 +580,25 @@ class Container(containers.DeclarativeContainer):
     worker: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-prediction")
     asking: "providers.Provider[Worker]" = providers.Singleton(_worker, "riglm-asking")
     overrides: "providers.Provider[Overrides]" = providers.Singleton(_overrides, asking, choices.provider)
+    embedders: "providers.Provider[Embedders]" = providers.Singleton(_embedders, settings)
     prediction: "providers.Provider[PredictionService]" = providers.Singleton(
-        _prediction, settings, worker, asking, services, recorder, hasher, analytics.provider, choices.provider, metrics
+        _prediction,
+        settings,
+        worker,
+        asking,
+        services,
+        recorder,
+        hasher,
+        analytics.provider,
+        choices.provider,
+        metrics,
+        embedders.provider,
     )
+    voice: "providers.Provider[InnerVoice | None]" = providers.Singleton(_voice, settings, worker, embedders.provider)
     filtering: "providers.Provider[FilteringService]" = providers.Singleton(
         _filtering, settings, services, prediction, overrides
     )
-    showing: "providers.Provider[Showing]" = providers.Singleton(_showing, services, filtering)
+    showing: "providers.Provider[Showing]" = providers.Singleton(_showing, settings, services, filtering, voice)
     state: "providers.Provider[SessionStatePort]" = providers.Singleton(_state, settings)
     sharing: "providers.Provider[Sharing]" = providers.Singleton(
         _sharing, settings, state, hasher, sessions, tracking, filtering.provider
@@ -623,7 +682,15 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
                     task.cancel()
                 await proxy.close()
                 if filtered:
-                    await container.prediction().close()
+                    await _closed_behind(container)
+
+
+async def _closed_behind(container: Container) -> None:
+    """Close what works for a proxy that is closed already."""
+    voice = container.voice()
+    if voice is not None:
+        await voice.close()
+    await container.prediction().close()
 
 
 @contextlib.asynccontextmanager

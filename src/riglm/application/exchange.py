@@ -25,6 +25,7 @@ class Call:
         "arguments",
         "clock",
         "found",
+        "is_confidential",
         "on_end",
         "sequence_number",
         "session",
@@ -56,6 +57,7 @@ class Call:
         self.found = found
         self.on_end = on_end
         self.stopwatch = stopwatch
+        self.is_confidential = False
         self.sequence_number = session.next_sequence_number()
         self.started = time.time()
         self.clock = time.perf_counter()
@@ -73,6 +75,7 @@ class Call:
             error_kind=kind,
             error_code=code,
             found=self.found,
+            is_confidential=self.is_confidential,
         )
         if self.on_end is not None:
             self.on_end(kind)

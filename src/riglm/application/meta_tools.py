@@ -1,10 +1,13 @@
 """What riglm's own tools do."""
 
 import logging
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from riglm.application.filtering import FilteringService
+from riglm.application.knowledge.definition import NAME as INNER_VOICE
+from riglm.application.knowledge.errors import Code, Unanswered, refusal
 from riglm.application.meta_answers import (
     MetaAnswer,
     Misused,
@@ -36,15 +39,33 @@ MOST_NAMED: Final = 100
 LONGEST_QUERY: Final = 2_000
 """Characters of a query that are remembered with what it found."""
 
+_SWITCHED_OFF: Final = "the tool is switched off: SURR_ENABLE_INNER_VOICE=1 or knowledge.enabled switches it on"
 _log: Final = logging.getLogger("riglm.filtering")
 
 
-class MetaTools:
-    """Runs set_context, search_available_tools, call_tool, mark_tool and index_status."""
+class Voice(Protocol):
+    """Answers questions from what is known."""
 
-    def __init__(self, filtering: FilteringService) -> None:
-        """They go by the same decisions as the lists."""
+    @abstractmethod
+    async def retrieve(self, principal: str, arguments: bytes) -> bytes:
+        """The raw tool result for raw arguments, asked by a principal, told by its keyed hash."""
+
+
+class MetaTools:
+    """Runs set_context, search_available_tools, call_tool, mark_tool and index_status, and asks the inner voice."""
+
+    def __init__(
+        self, filtering: FilteringService, voice: Voice | None = None, names: Sequence[str] = (INNER_VOICE,)
+    ) -> None:
+        """They go by the same decisions as the lists.
+
+        Without a `voice` it is switched off. `names` are all that it is called by, first the one that it is listed as:
+        a server's own tool goes before the other ones, and before a voice that is switched off.
+        """
         self._filtering = filtering
+        self._voice = voice
+        self._voice_names = tuple(names)
+        self._listed_voice = () if voice is None else self._voice_names[:1]
         self._runs: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[MetaAnswer]]]] = {
             SET_CONTEXT: self._set_context,
             SEARCH: self._search,
@@ -55,10 +76,23 @@ class MetaTools:
 
     def owns(self, session: Session, name: str) -> bool:
         """Whether a call of this name in a session is for riglm itself."""
+        if name in self._voice_names:
+            view = self._filtering.view(session)
+            return name in self._listed_voice or view is None or name not in view.catalogue.name_set
         return name in self._runs and name in self._filtering.offered(session)
+
+    def is_about_lists(self, name: str) -> bool:
+        """Whether a tool needs to know the session's list, or whether it has the name at all does."""
+        return name not in self._listed_voice
+
+    def is_confidential(self, name: str) -> bool:
+        """Whether what a tool is asked is nowhere kept as it is."""
+        return name in self._voice_names
 
     async def run(self, session: Session, name: str, arguments: bytes) -> MetaAnswer:
         """Run one of them with its raw arguments; whatever goes wrong is said in the result."""
+        if name in self._voice_names:
+            return MetaAnswer(result=await self._retrieved(session, arguments))
         try:
             return await self._runs[name](session, members_given(name, arguments))
         except Misused as error:
@@ -66,6 +100,15 @@ class MetaTools:
         except Exception:  # noqa: BLE001  # fails open: the client's tools work as before
             _log.exception("%s failed", name)
             return refused(f"{name} failed inside riglm, and its log says why. Tools can still be called by name.")
+
+    async def _retrieved(self, session: Session, arguments: bytes) -> bytes:
+        if self._voice is None:
+            return refusal(Unanswered(Code.FEATURE_DISABLED, _SWITCHED_OFF))
+        return await self._voice.retrieve(session.principal, arguments)
+
+    def _own(self, session: Session) -> tuple[str, ...]:
+        """The names of riglm's own tools in the list of a session."""
+        return (*self._filtering.offered(session), *self._listed_voice)
 
     async def _set_context(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         text = text_given(SET_CONTEXT, given, "context")
@@ -79,7 +122,7 @@ class MetaTools:
         listed = self._listed(session, view, dynamic=dynamic)
         best = await self._likeliest(session, view, text, confidence)
         state.searched.update(best)
-        way = way_to_call(self._filtering.offered(session), best)
+        way = way_to_call(self._own(session), best)
         fields: dict[str, bytes] = {
             "message": jsonrpc.encode(context_message(len(best), len(listed), way, changed=changed)),
             "confidence": jsonrpc.encode(round(confidence, 3)),
@@ -109,12 +152,12 @@ class MetaTools:
             names = (state.choice.chosen | view.kept) & view.candidate_set
         else:
             names = self._filtering.listed(session) or view.candidate_set
-        own = self._filtering.offered(session)
+        own = self._own(session)
         return [name for name in view.candidates if name in names and name not in own]
 
     def _can_be_called(self, session: Session, name: str) -> bool:
         """Whether there is a way to an upstream's tool: where riglm's own has the name, that is call_tool alone."""
-        own = self._filtering.offered(session)
+        own = self._own(session)
         return name not in own or CALL_TOOL in own
 
     async def _search(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
@@ -130,7 +173,7 @@ class MetaTools:
             raw = jsonrpc.with_member(raw, ("why",), jsonrpc.encode(hit.why))
             tools.append(jsonrpc.with_member(raw, ("listed",), jsonrpc.encode(hit.name in listed)))
         names = [hit.name for hit in hits]
-        way = way_to_call(self._filtering.offered(session), names)
+        way = way_to_call(self._own(session), names)
         self._filtering.state(session).found(query[:LONGEST_QUERY], names)
         fields = {
             "message": jsonrpc.encode(search_message(len(hits), near, way)),
@@ -160,7 +203,7 @@ class MetaTools:
         name = text_given(CALL_TOOL, given, "name")
         arguments = object_given(CALL_TOOL, given, "arguments")
         view = self._filtering.view(session)
-        if name in self._filtering.offered(session) and (view is None or not view.allows(name)):
+        if name in self._own(session) and (view is None or not view.allows(name)):
             return refused(f"{name} is one of riglm's own tools: call it directly.")
         return MetaAnswer(forward=(bytes(given["name"]), arguments))
 

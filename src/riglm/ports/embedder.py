@@ -69,3 +69,15 @@ class EmbedderPort(Protocol):
     @abstractmethod
     def status(self) -> EmbedderStatus:
         """What is at work now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedders:
+    """One model, with a stand-in and without.
+
+    `always` answers whatever happens, and opens and closes the model. `chosen` is the model alone: it raises
+    `EmbedderUnavailable` where it cannot answer.
+    """
+
+    always: EmbedderPort
+    chosen: EmbedderPort

@@ -9,7 +9,7 @@ from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.embedder import Embedder
-from riglm.ports.embedder import EmbedderPort
+from riglm.ports.embedder import EmbedderPort, Embedders
 from riglm.ports.vector_cache import VectorCachePort
 
 _COMMON_MODELS = ("sentence-transformers/all-MiniLM-L6-v2", "BAAI/bge-small-en-v1.5")
@@ -21,8 +21,14 @@ def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> 
     It is the configured model; else the bundled one; else a common one that was downloaded earlier; else hashed
     vectors.
     """
+    return build_embedders(settings, cache).always
+
+
+def build_embedders(settings: Embedder, cache: VectorCachePort | None = None) -> Embedders:
+    """The same embedder, and beside it what is behind it, for whoever wants no stand-in; neither is open yet."""
     if settings.provider == "static":
-        return HashingEmbedder()
+        hashing = HashingEmbedder()
+        return Embedders(always=hashing, chosen=hashing)
     model = FastembedEmbedder(
         candidates(settings),
         directory=models_directory(settings),
@@ -31,7 +37,7 @@ def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> 
         batch=settings.batch,
         idle=settings.idle,
     )
-    return CachedEmbedder(FallbackEmbedder(model, HashingEmbedder()), cache)
+    return Embedders(always=CachedEmbedder(FallbackEmbedder(model, HashingEmbedder()), cache), chosen=model)
 
 
 def candidates(settings: Embedder) -> tuple[str, ...]:

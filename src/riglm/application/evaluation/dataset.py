@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from riglm.application.evaluation.lines import (
     DatasetError,
-    Row,
     group_of,
     name_list,
     rows,
@@ -18,6 +17,7 @@ from riglm.application.evaluation.lines import (
     wrong,
 )
 from riglm.application.evaluation.sets import CATALOGUE
+from riglm.application.json_lines import Row
 from riglm.domain.tool import ToolProfile
 
 DEFAULT_LIMIT: Final = 1_000

@@ -1,20 +1,11 @@
 """JSON lines of evaluation data: read one by one, and refused by file, line, reason and fix."""
 
-import codecs
-import json
 import reprlib
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
 
+from riglm.application.json_lines import BadLine, Row, UnusableFile, numbered_lines, object_of
 from riglm.domain.errors import UnusableInput
-
-Row: TypeAlias = Mapping[str, Any]
-"""One JSON object of a file."""
-
-LONGEST: Final = 16 << 20
-"""The longest line that is read, in bytes."""
 
 
 class DatasetError(UnusableInput):
@@ -90,42 +81,15 @@ def unknown_tool(place: str, key: str, name: str) -> DatasetError:
     return DatasetError(f"{place}: unknown tool {reprlib.repr(name)} in {key!r} — fix: a name of tools.jsonl")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise DatasetError(f"{path}: this is no file — fix: put a file of JSON lines there")
-        with path.open("rb") as file:
-            number = 0
-            while line := file.readline(LONGEST + 1):
-                number += 1
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                if line.strip():
-                    yield number, _decoded(line, f"{path}:{number}")
-    except OSError as error:
-        raise DatasetError(f"{path}: {error.strerror} — fix: put a file there that you may read") from error
+        yield from numbered_lines(path)
+    except UnusableFile as error:
+        raise DatasetError(str(error)) from error
 
 
-def _decoded(line: bytes, place: str) -> str:
-    if len(line) > LONGEST:
-        raise DatasetError(f"{place}: the line is longer than {LONGEST >> 20} MiB — fix: one JSON object on each line")
+def _object(line: bytes, place: str) -> Row:
     try:
-        return line.decode().rstrip()
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{place}: byte {error.start + 1} is not UTF-8 — fix: save the file in UTF-8") from error
-
-
-def _object(line: str, place: str) -> Row:
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as error:
-        reason = f"this is not JSON (column {error.colno}: {error.msg})"
-    except RecursionError:
-        reason = "the values are nested too deeply"
-    except ValueError:
-        reason = "a number has too many digits"
-    else:
-        if isinstance(value, dict):
-            return value
-        reason = f"this is not a JSON object but {reprlib.repr(value)}"
-    raise DatasetError(f"{place}: {reason} — fix: one JSON object on each line")
+        return object_of(line)
+    except BadLine as error:
+        raise DatasetError(f"{place}: {error}") from error

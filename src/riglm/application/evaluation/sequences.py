@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from riglm.application.evaluation.dataset import Dataset, Query, digest, read_tools
-from riglm.application.evaluation.lines import Row, group_of, name_list, rows, text_of, unknown_tool
+from riglm.application.evaluation.lines import group_of, name_list, rows, text_of, unknown_tool
 from riglm.application.evaluation.metrics import CUTS, Tally, rank
 from riglm.application.evaluation.prepared import Prepared
+from riglm.application.json_lines import Row
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.prediction import Context, Relevance, Situation
 from riglm.domain.retrieval.pairs import LearnedPairs

@@ -1,123 +1,28 @@
-"""The tool as clients see it, and its answers as they are written."""
+"""Answers as they are written."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from riglm.application.knowledge.errors import Unanswered
-from riglm.application.knowledge.parameters import MOST_SNIPPETS
 from riglm.application.knowledge.retrieval import Answer, Diagnostics
 from riglm.domain import jsonrpc
-from riglm.domain.knowledge.capping import LONGEST
-from riglm.domain.knowledge.provenance import Origin, Table, TrustTier
 from riglm.domain.knowledge.selecting import Snippet
 
-NAME: Final = "inner_voice.retrieve"
-
-_COUNT: Final = {"type": "integer", "minimum": 0}
-_NUMBER: Final = {"type": "number"}
-_TEXT: Final = {"type": "string"}
-_TAGS: Final = {"type": "array", "items": _TEXT, "default": []}
 _DIGITS: Final = 6
+_LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+_EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 
 
-def _closed(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
-    required = [name for name in properties if name not in optional]
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-_SNIPPET: Final = _closed(
-    {
-        "id": _TEXT,
-        "table": {"enum": [str(table) for table in Table]},
-        "source_type": {"enum": [table.source_type for table in Table]},
-        "origin": {"enum": [str(origin) for origin in Origin]},
-        "trust_tier": {"enum": [str(tier) for tier in TrustTier]},
-        "created_at": {"type": "string", "format": "date-time"},
-        "text": {"type": "string", "maxLength": LONGEST},
-        "score": {"type": "number", "minimum": -1, "maximum": 1},
-        "content_hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-        "span_start": _COUNT,
-        "span_end": _COUNT,
-    },
-    "span_start",
-    "span_end",
-)
-_DIAGNOSTICS: Final = _closed(
-    {
-        "provider": _TEXT,
-        "model": _TEXT,
-        "dim": _COUNT,
-        "k_req": _COUNT,
-        "k_ret": _COUNT,
-        "kg_candidates": _COUNT,
-        "thought_candidates": _COUNT,
-        "floor_used": _NUMBER,
-        "latency_ms": _COUNT,
-        "no_results": {"const": True},
-        "reason": {"enum": ["floor_excluded_all", "no_candidates"]},
-    },
-    "no_results",
-    "reason",
-)
-OUTPUT_SCHEMA: Final = _closed(
-    {"snippets": {"type": "array", "items": _SNIPPET, "maxItems": MOST_SNIPPETS}, "diagnostics": _DIAGNOSTICS}
-)
-"""What every answer with snippets, or with none, is."""
-
-_INPUT_SCHEMA: Final = {
-    "type": "object",
-    "properties": {
-        "query": {**_TEXT, "minLength": 1, "description": "The question, in your own words."},
-        "top_k": {"type": "integer", "description": f"How many snippets at most, from 1 to {MOST_SNIPPETS}."},
-        "floor": {**_NUMBER, "description": "How similar they must be at least, from 0 to 1."},
-        "mix": {**_NUMBER, "description": "The share of the knowledge graph, from 0 (thoughts alone) to 1 (graph)."},
-        "include_private": {"type": "boolean", "default": False, "description": "Private thoughts as well."},
-        "include_tags": {**_TAGS, "description": "Only what has one of these tags."},
-        "exclude_tags": {**_TAGS, "description": "Nothing that has one of these tags."},
-    },
-    "required": ["query"],
-    "additionalProperties": False,
-}
-
-
-def definition(name: str = NAME) -> bytes:
-    """The tool's entry in a list, under its name or an alias."""
-    return jsonrpc.encode(
-        {
-            "name": name,
-            "description": "Find what is known about something: snippets of thoughts and of the knowledge graph, word "
-            "for word, with where each comes from and how far it can be trusted.",
-            "inputSchema": _INPUT_SCHEMA,
-            "outputSchema": OUTPUT_SCHEMA,
-            "annotations": {
-                "readOnlyHint": True,
-                "idempotentHint": True,
-                "destructiveHint": False,
-                "openWorldHint": False,
-            },
-        }
-    )
-
-
-def written(answer: Answer) -> bytes:
-    """An answer as raw JSON, by `OUTPUT_SCHEMA`."""
-    return jsonrpc.encode(
-        {
-            "snippets": [_snippet(snippet) for snippet in answer.snippets],
-            "diagnostics": _diagnostics(answer.diagnostics),
-        }
-    )
-
-
-def refusal(error: Unanswered) -> bytes:
-    """A raw tool result that tells the code, in words for people and for programs."""
-    told = jsonrpc.encode({"error": {"code": str(error.code), "message": str(error)}}).decode()
-    return b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(told)
+def fields_of(answer: Answer) -> dict[str, bytes]:
+    """An answer as raw JSON by member, by `OUTPUT_SCHEMA`."""
+    return {
+        "snippets": jsonrpc.encode([_snippet(snippet) for snippet in answer.snippets]),
+        "diagnostics": jsonrpc.encode(_diagnostics(answer.diagnostics)),
+    }
 
 
 def _snippet(snippet: Snippet) -> dict[str, Any]:
     candidate, cut = snippet.candidate, snippet.capped
-    at = datetime.fromtimestamp(candidate.created_at, UTC)
+    at = datetime.fromtimestamp(min(max(candidate.created_at, _EARLIEST), _LATEST), UTC)
     return {
         "id": candidate.table.public_id(candidate.key),
         "table": str(candidate.table),
@@ -125,12 +30,17 @@ def _snippet(snippet: Snippet) -> dict[str, Any]:
         "origin": str(candidate.origin),
         "trust_tier": str(snippet.trust_tier),
         "created_at": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "text": cut.text,
+        "text": _in_unicode(cut.text),
         "score": round(min(max(candidate.score, -1.0), 1.0), _DIGITS),
         "content_hash": snippet.content_hash,
         "span_start": cut.start,
         "span_end": cut.end,
     }
+
+
+def _in_unicode(text: str) -> str:
+    """A text as JSON can say it: halves of surrogate pairs that stand alone are replaced."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _diagnostics(said: Diagnostics) -> dict[str, Any]:

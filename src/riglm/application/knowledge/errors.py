@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from riglm.domain import jsonrpc
+
 
 class Code(StrEnum):
     """The closed list of codes."""
@@ -19,3 +21,9 @@ class Unanswered(Exception):
     def __init__(self, code: Code, words: str) -> None:
         super().__init__(words)
         self.code = code
+
+
+def refusal(error: Unanswered) -> bytes:
+    """A raw tool result that tells the code, and words for people."""
+    told = jsonrpc.encode({"error": {"code": str(error.code), "message": str(error)}}).decode()
+    return b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(told)

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from riglm.application.knowledge.definition import MOST_SNIPPETS
 from riglm.application.knowledge.errors import Code, Unanswered
-
-MOST_SNIPPETS: Final = 50
-"""So many are given at most."""
 
 LONGEST_QUERY: Final = 8_000
 """Characters of a question that are read; a model reads no more."""
+
+MOST_TAGS: Final = 1_000
+"""So many tags are looked for at most."""
 
 _KNOWN: Final = ("query", "top_k", "floor", "mix", "include_private", "include_tags", "exclude_tags")
 
@@ -45,10 +46,11 @@ def question(given: Any, defaults: Defaults) -> Question:
         Unanswered: `invalid_params`, with words that name the argument.
     """
     if not isinstance(given, Mapping):
-        raise _invalid("the arguments are no object")
+        raise _invalid("the arguments are no object that can be read")
     unknown = [str(key) for key in given if key not in _KNOWN]
     if unknown:
-        raise _invalid(f"{len(unknown)} arguments are unknown; known are {', '.join(_KNOWN)}")
+        count = "an argument is" if len(unknown) == 1 else f"{len(unknown)} arguments are"
+        raise _invalid(f"{count} unknown; known are {', '.join(_KNOWN)}")
     query = given.get("query")
     if not isinstance(query, str) or not query.strip():
         raise _invalid("query is to be a text that is not empty")
@@ -69,11 +71,14 @@ def _number(
     value = given.get(key)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise _invalid(f"{key} is to be a number from {least:g} to {most:g}")
-    if whole and value != int(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _invalid(f"{key} is to be a number from {least:g} to {most:g}")
+    bounded = min(max(value, least), most)  # before anything is reckoned with it: it may have hundreds of digits
+    if whole and bounded != int(bounded):
         raise _invalid(f"{key} is to be a whole number from {least:g} to {most:g}")
-    return min(max(value, least), most)
+    return bounded
 
 
 def _flag(given: Mapping[str, Any], key: str) -> bool:
@@ -89,6 +94,8 @@ def _tags(given: Mapping[str, Any], key: str) -> frozenset[str]:
         return frozenset()
     if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
         raise _invalid(f"{key} is to be a list of texts")
+    if len(value) > MOST_TAGS:
+        raise _invalid(f"{key} has more than {MOST_TAGS} tags")
     return frozenset(value)
 
 

@@ -1,5 +1,6 @@
 """Answers a question with snippets of what is known: found by meaning, told as they are, never written anew."""
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Answer:
 
 
 class Retrieval:
-    """Asks each table by itself, and merges what they give."""
+    """Asks each table by itself, those of a source without a share not at all, and merges what they give."""
 
     def __init__(
         self,
@@ -99,13 +100,15 @@ class Retrieval:
             exclude_tags=asked.exclude_tags,
         )
         most = min(_CANDIDATES_PER_SNIPPET * asked.top_k, self._most)
+        request = Request(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=self._min_floor)
+        wanted = [table for table in Table if (request.wants_graph if table.is_graph else request.wants_thoughts)]
         try:
-            found = {table: await self._store.nearest(table, embedded.embedding, scope, most) for table in Table}
+            found = [await self._store.nearest(table, embedded.embedding, scope, most) for table in wanted]
         except AnalyticsUnavailable as error:
             raise Unanswered(Code.DB_ERROR, "the knowledge store does not answer now; ask again later") from error
-        thoughts = found.pop(Table.THOUGHTS)
-        graph = [candidate for candidates in found.values() for candidate in candidates]
-        request = Request(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=self._min_floor)
+        candidates = [each for some in found for each in some if math.isfinite(each.score)]
+        thoughts = [each for each in candidates if not each.table.is_graph]
+        graph = [each for each in candidates if each.table.is_graph]
         snippets, floor_used = selected(request, thoughts, graph)
         reason: Reason | None = None
         if not snippets:

@@ -204,10 +204,12 @@ class TrackingService:
         error_kind: ErrorKind | None = None,
         error_code: int | None = None,
         found: Found = Found.NAMED,
+        is_confidential: bool = False,
     ) -> None:
         """Note an invocation that ended; `started` is in seconds since the epoch, `sequence_number` was taken then.
 
-        `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none.
+        `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none; of
+        those that are confidential no more than the hash is stored.
         """
         with self._guarded:
             if self._meter is not None:
@@ -225,7 +227,7 @@ class TrackingService:
                 error_code,
                 found,
                 arguments,
-                self._keeps_arguments,
+                self._keeps_arguments and not is_confidential,
                 self._hasher,
             )
             self._put(note, _BYTES_PER_NOTE if arguments is None else _BYTES_PER_NOTE + len(arguments))

@@ -96,5 +96,13 @@ class MetaTools(Protocol):
         """Whether a session knows a tool as one of riglm's own."""
 
     @abstractmethod
+    def is_about_lists(self, name: str) -> bool:
+        """Whether one of riglm's own tools needs to know the session's list, or whether it has the name at all does."""
+
+    @abstractmethod
+    def is_confidential(self, name: str) -> bool:
+        """Whether what one of riglm's own tools is asked is nowhere kept as it is."""
+
+    @abstractmethod
     async def run(self, session: Session, name: str, arguments: bytes) -> MetaAnswer:
         """Run one of riglm's own tools."""

@@ -152,9 +152,7 @@ class ShowingConversation(Conversation):
             return self._pass_list(message, sink, headers, resumable=resumable)
         session = self._session(self._shown_to, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
-            return self._whole.received(
-                message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
-            )
+            return self._whole.received(message, Unstreamed(sink, lambda page: self._further(session, page)))
         changes = self._changes
         walk = self._walk(
             message,
@@ -169,10 +167,16 @@ class ShowingConversation(Conversation):
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> Underway | None:
         """Let a list pass untouched; of the first page it is remembered what the client has."""
+        if self._showing.adds:
+            sink = Unstreamed(sink, self._showing.completed)
         if jsonrpc.members(message.params).get("cursor") is None:
             session = self._session(self._shown_to, parameters.read(message).meta)
             sink = Relay(sink, lambda page: self._passed(session, page))
         return self._whole.received(message, sink, headers, resumable=resumable)
+
+    def _further(self, session: Session, page: Message) -> Message:
+        """A page behind the first one, where the filter has not made one of all."""
+        return self._showing.completed(self._showing.without_denied(session, page))
 
     def _passed(self, session: Session, page: Message) -> Message:
         self._news.listed()

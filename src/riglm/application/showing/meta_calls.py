@@ -72,7 +72,9 @@ class MetaCalls:
         changed: Callable[[ReplySink], None],
     ) -> None:
         started, clock = time.time(), time.perf_counter()
-        if name != CALL_TOOL or self._showing.filtering.state(session).view is None:
+        if self._showing.meta_tools.is_about_lists(name) and (
+            name != CALL_TOOL or self._showing.filtering.state(session).view is None
+        ):
             await ready()
             self._showing.services.waited()
         if not self._showing.meta_tools.owns(session, name):  # now that its list is known, it is a server's own tool
@@ -88,6 +90,7 @@ class MetaCalls:
             changed(call.sink)
         call.call = self._showing.services.call(session, OWN_UPSTREAM, name, given, known=True)
         call.call.started, call.call.clock = started, clock  # what is forwarded is not counted twice
+        call.call.is_confidential = self._showing.meta_tools.is_confidential(name)
         call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
 
     def _forward(self, call: MetaCall, asked: Message, session: Session, forward: Forward) -> None:

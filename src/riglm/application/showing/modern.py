@@ -107,9 +107,10 @@ class ShowingModern(ModernService):
         session = self._session(asked)
         has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
         if not self._showing.filtering.is_on:
-            return asked.forward(asked.message, sink if has_cursor else Relay(sink, partial(self._passed, session)))
+            whole = Relay(sink, self._showing.completed) if self._showing.adds else sink
+            return asked.forward(asked.message, whole if has_cursor else Relay(whole, partial(self._passed, session)))
         if has_cursor:
-            return asked.forward(asked.message, Relay(sink, lambda page: self._showing.without_denied(session, page)))
+            return asked.forward(asked.message, Relay(sink, partial(self._further, session)))
         taken = self._taking()
         walk = ListWalk(
             asked.message,
@@ -120,6 +121,10 @@ class ShowingModern(ModernService):
         )
         walk.start()
         return walk
+
+    def _further(self, session: Session, page: Message) -> Message:
+        """A page behind the first one, where the filter has not made one of all."""
+        return self._showing.completed(self._showing.without_denied(session, page))
 
     def _passed(self, session: Session, page: Message) -> Message:
         """A list passes untouched; it is remembered what the client has."""

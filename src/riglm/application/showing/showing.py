@@ -11,6 +11,7 @@ from typing import Any, Final
 from riglm.application.exchange import NOWHERE
 from riglm.application.failing_open import FailingOpen
 from riglm.application.services import Services
+from riglm.application.showing.always_listed import AlwaysListed
 from riglm.application.showing.call_watch import CallWatch
 from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.disguise import disguised_key
@@ -44,12 +45,15 @@ _log: Final = logging.getLogger("riglm.filtering")
 class Showing:
     """Composes lists, and refuses calls of denied tools. A filter that fails shows everything that is not denied."""
 
-    def __init__(self, services: Services, filtering: Filter, meta_tools: MetaTools) -> None:
-        """Sessions that end are forgotten by the filter from now on."""
+    def __init__(
+        self, services: Services, filtering: Filter, meta_tools: MetaTools, always: AlwaysListed | None = None
+    ) -> None:
+        """Sessions that end are forgotten by the filter from now on; `always` is in all lists."""
         services.tracking.when_closed(filtering.forget)
         self.services = services
         self.filtering = filtering
         self.meta_tools = meta_tools
+        self._always = always
         self._lists = ReadLists()
         self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
@@ -135,6 +139,15 @@ class Showing:
                 await heard.wait()
         except TimeoutError:
             withdraw(walk)
+
+    @property
+    def adds(self) -> bool:
+        """Whether lists are others than the upstream's even where the filter lets them pass."""
+        return self._always is not None
+
+    def completed(self, answer: Message) -> Message:
+        """An answer to a client's list, with the tool that is in all of them."""
+        return answer if self._always is None else self._always.completed(answer)
 
     def without_denied(self, session: Session, page: Message) -> Message:
         """One page of an upstream's list, less the tools that are denied."""
@@ -226,7 +239,8 @@ class Showing:
         self, session: Session, walk: ListWalk, catalogue: Catalogue, done: Callable[[Catalogue], None]
     ) -> None:
         done(catalogue)
-        walk.answer(self._composed(session, walk, catalogue) or self.without_denied(session, walk.pages[0]))
+        answer = self._composed(session, walk, catalogue) or self.without_denied(session, walk.pages[0])
+        walk.answer(self.completed(answer))
 
     def _composed(self, session: Session, walk: ListWalk, catalogue: Catalogue) -> Message | None:
         """The list as the session sees it; None when the filter failed."""
@@ -235,9 +249,18 @@ class Showing:
             answer = walk.pages[0]
             if not shown.untouched or self.filtering.guards:  # what riglm could not read must not pass unseen
                 answer = answer.replace(result=self._result(session, walk, shown.raw))
-            self.expose(session, shown.selection)
+            self.expose(session, self._with_always(shown.selection))
             return answer
         return None
+
+    def _with_always(self, selection: Selection) -> Selection:
+        """The record of a list, with what the tool that is in all of them takes."""
+        if self._always is None:
+            return selection
+        tokens = self._always.tokens
+        return replace(
+            selection, tokens_shown=selection.tokens_shown + tokens, tokens_own=selection.tokens_own + tokens
+        )
 
     def _result(self, session: Session, walk: ListWalk, entries: bytes) -> bytes:
         """The result of the first page with other entries, and no further pages."""

@@ -19,6 +19,8 @@ def normalised(text: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", text).lower()
     spaced = _SPACES.sub(" ", folded).strip()
+    if spaced.isprintable():  # nearly every text: nothing of these categories can be in it
+        return spaced
     return "".join(letter for letter in spaced if unicodedata.category(letter) not in _UNSEEN)
 
 

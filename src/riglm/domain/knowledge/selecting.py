@@ -36,11 +36,26 @@ class Request:
     floor: float
     min_floor: float
 
+    @property
+    def wants_graph(self) -> bool:
+        """Whether there is a share for the graph."""
+        return self.mix > 0
+
+    @property
+    def wants_thoughts(self) -> bool:
+        """Whether there is a share for thoughts."""
+        return self.mix < 1
+
 
 def selected(
     request: Request, thoughts: Sequence[Candidate], graph: Sequence[Candidate]
 ) -> tuple[list[Snippet], float]:
-    """The snippets to give, the most similar first, and the floor that was used."""
+    """The snippets to give, the most similar first, and the floor that was used.
+
+    A source without a share takes no part: a duplicate in it leaves the other's in its place.
+    """
+    thoughts = thoughts if request.wants_thoughts else ()
+    graph = graph if request.wants_graph else ()
     floor = floor_for(request, thoughts, graph)
     hits = [each for each in (*thoughts, *graph) if each.score >= floor]
     unique = _unique(sorted(hits, key=_rank))
@@ -56,8 +71,8 @@ def floor_for(request: Request, thoughts: Sequence[Candidate], graph: Sequence[C
 
     Where no candidate reaches even the least one, that is the floor.
     """
-    wanted = [source for source, share in ((graph, request.mix), (thoughts, 1 - request.mix)) if source and share > 0]
-    best = [max(each.score for each in source) for source in wanted]
+    wanted = ((graph, request.wants_graph), (thoughts, request.wants_thoughts))
+    best = [max(each.score for each in source) for source, is_wanted in wanted if source and is_wanted]
     least = min(request.floor, request.min_floor)
     reachable = [score for score in best if score >= least]
     return min([request.floor, *reachable]) if reachable else least

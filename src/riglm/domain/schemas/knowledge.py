@@ -1,13 +1,23 @@
 """What riglm knows and is asked by `inner_voice.retrieve`."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from riglm.domain.schemas.base import Section
+from riglm.domain.schemas.base import Seconds, Section, problem
+from riglm.domain.schemas.filtering import MetaToolSwitches
 
 Similarity = Annotated[float, Field(ge=0, le=1)]
 """A cosine similarity that counts for something."""
+
+USUAL_MIN_FLOOR = 0.15
+"""How far the floor gives way when nobody says otherwise."""
+
+USUAL_CANDIDATES = 150
+"""So many candidates of each source are looked at when nobody says otherwise."""
+
+MOST_CANDIDATES = 10_000
+"""More candidates of a source are never looked at."""
 
 
 class Knowledge(Section):
@@ -19,7 +29,8 @@ class Knowledge(Section):
     alias: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="Another name for `inner_voice.retrieve`, for clients that take no dots for example.",
+        description="List `inner_voice.retrieve` under this name, for example for clients that take no dots; by its "
+        "own name it can still be called.",
     )
     shared: bool = Field(
         default=False, description="Everybody who may use this riglm is answered from what belongs to anybody."
@@ -28,8 +39,38 @@ class Knowledge(Section):
     top_k: int = Field(default=10, ge=1, le=50, description="So many snippets are given when nobody says how many.")
     floor: Similarity = Field(default=0.25, description="Snippets are at least so similar to the question.")
     min_floor: float = Field(
-        default=0.15, gt=0, lt=1, description="The floor gives way down to here rather than leave a source out."
+        default=USUAL_MIN_FLOOR,
+        gt=0,
+        lt=1,
+        description="The floor gives way down to here rather than leave a source out.",
     )
     max_candidates_per_source: int = Field(
-        default=150, ge=1, le=10_000, description="So many candidates of each source are looked at, at most."
+        default=USUAL_CANDIDATES,
+        ge=1,
+        le=MOST_CANDIDATES,
+        description="So many candidates of each source are looked at, at most.",
     )
+    deadline: Seconds = Field(
+        default=20, description="So long a question waits for the embedder, and for the store, in seconds."
+    )
+    dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many numbers the model's vectors are thought to have: a warning tells when they have others.",
+    )
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if self.alias in MetaToolSwitches.model_fields:
+            raise problem(f"{self.alias!r} is another tool of riglm", "choose another name", key="alias")
+        return self
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.max_candidates_per_source < self.top_k:
+            raise problem(
+                f"max_candidates_per_source ({self.max_candidates_per_source}) is less than top_k ({self.top_k})",
+                "make it larger",
+                key="max_candidates_per_source",
+            )
+        return self

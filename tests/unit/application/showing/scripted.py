@@ -114,6 +114,12 @@ class ScriptedMeta(MetaTools):
     def owns(self, session, name):
         return name in self.names and not (self.filtering.known and name in self.filtering.known[-1])
 
+    def is_about_lists(self, name):
+        return True
+
+    def is_confidential(self, name):
+        return False
+
     async def run(self, session, name, arguments):
         if self.gate is not None:
             await self.gate.wait()

@@ -1,0 +1,36 @@
+"""The tool, put together from the configuration."""
+
+from collections.abc import Callable
+
+from riglm.application.knowledge.embedding import QuestionEmbedder
+from riglm.application.knowledge.inner_voice import InnerVoice
+from riglm.application.knowledge.journal import Journal
+from riglm.application.knowledge.parameters import Defaults
+from riglm.application.knowledge.retrieval import Retrieval
+from riglm.application.knowledge.storing import StoreAside
+from riglm.application.prediction.worker import Worker
+from riglm.domain.schemas.knowledge import Knowledge
+from riglm.ports.embedder import Embedders
+from riglm.ports.knowledge import KnowledgePort
+
+
+def build_inner_voice(
+    settings: Knowledge,
+    worker: Worker,
+    embedders: Callable[[], Embedders],
+    open_store: Callable[[], KnowledgePort],
+    *,
+    is_silent: bool,
+) -> InnerVoice:
+    """A tool that has opened nothing yet; `embedders` are made on the worker."""
+    embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=settings.dimensions)
+    store = StoreAside(open_store, seconds=settings.deadline)
+    retrieval = Retrieval(
+        embed,
+        store,
+        min_floor=settings.min_floor,
+        most_candidates=settings.max_candidates_per_source,
+        shared=settings.shared,
+    )
+    defaults = Defaults(top_k=settings.top_k, floor=settings.floor, mix=settings.mix)
+    return InnerVoice(retrieval, defaults, Journal(is_silent=is_silent), (embed.close, store.close))
