@@ -259,8 +259,13 @@ def _voice(settings: Settings, worker: "Worker", embedders: "Callable[[], Embedd
         worker,
         embedders,
         lambda: knowledge_store(settings),
-        is_silent=os.environ.get("MCP_NO_LOG", "0").lower() not in {"", "0", "false"},
+        is_silent=_is_silent(),
     )
+
+
+def _is_silent() -> bool:
+    """Whether what is about knowledge is not to be logged."""
+    return os.environ.get("MCP_NO_LOG", "").lower() not in {"", "0", "false"}
 
 
 def _sqlite_choices(settings: Settings) -> "SqliteChoices":
@@ -834,6 +839,9 @@ def _run(
     """Serve until the end; who `serves_many` has the store open before that, if it can be soon, and the control API."""
 
     async def main() -> None:
+        if not _is_silent():
+            for warning in configuration.warnings:
+                _log.warning("%s", warning)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -104,7 +104,9 @@ def _notes(configuration: "Configuration") -> list[str]:
     from riglm.cli.embedder import examine
 
     facts = examine(configuration.settings.embedder)
-    notes = [f"embedder.model: {facts['identity']} stands in: {facts['reason']}"] if facts["reason"] else []
+    notes = [*configuration.warnings]
+    if facts["reason"]:
+        notes.append(f"embedder.model: {facts['identity']} stands in: {facts['reason']}")
     both = configuration.settings.filtering.contradictions
     if both:
         notes.append(f"filtering: both lists name {', '.join(map(repr, both))}: what is in the deny list is denied")

@@ -41,12 +41,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The settings, for each path that something set what set it, what was asked for, and the file that was read."""
+    """The settings, for each path that something set what set it, what was asked for, and the file that was read.
+
+    `warnings` say what was changed or left out of what was set.
+    """
 
     settings: Settings
     origins: Mapping[KeyPath, str]
     options: Options = field(default_factory=Options)
     file: Path | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def load(
@@ -59,12 +63,14 @@ def load(
     if file is not None:
         _take_file(draft, file, environment, options)
     _take_environment(draft, environment, options, file)
+    warnings = _take_inner_voice(draft, environment)
     _take_servers(draft, environment, options)
     for name, path, value in options.values:
         draft.set(path, value, name)
     if not draft.holds("storage", "path") and not draft.holds("storage", "url"):
         draft.set(("storage", "path"), default_store(environment), "default")
-    return Configuration(_validated(draft, str(file) if file else FILE_NAME), draft.origins, options, file)
+    settings = _validated(draft, str(file) if file else FILE_NAME)
+    return Configuration(settings, draft.origins, options, file, tuple(warnings))
 
 
 def default_store(environment: Mapping[str, str]) -> str:
@@ -105,6 +111,14 @@ def _take_environment(draft: Draft, environment: Mapping[str, str], options: Opt
         elif options.with_servers or found[1][0] not in _SERVERS:
             name, path, value = found
             draft.set(path, value, name)
+
+
+def _take_inner_voice(draft: Draft, environment: Mapping[str, str]) -> list[str]:
+    if not any(name.startswith("SURR_") for name in environment):
+        return []
+    from riglm.adapters.configuration import inner_voice
+
+    return inner_voice.take(draft, environment)
 
 
 def _mentioned(variable: str, options: Options, file: Path | None) -> bool:

@@ -1,0 +1,164 @@
+"""The variables that set up `inner_voice.retrieve` wherever it is built, beside those of riglm.
+
+They never stop a start: what is out of bounds is put on the bound, what cannot be read is left out, and a warning says
+so. They go before all other settings.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from riglm.adapters.configuration.draft import Draft
+from riglm.adapters.configuration.problem import KeyPath
+from riglm.domain.schemas.knowledge import MOST_CANDIDATES, USUAL_CANDIDATES, USUAL_MIN_FLOOR, Knowledge
+
+GATE: Final = "SURR_ENABLE_INNER_VOICE"
+"""`1` switches the tool on, anything else off."""
+
+MIX: Final = "SURR_INNER_VOICE_MIX"
+TOP_K: Final = "SURR_INNER_VOICE_TOPK_DEFAULT"
+MIN_FLOOR: Final = "SURR_INNER_VOICE_MIN_FLOOR"
+CANDIDATES: Final = "SURR_INNER_VOICE_MAX_CANDIDATES_PER_SOURCE"
+PROVIDER: Final = "SURR_EMBED_PROVIDER"
+MODEL: Final = "SURR_EMBED_MODEL"
+DIMENSIONS: Final = "SURR_EMBED_DIM"
+
+_PROVIDERS: Final = ("fastembed", "static")
+_MOST_SNIPPETS: Final = 50
+_PER_SNIPPET: Final = 3
+_LONGEST_SHOWN: Final = 40
+
+
+class Read(NamedTuple):
+    """What a variable sets, if anything, and what is to be said of it."""
+
+    name: str
+    path: KeyPath
+    value: Any = None
+    warning: str = ""
+
+
+def take(draft: Draft, environment: Mapping[str, str]) -> list[str]:
+    """Set what the variables say, all but the gate only where the tool is switched on; the warnings."""
+    warnings = []
+    for found in _found(draft, environment):
+        draft.set(found.path, found.value, found.name)
+        if found.warning:
+            warnings.append(f"{found.name}: {found.warning}")
+    return warnings
+
+
+def _found(draft: Draft, environment: Mapping[str, str]) -> Iterator[Read]:
+    given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_") and text.strip()}
+    if GATE in given:
+        yield _gate(given[GATE])
+    if not given or not _is_on(_held(draft, "enabled")):
+        return
+    if MIX in given:
+        yield _mix(given[MIX])
+    if TOP_K in given:
+        yield _top_k(given[TOP_K])
+    if MIN_FLOOR in given:
+        yield _min_floor(given[MIN_FLOOR])
+    if CANDIDATES in given or TOP_K in given:
+        yield from _candidates(given.get(CANDIDATES), draft)
+    yield from _embedder(given)
+
+
+def _gate(text: str) -> Read:
+    warning = "" if text in {"0", "1"} else f"{_shown(text)} switches inner_voice.retrieve off; only 1 switches it on"
+    return Read(GATE, ("knowledge", "enabled"), text == "1", warning)
+
+
+def _mix(text: str) -> Read:
+    path = ("knowledge", "mix")
+    number = _number(text)
+    if number is None:
+        return Read(MIX, path, warning=f"{_shown(text)} is no number, and is left out")
+    bounded = min(max(number, 0.0), 1.0)
+    return Read(
+        MIX, path, bounded, "" if bounded == number else f"{_shown(text)} is not from 0 to 1: {bounded:g} it is"
+    )
+
+
+def _top_k(text: str) -> Read:
+    path = ("knowledge", "top_k")
+    number = _whole(text)
+    if number is None:
+        return Read(TOP_K, path, warning=f"{_shown(text)} is no whole number, and is left out")
+    bounded = min(max(number, 1), _MOST_SNIPPETS)
+    warning = "" if bounded == number else f"{_shown(text)} is not from 1 to {_MOST_SNIPPETS}: {bounded} it is"
+    return Read(TOP_K, path, bounded, warning)
+
+
+def _min_floor(text: str) -> Read:
+    number = _number(text)
+    if number is not None and 0 < number < 1:
+        return Read(MIN_FLOOR, ("knowledge", "min_floor"), number)
+    warning = f"{_shown(text)} is not between 0 and 1: {USUAL_MIN_FLOOR:g} it is"
+    return Read(MIN_FLOOR, ("knowledge", "min_floor"), USUAL_MIN_FLOOR, warning)
+
+
+def _candidates(text: str | None, draft: Draft) -> Iterator[Read]:
+    """The bound as it is given, else as it was; there is always room for the snippets of one answer."""
+    path = ("knowledge", "max_candidates_per_source")
+    top_k = _whole(str(_held(draft, "top_k"))) or Knowledge().top_k
+    number = _whole(str(_held(draft, "max_candidates_per_source"))) if text is None else _whole(text)
+    if number is None or number < top_k:
+        enough = max(_PER_SNIPPET * top_k, USUAL_CANDIDATES)
+        shown = _shown(str(number) if text is None else text)
+        yield Read(CANDIDATES, path, enough, f"{shown} is no number from {top_k}, which top_k is: {enough} it is")
+    elif number > MOST_CANDIDATES:
+        yield Read(CANDIDATES, path, MOST_CANDIDATES, f"{number} is more than {MOST_CANDIDATES}, which it is")
+    elif text is not None:
+        yield Read(CANDIDATES, path, number)
+
+
+def _embedder(given: Mapping[str, str]) -> Iterator[Read]:
+    provider = given.get(PROVIDER)
+    if provider is not None and provider.lower() not in _PROVIDERS:
+        known = " and ".join(_PROVIDERS)
+        warning = f"{_shown(provider)} is none of riglm's, which are {known}: the embedder stays as it is configured"
+        yield Read(PROVIDER, ("embedder", "provider"), warning=warning)
+        return
+    if provider is not None:
+        yield Read(PROVIDER, ("embedder", "provider"), provider.lower())
+    if MODEL in given:
+        yield Read(MODEL, ("embedder", "model"), given[MODEL])
+    if DIMENSIONS in given:
+        number = _whole(given[DIMENSIONS])
+        path = ("knowledge", "dimensions")
+        if number is None or number < 1:
+            shown = _shown(given[DIMENSIONS])
+            yield Read(DIMENSIONS, path, warning=f"{shown} is no whole number from 1, and is left out")
+        else:
+            yield Read(DIMENSIONS, path, number)
+
+
+def _held(draft: Draft, key: str) -> Any:
+    section = draft.values.get("knowledge")
+    held = section.get(key) if isinstance(section, dict) else None
+    return Knowledge.model_fields[key].default if held is None else held
+
+
+def _is_on(value: Any) -> bool:
+    return str(value).lower() in {"true", "1", "yes", "on", "t", "y"}
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text[:_LONGEST_SHOWN])
+    except ValueError:
+        return None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
