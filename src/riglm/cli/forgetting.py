@@ -1,6 +1,5 @@
 """`riglm db forget`: all that is known of somebody goes, and nothing more of it is taken."""
 
-import re
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +9,13 @@ import typer
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json, printable
 from riglm.cli.progress import progress
-from riglm.cli.store_access import alone, opened, paced, settings_of
+from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
 from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailable
 
 if TYPE_CHECKING:
     from riglm.domain.forgetting import Forgotten, Whose
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
-
-_HASH = re.compile(r"[0-9a-f]{32}")
 
 
 def forget(
@@ -105,7 +102,7 @@ def _whom(
     hasher = build(settings).hasher()
     whose, given = (Whose.CLIENT, client) if client else (Whose.PRINCIPAL, principal or "")
     named = forgotten(whose, hasher.client_name(given) if client else hasher.principal(given))
-    if _HASH.fullmatch(given) and not store.known_of(named).total:
+    if is_hash(given) and not store.known_of(named).total:
         return forgotten(whose, given)
     return named
 

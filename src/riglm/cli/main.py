@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli import config, control, database, demo, embedder, evaluate, serving, top, usage
+from riglm.cli import config, control, database, demo, embedder, evaluate, knowledge, serving, top, usage
 from riglm.domain.errors import RiglmError, UnusableInput
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(embedder.app, name="embedder")
+app.add_typer(knowledge.app, name="knowledge")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,5 +1,6 @@
 """The store as commands open it that look after it."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 0.25
+
+_HASH = re.compile(r"[0-9a-f]{32}")
 
 _Step = TypeVar("_Step")
 
@@ -35,6 +38,22 @@ def settings_of(config: Path | None) -> "Settings":
     return settings
 
 
+def require_store(settings: "Settings") -> None:
+    """Refuse to go on where there is no store yet.
+
+    Raises:
+        RiglmError: there is no file; whether a server has the tables is seen when it is asked.
+    """
+    from riglm.cli.store_place import is_there
+    from riglm.container import store_path
+
+    if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
+        raise RiglmError(
+            f"there is no store at {store_path(settings)} yet — fix: name the one you mean in storage.path or "
+            "RIGLM_DATA_DIR, or record something first"
+        )
+
+
 @contextmanager
 def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
     """The store, open.
@@ -43,14 +62,9 @@ def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
         RiglmError: there is none yet.
         AnalyticsUnavailable: it cannot be used.
     """
-    from riglm.cli.store_place import is_there
-    from riglm.container import build, store_path
+    from riglm.container import build
 
-    if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
-        raise RiglmError(
-            f"there is no store at {store_path(settings)} yet — fix: name the one you mean in storage.path or "
-            "RIGLM_DATA_DIR, or record something first"
-        )
+    require_store(settings)
     with build(settings).analytics() as store:
         yield store
 
@@ -81,3 +95,8 @@ def paced(steps: Iterator[_Step]) -> Iterator[_Step]:
     from riglm.application.recording.pacing import at_a_pace
 
     return at_a_pace(steps, time.sleep)
+
+
+def is_hash(text: str) -> bool:
+    """Whether it reads like a keyed hash, as the store has them in the place of names."""
+    return _HASH.fullmatch(text) is not None

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from riglm.application.evaluation import lines
+from riglm.application import json_lines
 from riglm.application.evaluation.lines import DatasetError, group_of, name_list, rows, text_of
 
 
@@ -71,7 +71,7 @@ def test_an_error_stays_short_however_much_is_wrong(file):
 
 
 def test_a_line_without_end_is_not_read_to_its_end(file, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST", 100)
+    monkeypatch.setattr(json_lines, "LONGEST", 100)
     file.write_bytes(b'{"name": "a"}\n{"name": "' + b"b" * 200 + b'"}\n')
     with pytest.raises(DatasetError, match=r"tools\.jsonl:2: the line is longer"):
         _names(file)

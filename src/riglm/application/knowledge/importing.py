@@ -1,0 +1,245 @@
+"""Takes files of thoughts, and of the MCP memory server, into the knowledge store."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from riglm.application.json_lines import BadLine, Row, numbered_lines, object_of
+from riglm.application.knowledge import memory_line, thought_line
+from riglm.domain.errors import UnusableInput
+from riglm.domain.identifier import uuid7
+from riglm.domain.knowledge.normalising import normalised
+from riglm.domain.knowledge.pieces import Entity, Observation, Relation, Thought
+from riglm.domain.knowledge.wording import entity_text
+from riglm.ports.knowledge import KnowledgePort
+
+MOST_TOLD: Final = 100
+"""So many lines that were left out are told one by one, and so many unknown keys."""
+
+_LINES_AT_ONCE: Final = 500
+_BYTES_AT_ONCE: Final = 4 << 20
+
+_Piece = Thought | memory_line.Described | Relation
+
+
+class Format(StrEnum):
+    """What the lines of a file are."""
+
+    THOUGHTS = "thoughts"
+    MEMORY = "memory"
+
+
+class Source(NamedTuple):
+    """A file to import."""
+
+    path: Path
+    format: Format
+
+
+class Problem(NamedTuple):
+    """A line that was left out, and why, with the fix."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """How much of each kind."""
+
+    thoughts: int = 0
+    entities: int = 0
+    observations: int = 0
+    relations: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.thoughts + self.entities + self.observations + self.relations
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What became of files: what was read, how much of it was new, and what was left out."""
+
+    read: Tally = field(default_factory=Tally)
+    new: Tally = field(default_factory=Tally)
+    left_out: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    unknown_keys: dict[str, str] = field(default_factory=dict)
+    """Keys that mean nothing, each with the first place where it stands."""
+
+
+def format_of(path: Path) -> Format | None:
+    """What a file holds, by its first line that says so; None when the file is empty.
+
+    Raises:
+        UnusableInput: the file cannot be read, or no line says so.
+    """
+    is_empty = True
+    for _, line in numbered_lines(path):
+        is_empty = False
+        try:
+            row = object_of(line)
+        except BadLine:
+            continue
+        if row.get("type") in (memory_line.ENTITY, memory_line.RELATION):
+            return Format.MEMORY
+        if isinstance(row.get("text"), str):
+            return Format.THOUGHTS
+    if is_empty:
+        return None
+    raise UnusableInput(
+        f'{path}: no line is a thought, {{"text": "..."}}, or of the MCP memory server, {{"type": "entity", ...}} — '
+        "fix: write one of these on each line"
+    )
+
+
+def check(sources: Sequence[Source]) -> None:
+    """Read files to their ends, and store nothing.
+
+    Raises:
+        UnusableInput: a file cannot be read, or a line is not what it must be.
+    """
+    for source in sources:
+        for line in _lines(source, "", 0.0):
+            if isinstance(line.found, Problem):
+                raise UnusableInput(f"{line.found}; nothing was stored")
+
+
+class Importing:
+    """Puts what files hold into a store as an owner's, a few hundred lines at a time. What is known already stays."""
+
+    def __init__(self, store: KnowledgePort, owner: str, now: float) -> None:
+        """`owner` is a principal's keyed hash, empty for the local user; what has no time of its own is of `now`."""
+        self._store = store
+        self._owner = owner
+        self._now = now
+        self._done = Imported()
+
+    def run(self, sources: Sequence[Source], advance: Callable[[int], None]) -> Imported:
+        """Import files, telling `advance` of bytes that are done; lines that are not what they must be are left out.
+
+        Raises:
+            UnusableInput: a file cannot be read.
+            AnalyticsUnavailable: the store cannot be written; what was stored until then stays, and can come again.
+        """
+        for source in sources:
+            lines = _lines(source, self._owner, self._now)
+            for some in _batches(lines):
+                self._note(source, some)
+                self._put([line.found for line in some])
+                advance(sum(line.size for line in some))
+        return self._done
+
+    def _note(self, source: Source, lines: Sequence["_Line"]) -> None:
+        done = self._done
+        for line in lines:
+            if isinstance(line.found, Problem):
+                done.left_out += 1
+                if len(done.problems) < MOST_TOLD:
+                    done.problems.append(line.found)
+            for key in line.unknown_keys:
+                if len(done.unknown_keys) < MOST_TOLD:
+                    done.unknown_keys.setdefault(key, f"{source.path}:{line.number}")
+
+    def _put(self, found: Sequence["_Piece | Problem"]) -> None:
+        thoughts = [each for each in found if isinstance(each, Thought)]
+        relations = [each for each in found if isinstance(each, Relation)]
+        described = _joined([each for each in found if isinstance(each, memory_line.Described)])
+        observations = [self._observation(each.name, text) for each in described.values() for text in each.observations]
+        read, new = self._done.read, self._done.new
+        read.thoughts += len(thoughts)
+        read.relations += len(relations)
+        read.entities += len(described)
+        read.observations += len(observations)
+        if thoughts:
+            new.thoughts += self._store.add_thoughts(thoughts)
+        if relations:
+            new.relations += self._store.add_relations(relations)
+        if described or relations:
+            new.entities += self._store.add_entities(self._entities(described, relations))
+        if observations:
+            new.observations += self._store.add_observations(observations)
+
+    def _entities(self, described: dict[str, memory_line.Described], relations: Sequence[Relation]) -> list[Entity]:
+        """The entities of these lines, and those that were known and stand in a relation of these lines, in words.
+
+        Relations may come before or after their ends, in the same file or in another.
+        """
+        ends = {normalised(end): end for each in relations for end in (each.source, each.target)}
+        others = [end for key, end in ends.items() if key not in described]
+        known = self._store.entities_named(self._owner, others) if others else []
+        entities = [*known, *(self._entity(each) for each in described.values())]
+        related = self._related([each.name for each in entities])
+        return [
+            replace(each, text=entity_text(each.name, each.kind, related[normalised(each.name)])) for each in entities
+        ]
+
+    def _related(self, names: Sequence[str]) -> dict[str, list[Relation]]:
+        related: dict[str, list[Relation]] = defaultdict(list)
+        for relation in self._store.relations_of(self._owner, names):
+            for end in {normalised(relation.source), normalised(relation.target)}:
+                related[end].append(relation)
+        return related
+
+    def _entity(self, described: memory_line.Described) -> Entity:
+        return Entity(
+            id=uuid7(), owner=self._owner, name=described.name, kind=described.kind, text="", created_at=self._now
+        )
+
+    def _observation(self, entity: str, text: str) -> Observation:
+        return Observation(id=uuid7(), owner=self._owner, entity=entity, text=text, created_at=self._now)
+
+
+class _Line(NamedTuple):
+    number: int
+    size: int
+    found: _Piece | Problem
+    unknown_keys: tuple[str, ...] = ()
+
+
+def _lines(source: Source, owner: str, now: float) -> Iterator[_Line]:
+    for number, line in numbered_lines(source.path):
+        try:
+            yield _Line(number, len(line), *_read(object_of(line), source.format, owner, now))
+        except BadLine as error:
+            yield _Line(number, len(line), Problem(source.path, number, str(error)))
+
+
+def _read(row: Row, format_: Format, owner: str, now: float) -> tuple[_Piece, tuple[str, ...]]:
+    if format_ is Format.THOUGHTS:
+        thought = thought_line.thought_of(row, owner, now)
+        return thought, tuple(key for key in row if not thought_line.is_known(key))
+    return memory_line.memory_of(row, owner), tuple(key for key in row if not memory_line.is_known(row, key))
+
+
+def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
+    """Lines by the hundreds, fewer where they are long."""
+    batch: list[_Line] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += line.size
+        if len(batch) == _LINES_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _joined(described: Sequence[memory_line.Described]) -> dict[str, memory_line.Described]:
+    """By name as it is compared; of an entity that is described twice the last kind counts, and all observations."""
+    joined: dict[str, memory_line.Described] = {}
+    for each in described:
+        earlier = joined.get(normalised(each.name))
+        observations = (*earlier.observations, *each.observations) if earlier else each.observations
+        joined[normalised(each.name)] = replace(each, observations=observations)
+    return joined

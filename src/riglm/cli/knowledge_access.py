@@ -1,0 +1,99 @@
+"""What the commands of `riglm knowledge` share: the store, whose it is, the model, and how pieces are shown."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli.output import json_time
+from riglm.cli.store_access import is_hash, require_store
+
+if TYPE_CHECKING:
+    from riglm.domain.knowledge.pieces import Entity, Observation, Thought
+    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.embedder import EmbedderPort
+    from riglm.ports.knowledge import KnowledgePort
+
+PrincipalOption = Annotated[
+    str | None,
+    typer.Option(
+        "--principal",
+        "--owner",
+        metavar="NAME|HASH",
+        help='Whose: by default the local user\'s; "bearer" for callers of a `riglm serve` that a token guards.',
+    ),
+]
+PrivateOption = Annotated[bool, typer.Option("--include-private", help="Private thoughts as well.")]
+
+
+@contextmanager
+def opened_knowledge(settings: "Settings", *, make: bool = False) -> "Iterator[KnowledgePort]":
+    """The knowledge store, open; with `make` it is made where there is none.
+
+    Raises:
+        RiglmError: there is none yet.
+        AnalyticsUnavailable: it cannot be used.
+    """
+    from riglm.container import build, knowledge_store
+
+    build(settings)  # complains of a driver that is not installed
+    if not make:
+        require_store(settings)
+    with knowledge_store(settings) as store:
+        yield store
+
+
+def owner_of(settings: "Settings", principal: str | None) -> str:
+    """The keyed hash by which a principal owns knowledge; empty for the local user.
+
+    Raises:
+        ConfigurationError: the key cannot be kept, so that nobody would find what is stored under the hash.
+    """
+    if not principal or is_hash(principal):
+        return principal or ""
+    from riglm.adapters.analytics.keyfile import load_or_create_key
+    from riglm.container import build, store_path
+
+    if settings.privacy.key is None:
+        load_or_create_key(store_path(settings).parent / "riglm.key")
+    return build(settings).hasher().principal(principal)
+
+
+def told_owner(principal: str | None) -> str:
+    """Whose it is, in words."""
+    return f"the principal {principal}" if principal else "the local user"
+
+
+def chosen_embedder(settings: "Settings") -> "EmbedderPort":
+    """The model, without anything that stands in for it; not open yet."""
+    from riglm.adapters.embedding.building import build_embedders
+
+    return build_embedders(settings.embedder).chosen
+
+
+def shown_text(piece: "Thought | Entity | Observation") -> str:
+    """A piece in one line, with whom it is about."""
+    from riglm.domain.knowledge.wording import searched_text
+
+    return " ".join(searched_text(piece).split())
+
+
+def fields_of(table: "Table", piece: "Thought | Entity | Observation") -> dict[str, Any]:
+    """A piece for programs."""
+    from riglm.domain.knowledge.pieces import Entity, Thought
+
+    common = {
+        "id": table.public_id(str(piece.id)),
+        "table": str(table),
+        "owner": piece.owner,
+        "created_at": json_time(piece.created_at),
+        "tags": list(piece.tags),
+        "text": piece.text,
+    }
+    if isinstance(piece, Thought):
+        return {**common, "origin": str(piece.origin), "private": piece.is_private}
+    if isinstance(piece, Entity):
+        return {**common, "name": piece.name, "kind": piece.kind}
+    return {**common, "entity": piece.entity}

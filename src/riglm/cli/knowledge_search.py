@@ -1,0 +1,132 @@
+"""`riglm knowledge search`: what `inner_voice.retrieve` answers, on the command line."""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli.knowledge_access import (
+    PrincipalOption,
+    PrivateOption,
+    chosen_embedder,
+    opened_knowledge,
+    owner_of,
+)
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import print_json, print_table
+from riglm.cli.store_access import settings_of
+from riglm.domain.errors import RiglmError, UnusableInput
+
+if TYPE_CHECKING:
+    from riglm.application.knowledge.retrieval import Answer, Embedded
+    from riglm.domain.knowledge.pieces import Candidate, Embedding
+    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.knowledge import KnowledgePort, Scope
+
+
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUESTION", help="What is asked, in your own words.")],
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", metavar="N", min=1, max=50, help="So many snippets at most.")
+    ] = None,
+    floor: Annotated[
+        float | None, typer.Option("--floor", metavar="X", min=0, max=1, help="So similar they are at least.")
+    ] = None,
+    mix: Annotated[
+        float | None, typer.Option("--mix", metavar="X", min=0, max=1, help="The graph's share: 0 is thoughts alone.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with one of these tags.")] = None,
+    without_tag: Annotated[
+        list[str] | None, typer.Option("--without-tag", metavar="TAG", help="Nothing with one of these tags.")
+    ] = None,
+    include_private: PrivateOption = False,
+    principal: PrincipalOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask what is known: the answer is that of the tool inner_voice.retrieve, which need not be switched on."""
+    from riglm.application.knowledge.answers import fields_of
+    from riglm.application.knowledge.errors import Code, Unanswered
+
+    settings = settings_of(config)
+    asked = {
+        "query": query,
+        "top_k": top_k,
+        "floor": floor,
+        "mix": mix,
+        "include_private": include_private,
+        "include_tags": tag,
+        "exclude_tags": without_tag,
+    }
+    try:
+        answer = _answer(settings, asked, owner_of(settings, principal))
+    except Unanswered as error:
+        kind = UnusableInput if error.code is Code.INVALID_PARAMS else RiglmError
+        raise kind(f"{error} ({error.code}){_fix(error.code)}") from error
+    fields = {name: json.loads(raw) for name, raw in fields_of(answer).items()}
+    if as_json:
+        print_json(fields)
+    else:
+        _show(fields)
+
+
+def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Answer":
+    from riglm.application.knowledge.parameters import Defaults, question
+    from riglm.application.knowledge.retrieval import Retrieval
+
+    knowledge = settings.knowledge
+    wanted = question(asked, Defaults(top_k=knowledge.top_k, floor=knowledge.floor, mix=knowledge.mix))
+    with opened_knowledge(settings) as store:
+        retrieval = Retrieval(
+            lambda text: _embedded(settings, text),
+            _Direct(store),
+            min_floor=knowledge.min_floor,
+            most_candidates=knowledge.max_candidates_per_source,
+            shared=knowledge.shared,
+        )
+        return asyncio.run(retrieval.answer(wanted, owner))
+
+
+async def _embedded(settings: "Settings", text: str) -> "Embedded":
+    from riglm.application.knowledge.retrieval import Embedded
+    from riglm.domain.knowledge.pieces import Embedding
+
+    with chosen_embedder(settings) as embedder:
+        [vector] = embedder.embed([text])
+        embedding = Embedding(model=embedder.model, vector=vector)
+        return Embedded(provider=embedder.status().actual_provider, embedding=embedding)
+
+
+class _Direct:
+    """Asks the store at once: nobody else waits here."""
+
+    def __init__(self, store: "KnowledgePort") -> None:
+        self._store = store
+
+    async def nearest(self, table: "Table", asked: "Embedding", scope: "Scope", most: int) -> "list[Candidate]":
+        """As `KnowledgePort.nearest`."""
+        return list(self._store.nearest(table, asked, scope, most))
+
+
+def _fix(code: str) -> str:
+    return " — fix: see `riglm embedder status`" if code == "embedder_unavailable" else ""
+
+
+def _show(answer: dict[str, Any]) -> None:
+    said = answer["diagnostics"]
+    if said.get("no_results"):
+        typer.echo("nothing was found: " + _WHY[said["reason"]])
+        return
+    rows = [
+        (f"{each['score']:.3f}", each["trust_tier"], each["origin"], each["id"], " ".join(each["text"].split()))
+        for each in answer["snippets"]
+    ]
+    print_table("", ["score", "trust", "origin", "id", "text"], rows)
+
+
+_WHY = {
+    "floor_excluded_all": "there are snippets, but none is so similar to the question (--floor)",
+    "no_candidates": "there is nothing that may be shown, or it has no vectors yet (`riglm knowledge stats`)",
+}

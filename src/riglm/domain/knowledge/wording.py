@@ -1,0 +1,35 @@
+"""The words by which pieces of knowledge are found."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from riglm.domain.knowledge.capping import LONGEST
+from riglm.domain.knowledge.normalising import normalised
+from riglm.domain.knowledge.pieces import Entity, Observation, Relation, Thought
+
+_SEAMS: Final = re.compile(r"[_\s-]+|(?<=[a-z])(?=[A-Z])")
+
+
+def searched_text(piece: Thought | Entity | Observation) -> str:
+    """What a piece's vector is made of: its text, and of an observation also whom it is about, which it rarely says."""
+    return f"{piece.entity}: {piece.text}" if isinstance(piece, Observation) else piece.text
+
+
+def entity_text(name: str, kind: str, relations: Iterable[Relation]) -> str:
+    """An entity in words: its name and kind, and its relations as sentences, its own first, as many as fit a snippet.
+
+    The same for the same relations, in whatever order they come.
+    """
+    text = f"{name} ({kind})." if kind else f"{name}."
+    told = sorted((normalised(each.source) != normalised(name), sentence(each)) for each in relations)
+    for words in dict.fromkeys(words for _, words in told):
+        if len(text) + 1 + len(words) <= LONGEST:
+            text = f"{text} {words}"
+    return text
+
+
+def sentence(relation: Relation) -> str:
+    """A relation in words; a kind that is spelt for a program, `works_at` or `worksAt`, becomes plain."""
+    kind = _SEAMS.sub(" ", relation.kind).strip()
+    return f"{relation.source} {kind if kind.isupper() else kind.lower()} {relation.target}."
