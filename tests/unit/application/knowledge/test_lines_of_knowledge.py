@@ -1,0 +1,119 @@
+"""What a line of a file of thoughts, or of the memory server's file, may be."""
+
+import pytest
+
+from riglm.application.json_lines import BadLine
+from riglm.application.knowledge import memory_line, thought_line
+from riglm.application.knowledge.memory_line import Described, memory_of
+from riglm.application.knowledge.thought_line import thought_of
+from riglm.domain.knowledge.pieces import Relation
+from riglm.domain.knowledge.provenance import Origin
+
+NOW = 1_700_000_000.0
+
+
+def thought(**row):
+    return thought_of({"text": "tea", **row}, "ann", NOW)
+
+
+def test_a_thought_needs_its_text_only():
+    made = thought()
+    assert (made.text, made.owner, made.origin, made.tags, made.is_private) == ("tea", "ann", Origin.HUMAN, (), False)
+    assert (made.created_at, made.embedding) == (NOW, None)
+
+
+def test_a_thought_has_what_its_line_says():
+    made = thought(origin="model", tags=["a", "b", "a"], private=True, created_at="2026-01-31T12:00:00Z")
+    assert (made.origin, made.tags, made.is_private) == (Origin.MODEL, ("a", "b"), True)
+    assert made.created_at == 1_769_860_800.0
+
+
+@pytest.mark.parametrize("key", ["private", "is_private", "isPrivate", "Private", "IS-PRIVATE"])
+def test_however_private_is_spelt_it_is_private(key):
+    assert thought(**{key: True}).is_private
+    assert not thought(**{key: False}).is_private
+    assert thought_line.is_known(key)
+
+
+def test_what_is_private_by_one_key_is_private():
+    assert thought(private=False, is_private=True).is_private
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0.0),
+        ("1970-01-01t01:00:00.5+01:00", 0.5),
+        ("1970-01-01 00:00:00z", 0.0),
+        (1_769_860_800, 1_769_860_800.0),
+        (1_769_860_800.25, 1_769_860_800.25),
+        (1_769_860_800_000, 1_769_860_800.0),
+        (-5, -5.0),
+        (None, NOW),
+    ],
+)
+def test_a_time_is_rfc_3339_or_a_number_of_seconds_or_milliseconds(written, seconds):
+    assert thought(created_at=written).created_at == seconds
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({"text": None}, "text"),
+        ({"text": " \u200b\n"}, "text"),
+        ({"text": 7}, "text"),
+        ({"origin": "dog"}, "origin"),
+        ({"origin": ["human"]}, "origin"),
+        ({"tags": "a"}, "tags"),
+        ({"tags": ["a", 1]}, "tags"),
+        ({"private": "yes"}, "private"),
+        ({"private": 1}, "private"),
+        ({"isPrivate": "true"}, "isPrivate"),
+        ({"created_at": "yesterday"}, "created_at"),
+        ({"created_at": "2026-01-31"}, "created_at"),
+        ({"created_at": "2026-01-31T12:00:00"}, "created_at"),
+        ({"created_at": "0001-01-01T00:00:00+23:59"}, "created_at"),
+        ({"created_at": True}, "created_at"),
+        ({"created_at": float("nan")}, "created_at"),
+        ({"created_at": float("inf")}, "created_at"),
+        ({"created_at": 10**400}, "created_at"),
+        ({"created_at": {}}, "created_at"),
+    ],
+)
+def test_a_value_that_is_none_of_its_key_is_refused_with_the_fix_and_not_repeated(row, key):
+    with pytest.raises(BadLine, match=rf"^'{key}' must be .*(, not|, and is missing).* — fix: ") as caught:
+        thought(**row)
+    assert "yesterday" not in str(caught.value)
+    assert "dog" not in str(caught.value)
+
+
+def test_an_entity_comes_with_its_observations():
+    row = {"type": "entity", "name": "Alice", "entityType": "person ", "observations": ["tea", " ", "tea", "cats"]}
+    assert memory_of(row, "ann") == Described(name="Alice", kind="person", observations=("tea", "cats"))
+    assert memory_of({"type": "entity", "name": "Alice"}, "") == Described(name="Alice", kind="", observations=())
+    assert [key for key in (*row, "id") if not memory_line.is_known(row, key)] == ["id"]
+
+
+def test_a_relation_is_its_owner_s():
+    row = {"type": "relation", "from": "Alice", "to": "Acme", "relationType": "works_at"}
+    assert memory_of(row, "ann") == Relation(owner="ann", source="Alice", target="Acme", kind="works_at")
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({}, "type"),
+        ({"type": "thought"}, "type"),
+        ({"type": ["entity"]}, "type"),
+        ({"type": "entity"}, "name"),
+        ({"type": "entity", "name": ""}, "name"),
+        ({"type": "entity", "name": "A", "entityType": 7}, "entityType"),
+        ({"type": "entity", "name": "A", "observations": "tea"}, "observations"),
+        ({"type": "entity", "name": "A", "observations": [{"text": "tea"}]}, "observations"),
+        ({"type": "relation", "from": "A", "to": "B"}, "relationType"),
+        ({"type": "relation", "from": "A", "to": 7, "relationType": "is"}, "to"),
+    ],
+)
+def test_what_is_neither_entity_nor_relation_is_refused_with_the_fix(row, key):
+    with pytest.raises(BadLine, match=rf"^'{key}' must be .* — fix: "):
+        memory_of(row, "")

@@ -1,0 +1,109 @@
+"""Pieces get the vectors that they lack, and what was given stays."""
+
+import numpy as np
+import pytest
+
+from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.application.knowledge.vectors import give_vectors
+from riglm.domain.knowledge.pieces import Embedding
+from riglm.domain.knowledge.provenance import Table
+from riglm.ports.embedder import EmbedderUnavailable
+from riglm.testing.knowledge import MINE, a_thought, an_entity, an_observation
+
+
+class Counted(HashingEmbedder):
+    """Notes what it is asked, and answers no more than a number of times, or then as another model."""
+
+    def __init__(self, answers=10_000, *, changes=False):
+        self.asked = []
+        self._answers = answers
+        self._changes = changes
+
+    @property
+    def model(self):
+        return "another" if self._changes and len(self.asked) > self._answers else "counted"
+
+    def embed(self, texts):
+        self.asked.append(list(texts))
+        if len(self.asked) > self._answers and not self._changes:
+            raise EmbedderUnavailable("it is away")
+        return super().embed(texts)
+
+
+@pytest.fixture
+def store():
+    with InMemoryKnowledge() as opened:
+        alice = an_entity("Alice")
+        opened.add_thoughts([a_thought(f"thought {number}") for number in range(100)])
+        opened.add_entities([alice])
+        opened.add_observations([an_observation(alice, "Likes tea")])
+        yield opened
+
+
+def waiting(store):
+    return store.counts(None, "counted").without_vector
+
+
+def test_every_piece_gets_one_in_batches_of_the_size_asked_for(store):
+    embedder, told = Counted(), []
+    give_vectors(store, embedder, 8, told.append)
+    assert (waiting(store), sum(told)) == (0, 102)
+    assert {len(texts) for texts in embedder.asked} == {8, 4, 1}
+    assert ["About Alice. Likes tea"] in embedder.asked
+
+
+def test_what_has_one_is_not_embedded_again(store):
+    give_vectors(store, Counted(), 8, lambda _: None)
+    again = Counted()
+    give_vectors(store, again, 8, lambda _: None)
+    assert again.asked == []
+
+
+def test_one_of_another_model_is_replaced(store):
+    store.add_thoughts([a_thought("old", 1, 0, model="old")])
+    give_vectors(store, Counted(), 8, lambda _: None)
+    assert waiting(store) == 0
+
+
+def test_what_was_given_before_the_model_went_away_stays_and_the_rest_comes_the_next_time(store):
+    told = []
+    with pytest.raises(EmbedderUnavailable, match="away"):
+        give_vectors(store, Counted(answers=9), 8, told.append)
+    assert (waiting(store), sum(told)) == (102 - 64, 64)
+    give_vectors(store, Counted(), 8, told.append)
+    assert (waiting(store), sum(told)) == (0, 102)
+
+
+def test_vectors_of_a_model_that_came_in_between_are_not_kept(store):
+    with pytest.raises(EmbedderUnavailable, match="another model"):
+        give_vectors(store, Counted(answers=3, changes=True), 8, lambda _: None)
+    assert waiting(store) == 102
+
+
+def test_it_ends_when_another_process_takes_the_vectors_away_again(store, monkeypatch):
+    keep = store.set_vectors
+    other = Embedding(model="other", vector=np.ones(2, np.float32))
+    monkeypatch.setattr(store, "set_vectors", lambda table, given: keep(table, [(id_, other) for id_, _ in given]))
+    give_vectors(store, Counted(), 8, lambda _: None)
+    assert waiting(store) == 102
+
+
+def test_a_model_that_is_not_loaded_is_asked_nothing(store, monkeypatch):
+    embedder = Counted()
+    status = embedder.status()
+    monkeypatch.setattr(embedder, "status", lambda: type(status)(**{**_fields(status), "status": "unavailable"}))
+    with pytest.raises(EmbedderUnavailable):
+        give_vectors(store, embedder, 8, lambda _: None)
+    assert embedder.asked == []
+
+
+def _fields(status):
+    return {name: getattr(status, name) for name in type(status).__slots__}
+
+
+def test_vectors_find_what_they_were_made_of(store):
+    embedder = Counted()
+    give_vectors(store, embedder, 8, lambda _: None)
+    asked = Embedding(model="counted", vector=embedder.embed(["likes tea"])[0])
+    assert [each.text for each in store.nearest(Table.OBSERVATIONS, asked, MINE, 1)] == ["Likes tea"]

@@ -1,0 +1,341 @@
+"""`riglm knowledge import | list | search | forget | stats | embed`."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from riglm.adapters.analytics.keyfile import load_or_create_key
+from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.cli import knowledge_embedding, knowledge_search
+from riglm.cli import main as entrance
+from riglm.cli.main import app
+from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError, UnusableInput
+from riglm.domain.hashing import KeyedHasher
+from riglm.ports.embedder import EmbedderUnavailable
+
+THOUGHTS = [
+    {"text": "Tea is at five", "tags": ["work"], "created_at": "2026-01-31T12:00:00Z"},
+    {"text": "The gate code is secret", "private": True, "tags": ["home"]},
+    {"text": "Paint the fence green", "origin": "model"},
+]
+MEMORY = [
+    {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["Likes tea", "Has a cat"]},
+    {"type": "entity", "name": "Acme", "entityType": "company", "observations": ["Makes rockets"]},
+    {"type": "relation", "from": "Alice", "to": "Acme", "relationType": "works_at"},
+]
+COMMANDS = [["list"], ["search", "tea"], ["stats"], ["embed"], ["forget", "--all", "--yes"]]
+
+
+@pytest.fixture(autouse=True)
+def _directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("RIGLM_EMBEDDER__PROVIDER", "static")
+
+
+def run(*words, **options):
+    result = CliRunner().invoke(app, ["knowledge", *words], **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def told(*words):
+    return json.loads(run(*words, "--json").stdout)
+
+
+def written(tmp_path, lines, name="file.jsonl"):
+    path = tmp_path / name
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines), "utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def thoughts(tmp_path):
+    path = written(tmp_path, THOUGHTS, "thoughts.jsonl")
+    run("import", path)
+    return path
+
+
+@pytest.fixture
+def memory(tmp_path):
+    path = written(tmp_path, MEMORY, "memory.jsonl")
+    run("import", path)
+    return path
+
+
+def texts(*words):
+    return {each["text"] for each in told("list", *words)}
+
+
+def found(*words):
+    return [each["text"] for each in told("search", *words)["snippets"]]
+
+
+@pytest.fixture
+def ended(monkeypatch, capsys):
+    """What a command that failed leaves: its exit code and stderr."""
+
+    def ended(*arguments):
+        monkeypatch.setattr(sys, "argv", ["riglm", "knowledge", *arguments])
+        with pytest.raises(SystemExit) as left:
+            entrance.main()
+        return left.value.code, capsys.readouterr().err
+
+    return ended
+
+
+def test_files_of_both_kinds_are_imported_at_once_and_it_is_said_what_they_are(tmp_path):
+    files = [written(tmp_path, THOUGHTS, "a.jsonl"), written(tmp_path, MEMORY, "b.jsonl")]
+    done = run("import", *files)
+    assert f"{files[0]}: read as thoughts" in done.stderr
+    assert f"{files[1]}: read as memory" in done.stderr
+    assert done.stdout == (
+        "new: 3 of 3 thoughts, 2 of 2 entities, 3 of 3 observations, 1 of 1 relations\ngiven vectors: 8\n"
+    )
+    assert run("import", *files).stdout.endswith("given vectors: 0\n")
+    assert told("stats")["own"] == {
+        "thoughts": 3,
+        "entities": 2,
+        "observations": 3,
+        "relations": 1,
+        "without_vector": 0,
+    }
+
+
+def test_a_summary_for_programs_has_all_numbers(tmp_path):
+    path = written(tmp_path, [*THOUGHTS, "{", {"text": "x", "mood": "good"}])
+    summary = told("import", path)
+    assert summary["files"] == [{"file": path, "format": "thoughts"}]
+    assert summary["new"] == summary["read"] == {"thoughts": 4, "entities": 0, "observations": 0, "relations": 0}
+    [problem] = summary["problems"]
+    assert (problem["file"], problem["line"], summary["left_out"]) == (path, 4, 1)
+    assert summary["unknown_keys"] == {"mood": f"{path}:5"}
+    assert (summary["embedded"], summary["without_vector"], summary["model"]) == (4, 0, HashingEmbedder().model)
+
+
+def test_lines_that_are_wrong_are_left_out_and_named_with_the_fix(tmp_path):
+    path = written(tmp_path, [THOUGHTS[0], "{", {"text": 7}])
+    done = run("import", path)
+    assert done.exit_code == 0
+    assert f"left out: {path}:2: this is not JSON" in done.stderr
+    assert f"left out: {path}:3: 'text' must be" in done.stderr
+    assert "left out: 2 lines" in done.stdout
+
+
+def test_of_very_many_wrong_lines_the_first_are_named(tmp_path):
+    done = run("import", written(tmp_path, [THOUGHTS[0], *["{"] * 300]))
+    assert done.stderr.count("this is not JSON") == 20
+    assert "left out: 280 more lines" in done.stderr
+
+
+def test_strict_stores_nothing_when_a_line_is_wrong(tmp_path, ended):
+    good, bad = written(tmp_path, MEMORY, "good.jsonl"), written(tmp_path, [THOUGHTS[0], "{"], "bad.jsonl")
+    code, said = ended("import", "--strict", good, bad)
+    assert code == 2
+    assert f"{bad}:2: this is not JSON" in said
+    assert "nothing was stored" in said
+    assert not (tmp_path / "data" / "riglm.db").exists()
+    assert run("import", "--strict", good).exit_code == 0
+
+
+def test_a_file_that_cannot_be_used_is_refused_before_anything_is_stored(tmp_path, ended):
+    good = written(tmp_path, THOUGHTS, "good.jsonl")
+    for bad in ("nowhere.jsonl", str(tmp_path), written(tmp_path, ['{"other": 1}'], "other.jsonl")):
+        code, said = ended("import", good, bad)
+        assert (code, " — fix: " in said) == (2, True)
+    assert ended("import", "--format", "memory", good)[0] == 2
+    assert not (tmp_path / "data" / "riglm.db").exists() or told("list") == []
+
+
+def test_an_empty_file_is_no_error(tmp_path):
+    done = run("import", written(tmp_path, []))
+    assert (done.exit_code, done.stdout) == (0, "new: nothing\ngiven vectors: 0\n")
+
+
+def test_private_thoughts_are_shown_when_asked_for_only(thoughts):
+    secret = "The gate code is secret"
+    assert secret not in texts()
+    assert secret in texts("--include-private")
+    assert secret not in found("what is the gate code", "--floor", "0")
+    assert secret in found("what is the gate code", "--floor", "0", "--include-private")
+    assert secret not in run("list").output + run("search", "gate code", "--floor", "0").output
+    assert secret not in run("stats").output
+
+
+def test_tags_are_taken_in_or_out(thoughts):
+    assert texts("--tag", "work") == {"Tea is at five"}
+    assert texts("--without-tag", "work") == {"Paint the fence green"}
+    assert found("tea", "--floor", "0", "--tag", "work") == ["Tea is at five"]
+    assert found("tea", "--floor", "0", "--without-tag", "work") == ["Paint the fence green"]
+
+
+def test_a_list_tells_all_that_is_known_of_a_piece(thoughts, memory):
+    pieces = {each["text"]: each for each in told("list")}
+    tea = pieces["Tea is at five"]
+    assert tea["id"].startswith("t:")
+    assert {key: tea[key] for key in ("table", "created_at", "tags", "origin", "private", "owner")} == {
+        "table": "thoughts",
+        "created_at": "2026-01-31T12:00:00.000+00:00",
+        "tags": ["work"],
+        "origin": "human",
+        "private": False,
+        "owner": "",
+    }
+    assert pieces["Likes tea"]["entity"] == "Alice"
+    assert pieces["Alice (person). Alice works at Acme."]["kind"] == "person"
+    assert "Alice: Likes tea" in run("list").stdout
+    assert len(told("list", "--limit", "1")) == 3
+
+
+def test_a_search_answers_as_the_tool_does(memory):
+    answer = told("search", "what does Alice like", "--top-k", "2")
+    assert {"id", "table", "trust_tier", "content_hash", "score"} < set(answer["snippets"][0])
+    assert (answer["diagnostics"]["k_req"], answer["diagnostics"]["k_ret"]) == (2, 2)
+    assert "Likes tea" in run("search", "what does Alice like").stdout
+    assert found("tea", "--mix", "0") == []
+
+
+def test_a_search_that_finds_nothing_says_why(memory):
+    assert "none is so similar" in run("search", "zebra", "--floor", "1").stdout
+    assert "nothing that may be shown" in run("search", "zebra", "--principal", "ann").stdout
+
+
+def test_a_question_that_is_none_is_refused(memory, ended):
+    assert ended("search", "  ") == (2, "riglm: query is to be a text that is not empty (invalid_params)\n")
+
+
+def test_what_belongs_to_a_principal_is_found_by_it_alone(tmp_path):
+    run("import", written(tmp_path, MEMORY), "--principal", "bearer")
+    assert (texts(), found("tea", "--floor", "0")) == (set(), [])
+    assert "Likes tea" in texts("--principal", "bearer")
+    assert "Likes tea" in found("tea", "--floor", "0", "--owner", "bearer")
+    owner = KeyedHasher(load_or_create_key(tmp_path / "data" / "riglm.key")).principal("bearer")
+    assert told("list", "--principal", owner) == told("list", "--principal", "bearer") != []
+    assert {each["owner"] for each in told("list", "--principal", "bearer")} == {owner}
+    assert told("stats")["own"]["entities"] == 0
+    assert told("stats")["all"]["entities"] == 2
+
+
+def test_a_shared_store_answers_from_what_is_anybody_s(tmp_path, monkeypatch):
+    run("import", written(tmp_path, MEMORY), "--principal", "bearer")
+    monkeypatch.setenv("RIGLM_KNOWLEDGE__SHARED", "true")
+    assert "Likes tea" in found("tea", "--floor", "0")
+
+
+def test_a_key_that_cannot_be_kept_is_an_error_for_whoever_has_a_name(tmp_path):
+    path = written(tmp_path, MEMORY)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "riglm.key").mkdir()
+    with pytest.raises(ConfigurationError):
+        run("import", path, "--principal", "ann")
+
+
+def test_pieces_are_forgotten_by_id_private_ones_too(thoughts):
+    [secret] = [each["id"] for each in told("list", "--include-private") if each["private"]]
+    assert run("forget", secret, "--yes").stdout == "removed: 1\n"
+    assert "The gate code is secret" not in texts("--include-private")
+    with pytest.raises(RiglmError, match=r"nothing of this is the local user's — fix:"):
+        run("forget", secret, "--yes")
+
+
+def test_pieces_are_forgotten_by_tag(thoughts, memory):
+    assert told("forget", "--tag", "home", "--tag", "work", "--yes") == {"removed": 2}
+    assert "Paint the fence green" in texts()
+
+
+def test_all_of_an_owner_s_is_forgotten_and_nobody_else_s(thoughts, memory):
+    run("import", memory, "--principal", "ann")
+    assert told("forget", "--principal", "ann", "--yes") == {"removed": 5}
+    assert told("stats")["all"]["entities"] == 2
+    assert told("forget", "--principal", "", "--yes") == {"removed": 8}
+    assert told("stats")["all"]["relations"] == 0
+
+
+def test_everything_is_forgotten_after_a_question(thoughts, memory):
+    run("import", memory, "--principal", "ann")
+    asked = run("forget", "--all", input="n\n")
+    assert "Remove 3 thoughts, 4 entities, 6 observations of anybody for good?" in asked.stderr
+    assert asked.exit_code == 1
+    assert len(texts("--include-private")) == 8
+    assert run("forget", "--all", input="y\n").stdout.endswith("removed: 13\n")
+    assert texts("--include-private") == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--all", "--tag", "x"], ["t:1", "--all"], ["--all", "--principal", "x"], ["nonsense"], ["x:1"], ["t:1"]],
+)
+def test_what_to_forget_must_be_clear(thoughts, words):
+    with pytest.raises(UnusableInput, match=" — fix: "):
+        run("forget", *words, "--yes")
+    assert len(texts("--include-private")) == 3
+
+
+class Away(HashingEmbedder):
+    """A model that was loaded and answers no more."""
+
+    def embed(self, texts):
+        raise EmbedderUnavailable("it ended")
+
+
+def test_without_a_model_texts_are_stored_and_vectors_come_later(tmp_path, monkeypatch, ended):
+    with monkeypatch.context() as away:
+        away.setattr(knowledge_embedding, "chosen_embedder", lambda _: Away())
+        away.setattr(knowledge_search, "chosen_embedder", lambda _: Away())
+        code, said = ended("import", written(tmp_path, THOUGHTS))
+        assert (code, "3 pieces cannot be found yet" in said, " — fix: " in said) == (1, True, True)
+        code, said = ended("search", "tea")
+        assert (code, "embedder_unavailable" in said, " — fix: " in said) == (1, True, True)
+    assert told("stats")["own"]["without_vector"] == 3
+    assert told("embed")["embedded"] == 3
+    assert run("embed").stdout.startswith("0 pieces")
+    assert "Tea is at five" in found("tea", "--floor", "0")
+
+
+def test_what_an_import_left_without_vectors_gets_them_from_the_next(tmp_path, monkeypatch):
+    path = written(tmp_path, THOUGHTS)
+    with monkeypatch.context() as away:
+        away.setattr(knowledge_embedding, "chosen_embedder", lambda _: Away())
+        with pytest.raises(RiglmError):
+            run("import", path)
+    assert told("import", written(tmp_path, MEMORY))["embedded"] == 8
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_store_that_is_not_there_is_an_error_and_is_not_made(tmp_path, words):
+    with pytest.raises(RiglmError, match=r"there is no store at .*riglm\.db yet — fix:"):
+        run(*words)
+    assert not (tmp_path / "data" / "riglm.db").exists()
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, ["import", "file.jsonl"]])
+def test_a_store_in_memory_cannot_be_reached(tmp_path, monkeypatch, words):
+    written(tmp_path, THOUGHTS)
+    monkeypatch.setenv("RIGLM_STORAGE__KIND", "memory")
+    with pytest.raises(ConfigurationError, match=r"storage\.kind"):
+        run(*words)
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, ["import", "file.jsonl"]])
+def test_a_server_that_is_away_is_an_error(tmp_path, monkeypatch, words):
+    written(tmp_path, THOUGHTS)
+    monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(AnalyticsUnavailable, match="cannot be used"):
+        run(*words)
+
+
+def test_knowledge_goes_into_postgresql_as_well(tmp_path, monkeypatch, postgres_url):
+    monkeypatch.setenv("RIGLM_STORAGE__URL", postgres_url)
+    run("import", written(tmp_path, [*MEMORY]))
+    assert found("what does Alice like", "--top-k", "1") == ["Likes tea"]
+    with SqlKnowledge(postgres_url) as store:
+        assert store.counts(None, HashingEmbedder().model).without_vector == 0
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path):
+    run("import", written(tmp_path, [{"text": "red \x1b[31m tea", "tags": ["\x1b[2J"]}]))
+    assert "\x1b" not in run("list").stdout + run("search", "red tea", "--floor", "0").stdout
