@@ -114,6 +114,24 @@ MANIFEST = (
     Requirement("meta.recovery", "source 003", "A missed tool is found, called, and in the next list of its context."),
     Requirement("meta.call_tool", "PRODUCT 7", "call_tool answers as the tool itself: results, errors, progress."),
     Requirement("meta.changed", "PRODUCT 7", "A client hears once that its list changed, and gets the new one."),
+    # the inner voice
+    Requirement("voice.gate", "source 004", "inner_voice.retrieve is off until its gate is opened, and says so."),
+    Requirement("voice.lists", "PRODUCT 10", "It is in every list of every surface, era and transport, once."),
+    Requirement("voice.schema", "source 004", "Answers are exactly of the declared schema, as an object and as text."),
+    Requirement("voice.parameters", "source 004", "Numbers out of bounds are put on the bound."),
+    Requirement("voice.errors", "source 004", "What goes wrong has a code of the closed list, and tells no more."),
+    Requirement("voice.dimensions", "source 004", "Vectors of other dimensions or models are never compared."),
+    Requirement("voice.mix", "source 004", "Graph and thoughts have their shares, and fill up for each other."),
+    Requirement("voice.private", "source 004", "Private thoughts leave the store when they are asked for only."),
+    Requirement("voice.tags", "source 004", "Tags include and exclude."),
+    Requirement("voice.duplicates", "source 004", "The same text is given once, whatever the tables."),
+    Requirement("voice.cap", "source 004", "Long texts are cut at 800 characters, behind a sentence if there is one."),
+    Requirement("voice.empty", "source 004", "An answer without snippets says why."),
+    Requirement("voice.floor", "source 004", "The floor gives way for a source, down to the least one."),
+    Requirement("voice.settings", "source 004", "The variables are put on their bounds, with a warning each."),
+    Requirement("voice.logs", "source 004", "Logs have numbers and no words; with MCP_NO_LOG counters alone."),
+    Requirement("voice.owner", "issue Inner voice", "A principal gets its own, unless the store is shared."),
+    Requirement("voice.recorded", "PRODUCT 4", "Calls are recorded as riglm's own, with the arguments' hash alone."),
     # security
     Requirement(
         "guard.credentials", "RELIABILITY 2", "A client's credentials reach no upstream; the configured ones do."

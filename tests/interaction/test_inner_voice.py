@@ -1,0 +1,599 @@
+"""inner_voice.retrieve through real clients: what the specification of the tool says, point by point."""
+
+import contextlib
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from mcp import Client
+
+from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.application.knowledge.definition import OUTPUT_SCHEMA
+from riglm.domain.identifier import uuid7
+from riglm.domain.knowledge.normalising import content_hash
+from riglm.domain.knowledge.pieces import Embedding, Entity, Observation, Thought
+from riglm.domain.knowledge.provenance import Origin
+from tests.interaction.clients.raw import HANDSHAKE, MODERN
+from tests.interaction.log import eventually
+from tests.interaction.manifest import behaviour
+from tests.interaction.route import MAIN, RIGLM, Route, routes
+from tests.interaction.stage import Stage
+from tests.interaction.test_peers import MODES, sdk_client
+
+NAME = "inner_voice.retrieve"
+ON = {"SURR_ENABLE_INNER_VOICE": "1"}
+WORDS = "falcon migration over the northern ridge"
+"""What the stored texts speak of, and what is asked for."""
+
+CLAMPED = {
+    **ON,
+    "SURR_INNER_VOICE_MIX": "1.5",
+    "SURR_INNER_VOICE_TOPK_DEFAULT": "500",
+    "SURR_INNER_VOICE_MIN_FLOOR": "0",
+    "SURR_INNER_VOICE_MAX_CANDIDATES_PER_SOURCE": "3",
+}
+_EMBEDDER = HashingEmbedder()
+
+
+def embedded(words: str) -> Embedding:
+    return Embedding(model=_EMBEDDER.model, vector=_EMBEDDER.embed([words])[0])
+
+
+@dataclass
+class Shelf:
+    """Pieces of one test's own in a database, with a tag."""
+
+    path: Path
+    owner: str = ""
+    tag: str = "mine"
+
+    def clear(self) -> None:
+        """Take all pieces away."""
+        with self._open() as store:
+            store.forget_owner(self.owner)
+
+    def thought(self, words: str, **more: Any) -> Thought:
+        """Keep a thought."""
+        return self.thoughts(words, **more)[0]
+
+    def thoughts(self, *texts: str, **more: Any) -> list[Thought]:
+        """Keep thoughts that are alike but for their texts."""
+        given: dict[str, Any] = {"origin": Origin.HUMAN, "created_at": 1_756_847_476.0, **more}
+        given["tags"] = (self.tag, *more.get("tags", ()))
+        pieces = [
+            Thought(id=uuid7(), owner=self.owner, text=words, **{"embedding": embedded(words), **given})
+            for words in texts
+        ]
+        with self._open() as store:
+            store.add_thoughts(pieces)
+        return pieces
+
+    def entity(self, name: str, words: str) -> Entity:
+        """Keep an entity."""
+        piece = Entity(
+            id=uuid7(),
+            owner=self.owner,
+            name=name,
+            kind="bird",
+            text=words,
+            created_at=2.0,
+            tags=(self.tag,),
+            embedding=embedded(words),
+        )
+        with self._open() as store:
+            store.add_entities([piece])
+        return piece
+
+    def observations(self, entity: str, *texts: str) -> list[Observation]:
+        """Keep what is known of an entity."""
+        pieces = [
+            Observation(
+                id=uuid7(),
+                owner=self.owner,
+                entity=entity,
+                text=words,
+                created_at=3.0,
+                tags=(self.tag,),
+                embedding=embedded(words),
+            )
+            for words in texts
+        ]
+        with self._open() as store:
+            store.add_observations(pieces)
+        return pieces
+
+    def _open(self) -> SqlKnowledge:
+        return SqlKnowledge(f"sqlite:///{self.path}")
+
+
+@dataclass
+class Asking:
+    """Asks the tool of one riglm, in one era, about what is on one shelf."""
+
+    url: str
+    era: str
+    shelf: Shelf
+
+    async def result(self, query: Any = WORDS, **given: Any) -> Any:
+        """The whole result."""
+        async with Client(self.url, mode=MODES[self.era], read_timeout_seconds=30) as client:
+            await client.list_tools()
+            return await client.call_tool(NAME, {"query": query, "include_tags": [self.shelf.tag], **given})
+
+    async def __call__(self, query: str = WORDS, **given: Any) -> Any:
+        """The structured content, which the text says as well."""
+        result = await self.result(query, **given)
+        assert not result.is_error, result
+        assert json.loads(result.content[0].text) == result.structured_content
+        Draft202012Validator(OUTPUT_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
+            result.structured_content
+        )
+        return result.structured_content
+
+    async def code(self, query: Any = WORDS, **given: Any) -> str:
+        """The code of the error."""
+        return code_of(await self.result(query, **given))
+
+
+def code_of(result: Any) -> str:
+    assert result.is_error, result
+    assert result.structured_content is None
+    told = json.loads(result.content[0].text)
+    assert list(told) == ["error"]
+    assert sorted(told["error"]) == ["code", "message"]
+    return str(told["error"]["code"])
+
+
+@pytest.fixture(params=[HANDSHAKE, MODERN])
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def ask(company: Stage, era: str) -> Iterator[Asking]:
+    """Asks a riglm that all tests share, about a shelf of the test's own."""
+    origin = company.serve(*company.back("http"), env=ON)
+    shelf = Shelf(company.folder / "data" / "riglm.db")
+    yield Asking(origin + "/mcp", era, shelf)
+    shelf.clear()
+
+
+def ids(answer: Any) -> list[str]:
+    return [snippet["id"] for snippet in answer["snippets"]]
+
+
+def tables(answer: Any) -> list[str]:
+    return [snippet["table"] for snippet in answer["snippets"]]
+
+
+@behaviour("voice.dimensions")
+async def test_rows_of_another_dimension_or_model_are_never_compared(ask: Asking):
+    fits = ask.shelf.thought(WORDS)
+    for other, model in ((embedded(WORDS).vector[:128], _EMBEDDER.model), (embedded(WORDS).vector, "another/model")):
+        ask.shelf.thought(f"{WORDS} {uuid.uuid4()}", embedding=Embedding(model=model, vector=other))
+    ask.shelf.thought(f"{WORDS} without any vector", embedding=None)
+    answer = await ask()
+    assert ids(answer) == [f"t:{fits.id}"]
+    assert answer["diagnostics"]["thought_candidates"] == 1
+    assert answer["diagnostics"]["dim"] == 256
+
+
+@behaviour("voice.mix")
+async def test_a_mix_of_three_fifths_gives_six_of_the_graph_and_four_thoughts(ask: Asking):
+    ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(12)))
+    ask.shelf.observations("falcon", *(f"{WORDS}, as observed {number}" for number in range(12)))
+    answer = await ask(mix=0.6, top_k=10)
+    assert [tables(answer).count(table) for table in ("kg_observations", "thoughts")] == [6, 4]
+    scores = [snippet["score"] for snippet in answer["snippets"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+@behaviour("voice.mix")
+async def test_a_source_that_underflows_is_filled_from_the_other(ask: Asking):
+    ask.shelf.entity("falcon", f"falcon (bird): {WORDS}")
+    ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(12)))
+    answer = await ask(mix=0.6, top_k=10)
+    assert [tables(answer).count(table) for table in ("kg_entities", "thoughts")] == [1, 9]
+
+
+@behaviour("voice.mix")
+async def test_each_source_has_a_place_unless_the_mix_leaves_it_none(ask: Asking):
+    ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(4)))
+    ask.shelf.observations("ridge", "the northern wind is cold and nobody knows what it does there")
+    assert "kg_observations" in tables(await ask(mix=0.01, top_k=3))
+    assert set(tables(await ask(mix=0, top_k=10, floor=0))) == {"thoughts"}
+    assert set(tables(await ask(mix=1, top_k=10, floor=0))) == {"kg_observations"}
+
+
+@behaviour("voice.private")
+async def test_private_thoughts_are_given_only_when_they_are_asked_for(ask: Asking):
+    public, private = ask.shelf.thought(f"{WORDS} for all"), ask.shelf.thought(f"{WORDS} for me", is_private=True)
+    assert ids(await ask()) == [f"t:{public.id}"]
+    assert set(ids(await ask(include_private=True))) == {f"t:{public.id}", f"t:{private.id}"}
+
+
+@behaviour("voice.tags")
+async def test_tags_include_and_exclude(ask: Asking):
+    one = ask.shelf.thought(f"{WORDS} one", tags=("red", "odd"))
+    two = ask.shelf.thought(f"{WORDS} two", tags=("red",))
+    assert set(ids(await ask())) == {f"t:{one.id}", f"t:{two.id}"}
+    assert ids(await ask(exclude_tags=["odd"])) == [f"t:{two.id}"]
+    assert ids(await ask(include_tags=["odd", "nothing has it"], exclude_tags=[])) == [f"t:{one.id}"]
+    assert ids(await ask(exclude_tags=["red"])) == []
+
+
+@behaviour("voice.duplicates")
+async def test_the_same_text_in_several_tables_is_given_once(ask: Asking):
+    ask.shelf.thought(WORDS)
+    ask.shelf.observations("falcon", WORDS.upper().replace(" ", "  "))
+    answer = await ask()
+    assert tables(answer) == ["kg_observations"]
+    assert answer["snippets"][0]["content_hash"] == content_hash(WORDS)
+    assert tables(await ask(mix=0)) == ["thoughts"]
+
+
+@behaviour("voice.cap")
+async def test_long_texts_end_with_a_sentence_and_have_eight_hundred_characters_at_most(ask: Asking):
+    sentences = ask.shelf.thought(" ".join(f"The {WORDS} has day {number}." for number in range(40)))
+    endless = ask.shelf.observations("falcon", " ".join([WORDS] * 40))[0]
+    found = {snippet["table"]: snippet for snippet in (await ask())["snippets"]}
+    cut = found["thoughts"]
+    assert sentences.text.startswith(cut["text"])
+    assert cut["text"].endswith(".")
+    assert 700 < len(cut["text"]) <= 800
+    assert (cut["span_start"], cut["span_end"]) == (0, len(cut["text"]))
+    assert found["kg_observations"]["text"] == endless.text[:800]
+
+
+@behaviour("voice.empty")
+async def test_an_answer_without_snippets_says_whether_the_floor_or_the_store_is_why(ask: Asking):
+    answer = await ask()
+    assert answer["snippets"] == []
+    assert (answer["diagnostics"]["no_results"], answer["diagnostics"]["reason"]) == (True, "no_candidates")
+    ask.shelf.thought("whales and tea")
+    answer = await ask()
+    assert answer["snippets"] == []
+    assert (answer["diagnostics"]["no_results"], answer["diagnostics"]["reason"]) == (True, "floor_excluded_all")
+    assert answer["diagnostics"]["floor_used"] == 0.15
+    assert answer["diagnostics"]["thought_candidates"] == 1
+
+
+@behaviour("voice.floor")
+async def test_the_floor_gives_way_for_a_source_and_not_below_the_least_one(ask: Asking):
+    close = ask.shelf.thought(WORDS)
+    far = ask.shelf.observations("ridge", "a falcon is a bird with rather long and pointed wings")[0]
+    answer = await ask(floor=0.9)
+    assert ids(answer) == [f"t:{close.id}", f"o:{far.id}"]
+    assert 0.15 <= answer["diagnostics"]["floor_used"] < 0.9
+    assert answer["diagnostics"]["floor_used"] == answer["snippets"][1]["score"]
+
+
+@behaviour("voice.schema")
+async def test_a_snippet_says_where_it_comes_from_and_how_far_it_is_to_be_trusted(ask: Asking):
+    stored = {}
+    tiers = {Origin.HUMAN: "green", Origin.LOGGED: "green", Origin.TOOL: "amber", Origin.MODEL: "red"}
+    for origin, tier in tiers.items():
+        piece = ask.shelf.thought(f"{WORDS} by {origin}", origin=origin)
+        stored[f"t:{piece.id}"] = (piece.text, "thoughts", "thought", str(origin), tier)
+    entity = ask.shelf.entity("falcon", f"{WORDS} is an entity")
+    stored[f"e:{entity.id}"] = (entity.text, "kg_entities", "kg_entity", "tool", "green")
+    seen = ask.shelf.observations("falcon", f"{WORDS} is observed")[0]
+    stored[f"o:{seen.id}"] = (seen.text, "kg_observations", "kg_observation", "tool", "green")
+    answer = await ask()
+    fields = ("text", "table", "source_type", "origin", "trust_tier")
+    assert {each["id"]: tuple(each[key] for key in fields) for each in answer["snippets"]} == stored
+    (thought,) = [each for each in answer["snippets"] if each["origin"] == "human"]
+    assert thought["created_at"] == "2025-09-02T21:11:16Z"
+    assert answer["diagnostics"] | {"latency_ms": 0, "floor_used": 0} == {
+        "provider": "static",
+        "model": _EMBEDDER.model,
+        "dim": 256,
+        "k_req": 10,
+        "k_ret": 6,
+        "kg_candidates": 2,
+        "thought_candidates": 4,
+        "floor_used": 0,
+        "latency_ms": 0,
+    }
+
+
+@behaviour("voice.schema")
+async def test_the_listed_tool_declares_the_schema_of_its_answers(ask: Asking):
+    async with Client(ask.url, mode=MODES[ask.era]) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert listed[NAME].output_schema == OUTPUT_SCHEMA
+    assert listed[NAME].input_schema["required"] == ["query"]
+    assert listed[NAME].annotations.read_only_hint is True
+
+
+@behaviour("voice.parameters")
+async def test_numbers_out_of_bounds_are_put_on_the_bound(ask: Asking):
+    ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(60)))
+    for given, wanted in ((500, 50), (0, 1), (-(10**30), 1), (7.0, 7)):
+        answer = await ask(top_k=given)
+        assert (answer["diagnostics"]["k_req"], answer["diagnostics"]["k_ret"]) == (wanted, wanted)
+    assert (await ask(top_k=5))["diagnostics"]["thought_candidates"] == 15
+    assert (await ask(mix=7))["snippets"] == []
+    assert len((await ask(mix=-7, floor=-3))["snippets"]) == 10
+    assert (await ask(floor=1e9))["diagnostics"]["floor_used"] < 1
+
+
+@behaviour("voice.errors")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"query": ""},
+        {"query": " \n\t"},
+        {"query": None},
+        {"query": 7},
+        {"query": ["falcon"]},
+        {"top_k": "many"},
+        {"top_k": True},
+        {"top_k": 2.5},
+        {"mix": "0.6"},
+        {"mix": [1]},
+        {"floor": {}},
+        {"include_private": "yes"},
+        {"include_tags": "red"},
+        {"exclude_tags": [1]},
+        {"exclude_tags": ["many"] * 1_001},
+        {"unheard_of": 1},
+    ],
+    ids=lambda given: json.dumps(given)[:30],
+)
+async def test_what_cannot_be_understood_is_invalid_params(ask: Asking, given: dict[str, Any]):
+    assert await ask.code(**given) == "invalid_params"
+
+
+@behaviour("voice.errors")
+async def test_arguments_that_are_no_object_are_invalid_params(company: Stage, ask: Asking):
+    route = Route("http", "http", RIGLM, ask.era)
+    async with company.client(route, env=ON) as client:
+        for raw in (b"[]", b'"falcon"', b"null", b"7"):
+            answer = await client.request("tools/call", b'{"name":"%b","arguments":%b}' % (NAME.encode(), raw))
+            assert json.loads(answer.words)["error"]["code"] == "invalid_params"
+        bare = await client.request("tools/call", b'{"name":"%b"}' % NAME.encode())
+        assert json.loads(bare.words)["error"]["code"] == "invalid_params"
+
+
+@behaviour("voice.gate")
+async def test_the_tool_is_off_by_default_and_says_so(company: Stage, era: str):
+    origin = company.serve(*company.back("http"))
+    async with Client(origin + "/mcp", mode=MODES[era]) as client:
+        assert NAME not in {tool.name for tool in (await client.list_tools()).tools}
+        assert code_of(await client.call_tool(NAME, {"query": WORDS})) == "feature_disabled"
+
+
+@behaviour("voice.gate")
+async def test_while_it_is_off_a_server_s_own_tool_of_that_name_is_called(stage: Stage, era: str):
+    origin = stage.serve(*stage.back("http", "--tools", f"{NAME},other"))
+    async with Client(origin + "/mcp", mode=MODES[era]) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [NAME, "other"]
+        result = await client.call_tool(NAME, {"query": WORDS})
+        assert "error" not in json.dumps([block.model_dump() for block in result.content])
+
+
+SURFACES = {
+    "off": {"RIGLM_FILTERING__ENABLED": "false"},
+    "shadow": {"RIGLM_FILTERING__MODE": "shadow"},
+    "auto": {"RIGLM_FILTERING__MODE": "enforce"},
+    "hints": {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__SURFACE": "hints"},
+    "denylist": {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__DENYLIST": "none_such"},
+    "allowlist": {"RIGLM_FILTERING__STRATEGY": "allowlist", "RIGLM_FILTERING__ALLOWLIST": "one"},
+}
+
+
+@behaviour("voice.lists")
+@pytest.mark.parametrize("settings", SURFACES.values(), ids=SURFACES)
+async def test_the_tool_is_the_last_of_every_list_and_can_be_called(
+    company: Stage, ask: Asking, settings: dict[str, str]
+):
+    few = {"RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0"}
+    ask.url = company.serve(*company.back("http", "--tools", "one,two"), env={**ON, **few, **settings}) + "/mcp"
+    ask.shelf.thought(WORDS)
+    async with Client(ask.url, mode=MODES[ask.era]) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+    assert names.count(NAME) == 1
+    assert names[-1] == NAME
+    assert "one" in names
+    assert [snippet["text"] for snippet in (await ask())["snippets"]] == [WORDS]
+
+
+@behaviour("voice.lists")
+@routes(MAIN, through=RIGLM)
+async def test_the_tool_is_listed_and_called_over_every_transport(stage: Stage, route: Route):
+    stage.settings.update(ON)
+    Shelf(stage.folder / "data" / "riglm.db").thought(WORDS)
+    async with sdk_client(stage, route, MODES[route.era], "--tools", "one") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["one", NAME]
+        result = await client.call_tool(NAME, {"query": WORDS})
+    assert [snippet["text"] for snippet in result.structured_content["snippets"]] == [WORDS]
+
+
+@behaviour("voice.lists")
+async def test_several_servers_are_listed_with_the_tool_behind_them(company: Stage, ask: Asking):
+    servers = company.config("voice", {"a": company.entry("http", "--tools", "one"), "b": company.entry("http")})
+    ask.url = company.serve(*servers, env=ON) + "/mcp"
+    ask.shelf.thought(WORDS)
+    async with Client(ask.url, mode=MODES[ask.era]) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+    assert names[0] == "a__one"
+    assert names.index(NAME) == len(names) - 1
+    assert len((await ask())["snippets"]) == 1
+
+
+@behaviour("voice.lists")
+async def test_pages_that_pass_untouched_have_the_tool_once_on_the_last(company: Stage, era: str):
+    env = {**ON, "RIGLM_FILTERING__ENABLED": "false"}
+    flags = ("--tools", "one,two,three", "--page-size", "2")
+    async with company.client(Route("http", "http", RIGLM, era), *flags, env=env) as client:
+        first = (await client.request("tools/list")).decoded()
+        second = (await client.request("tools/list", {"cursor": first["nextCursor"]})).decoded()
+    assert [[tool["name"] for tool in page["tools"]] for page in (first, second)] == [["one", "two"], ["three", NAME]]
+    assert "nextCursor" not in second
+
+
+@behaviour("voice.lists")
+async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_called(company: Stage, ask: Asking):
+    env = {**ON, "RIGLM_KNOWLEDGE__ALIAS": "snippets_retrieve"}
+    ask.url = company.serve(*company.back("http", "--tools", "one"), env=env) + "/mcp"
+    async with Client(ask.url, mode=MODES[ask.era]) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["one", "snippets_retrieve"]
+        for name in ("snippets_retrieve", NAME):
+            assert not (await client.call_tool(name, {"query": WORDS})).is_error
+
+
+@behaviour("voice.lists")
+async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_tool(company: Stage, ask: Asking):
+    env = {**ON, "RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0"}
+    env["RIGLM_FILTERING__SURFACE"] = "dynamic"
+    flags = ("--tools", f"{NAME},one")
+    ask.url = company.serve(*company.back("http", *flags), env=env) + "/mcp"
+    ask.shelf.thought(WORDS)
+    async with Client(ask.url, mode=MODES[ask.era]) as client:
+        listed = [tool for tool in (await client.list_tools()).tools if tool.name == NAME]
+        assert [tool.output_schema for tool in listed] == [OUTPUT_SCHEMA]
+        theirs = await client.call_tool("call_tool", {"name": NAME, "arguments": {"query": WORDS}})
+    assert len((await ask())["snippets"]) == 1
+    assert "snippets" not in json.dumps([block.model_dump() for block in theirs.content])
+
+
+@behaviour("voice.errors")
+async def test_without_its_model_the_embedder_is_unavailable_and_nothing_stands_in(company: Stage, ask: Asking):
+    env = {**ON, "RIGLM_EMBEDDER__PROVIDER": "fastembed", "RIGLM_EMBEDDER__START_DEADLINE": "0.001"}
+    ask.url = company.serve(*company.back("http"), env=env) + "/mcp"
+    ask.shelf.thought(WORDS)
+    assert await ask.code() == "embedder_unavailable"
+    assert await ask.code() == "embedder_unavailable"
+
+
+@behaviour("voice.errors")
+async def test_a_store_that_fails_is_db_error(stage: Stage, era: str):
+    origin = stage.serve(*stage.back("http"), env=ON)
+    shelf = Shelf(stage.folder / "data" / "riglm.db")
+    asking = Asking(origin + "/mcp", era, shelf)
+    shelf.thought(WORDS)
+    assert len((await asking())["snippets"]) == 1
+    with contextlib.closing(sqlite3.connect(shelf.path)) as database:
+        database.execute("ALTER TABLE thought RENAME TO elsewhere")
+    result = await asking.result()
+    assert code_of(result) == "db_error"
+    assert "thought" not in result.content[0].text
+
+
+@behaviour("voice.settings")
+async def test_variables_out_of_bounds_are_put_on_them_with_a_warning_each(stage: Stage):
+    origin = stage.serve(*stage.back("http"), env=CLAMPED)
+    shelf = Shelf(stage.folder / "data" / "riglm.db")
+    shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(60)))
+    shelf.observations("falcon", *(f"{WORDS}, as observed {number}" for number in range(60)))
+    answer = await Asking(origin + "/mcp", HANDSHAKE, shelf)()
+    assert answer["diagnostics"]["k_req"] == 50
+    assert set(tables(answer)) == {"kg_observations"}
+    shelf.clear()
+    shelf.observations("falcon", "whales and tea")
+    answer = await Asking(origin + "/mcp", HANDSHAKE, shelf)()
+    assert answer["diagnostics"]["floor_used"] == 0.15
+    warned = {line["event"].partition(":")[0] for line in log_of(stage) if line["level"] == "warning"}
+    assert warned >= set(CLAMPED) - set(ON)
+
+
+def log_of(stage: Stage) -> list[dict[str, Any]]:
+    lines = (stage.folder / "riglm.stderr").read_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+async def told(stage: Stage, event: str) -> dict[str, Any]:
+    """The line of the log with this event, as soon as it is there."""
+    await eventually(lambda: any(line["event"] == event for line in log_of(stage)), 15, f"{event} is logged")
+    return next(line for line in log_of(stage) if line["event"] == event)
+
+
+async def asked_in_secret(stage: Stage, **settings: str) -> tuple[Asking, str]:
+    """A riglm that was asked a question with a word in it that no log may hold, and answered with it."""
+    origin = stage.serve(*stage.back("http"), env={**ON, **settings})
+    shelf = Shelf(stage.folder / "data" / "riglm.db")
+    piece = shelf.thought(f"{WORDS} and xylophonist", tags=("vibraphone",))
+    asking = Asking(origin + "/mcp", MODERN, shelf)
+    assert len((await asking("falcon and xylophonist", exclude_tags=["marimba"]))["snippets"]) == 1
+    assert await asking.code("xylophonist", top_k="marimba") == "invalid_params"
+    return asking, str(piece.id)
+
+
+def holds_no_words(stage: Stage) -> None:
+    said = (stage.folder / "riglm.stderr").read_text()
+    assert [word for word in ("xylophonist", "vibraphone", "marimba", "falcon") if word in said] == []
+
+
+@behaviour("voice.logs")
+async def test_at_info_the_log_has_the_numbers_of_an_answer_and_no_words(stage: Stage):
+    _, key = await asked_in_secret(stage)
+    line = await told(stage, f"{NAME} answered")
+    metrics = {*line} - {"timestamp", "level", "logger", "event"}
+    assert metrics == {
+        "provider",
+        "model",
+        "dim",
+        "k_req",
+        "floor",
+        "floor_used",
+        "kg_candidates",
+        "thought_candidates",
+        "k_ret",
+        "latency_ms",
+    }
+    assert (await told(stage, f"{NAME} failed"))["code"] == "invalid_params"
+    assert key not in (stage.folder / "riglm.stderr").read_text()
+    holds_no_words(stage)
+
+
+@behaviour("voice.logs")
+async def test_at_debug_the_log_has_ids_and_tables_and_no_words(stage: Stage):
+    _, key = await asked_in_secret(stage, RIGLM_LOGGING__LEVEL="debug")
+    line = await told(stage, f"{NAME} gave")
+    assert (line["ids"], line["tables"]) == ([f"t:{key}"], ["thoughts"])
+    holds_no_words(stage)
+
+
+@behaviour("voice.logs")
+async def test_with_mcp_no_log_nothing_but_counters_is_logged(stage: Stage):
+    asking, _ = await asked_in_secret(stage, MCP_NO_LOG="1", RIGLM_LOGGING__LEVEL="debug")
+    stage.served_by(asking.url.removesuffix("/mcp")).end()
+    (line,) = [line for line in log_of(stage) if line["logger"] == "riglm.knowledge"]
+    assert (line["succeeded"], line["failed"]) == (1, 1)
+    assert {*line} - {"timestamp", "level", "logger", "event"} == {"succeeded", "failed"}
+    holds_no_words(stage)
+
+
+@behaviour("voice.owner")
+@pytest.mark.parametrize("shared", ["false", "true"], ids=["kept apart", "shared"])
+async def test_a_principal_gets_its_own_unless_the_store_is_shared(stage: Stage, era: str, shared: str):
+    env = {**ON, "RIGLM_DOWNSTREAM__TOKEN": "the-downstream-token", "RIGLM_KNOWLEDGE__SHARED": shared}
+    stage.serve(*stage.back("http"), env=env)
+    shelf = Shelf(stage.folder / "data" / "riglm.db")
+    shelf.thought(WORDS)
+    route = Route("http", "http", RIGLM, era)
+    headers = {"authorization": "Bearer the-downstream-token"}
+    async with stage.client(route, headers=headers, env=env) as client:
+        answer = (await client.request("tools/call", {"name": NAME, "arguments": {"query": WORDS}})).decoded()
+    assert len(answer["structuredContent"]["snippets"]) == (1 if shared == "true" else 0)
+
+
+@behaviour("voice.recorded")
+async def test_a_call_is_recorded_as_riglm_s_own_with_the_hash_of_its_arguments(stage: Stage, era: str):
+    stage.settings.update({**ON, "RIGLM_PRIVACY__ARGUMENTS": "raw"})
+    async with stage.client(Route("stdio", "stdio", RIGLM, era)) as client:
+        await client.request("tools/call", {"name": NAME, "arguments": {"query": "about the xylophonist"}})
+        await client.call("nonce", {"nonce": "kept as it is"})
+    with contextlib.closing(sqlite3.connect(stage.folder / "data" / "riglm.db")) as database:
+        columns = "tool, upstream, arguments_hash <> '', arguments, error_kind"
+        rows = {tool: rest for tool, *rest in database.execute(f"SELECT {columns} FROM invocation")}
+    assert rows[NAME] == ["riglm", 1, None, None]
+    assert "kept as it is" in rows["nonce"][2]

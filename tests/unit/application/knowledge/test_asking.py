@@ -1,0 +1,179 @@
+"""What is done on other threads for a question, and for how long it is waited for."""
+
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.adapters.embedding.shared import SharedEmbedder
+from riglm.application.knowledge.embedding import QuestionEmbedder
+from riglm.application.knowledge.storing import StoreAside
+from riglm.application.prediction.worker import Worker
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.knowledge.provenance import Table
+from riglm.ports.embedder import Embedders, EmbedderUnavailable
+from riglm.ports.knowledge import Scope
+from tests.unit.application.knowledge.voices import a_thought, embedded
+
+MINE = Scope(owner="")
+
+
+class Model(HashingEmbedder):
+    """A model that is told what to do, and notes by whom it was opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.closed = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_down = False
+
+    def __enter__(self) -> Self:
+        self.opened.append(threading.current_thread().name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closed += 1
+
+    def embed(self, texts: Any) -> Any:
+        assert self.gate.wait(10)
+        if self.is_down:
+            raise EmbedderUnavailable("it is down")
+        return super().embed(texts)
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker("prediction") as made:
+        yield made
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    made = Model()
+    yield made
+    made.gate.set()
+
+
+def asking(worker: Worker, model: Model, **more: Any) -> QuestionEmbedder:
+    return QuestionEmbedder(worker, lambda: Embedders(always=model, chosen=model), **{"seconds": 10, **more})
+
+
+async def test_the_model_is_opened_by_the_first_question_on_the_thread_of_prediction(worker: Worker, model: Model):
+    embed = asking(worker, model)
+    assert model.opened == []
+    found = await embed("falcon")
+    await embed("ridge")
+    assert model.opened == ["prediction"]
+    assert (found.provider, found.embedding.model, found.embedding.dimensions) == ("static", model.model, 256)
+    await embed.close()
+    assert model.closed == 1
+
+
+async def test_a_model_that_is_down_is_said_to_be(worker: Worker, model: Model):
+    embed = asking(worker, model)
+    model.is_down = True
+    with pytest.raises(EmbedderUnavailable):
+        await embed("falcon")
+    model.is_down = False
+    assert (await embed("falcon")).provider == "static"
+
+
+async def test_a_model_that_hangs_is_waited_for_so_long_and_no_longer(worker: Worker, model: Model):
+    embed = asking(worker, model, seconds=0.05)
+    model.gate.clear()
+    with pytest.raises(EmbedderUnavailable):
+        await embed("falcon")
+
+
+async def test_dimensions_that_were_thought_to_be_others_are_told_once_and_the_model_counts(
+    worker: Worker, model: Model, caplog: pytest.LogCaptureFixture
+):
+    embed = asking(worker, model, dimensions=1536)
+    assert (await embed("falcon")).embedding.dimensions == 256
+    await embed("falcon")
+    (record,) = caplog.records
+    assert (record.levelname, record.__dict__["configured"], record.__dict__["dim"]) == ("WARNING", 1536, 256)
+
+
+async def test_once_it_is_closed_no_question_opens_the_model(worker: Worker, model: Model):
+    embed = asking(worker, model)
+    await embed.close()
+    with pytest.raises(EmbedderUnavailable):
+        await embed("falcon")
+    assert model.opened == []
+
+
+async def test_a_shared_model_stays_open_until_the_last_user_goes(model: Model):
+    shared = SharedEmbedder(model)
+    with shared:
+        with shared:
+            assert len(model.opened) == 1
+        assert model.closed == 0
+    assert model.closed == 1
+
+
+class Away(InMemoryKnowledge):
+    """A store that can be away, or hang."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.opened: list[str] = []
+        self.closed = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __enter__(self) -> Self:
+        if self.is_away:
+            raise AnalyticsUnavailable("it is away")
+        self.opened.append(threading.current_thread().name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closed += 1
+
+    def nearest(self, *asked: Any) -> Any:
+        assert self.gate.wait(10)
+        return super().nearest(*asked)
+
+
+async def test_the_store_is_opened_by_the_first_question_on_a_thread_of_its_own():
+    store = Away()
+    store.add_thoughts([a_thought("falcon")])
+    aside = StoreAside(lambda: store, seconds=10)
+    for _ in range(2):
+        (found,) = await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
+        assert found.text == "falcon"
+    assert store.opened == ["riglm-knowledge"]
+    await aside.close()
+    assert store.closed == 1
+
+
+async def test_a_store_that_could_not_be_opened_is_tried_again():
+    store = Away()
+    store.is_away = True
+    aside = StoreAside(lambda: store, seconds=10)
+    with pytest.raises(AnalyticsUnavailable):
+        await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
+    store.is_away = False
+    assert await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5) == []
+    await aside.close()
+
+
+async def test_a_store_that_hangs_is_waited_for_so_long_and_no_longer():
+    store = Away()
+    store.gate.clear()
+    aside = StoreAside(lambda: store, seconds=0.05)
+    with pytest.raises(AnalyticsUnavailable):
+        await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
+    store.gate.set()
+    await aside.close()

@@ -1,0 +1,215 @@
+"""What the tool answers, whatever it is asked and whatever is stored."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from riglm.application.knowledge.definition import OUTPUT_SCHEMA
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.identifier import uuid7
+from riglm.domain.knowledge.pieces import Embedding, Entity, Observation
+from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.ports.embedder import EmbedderUnavailable
+from tests.unit.application.knowledge.voices import Stage, a_thought, embedded
+
+SCHEMA = Draft202012Validator(OUTPUT_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
+WORDS = ("falcon", "ridge", "north", "migration", "tea.", "Whale!", "\ud800", "\x00", "😀", "\u200b", "İ", "a\nb")
+VECTORS = [embedded(text) for text in ("falcon", "north ridge", "tea", "falcon north")]
+EMBEDDINGS = [
+    *VECTORS,
+    None,
+    Embedding(model="another", vector=VECTORS[0].vector),
+    Embedding(model=VECTORS[0].model, vector=VECTORS[0].vector[:8]),
+]
+QUESTIONS: dict[str, list[Any]] = {
+    "top_k": [-5, 1, 2, 3, 10, 50, 60],
+    "mix": [-1, 0, 0.01, 0.5, 0.6, 0.99, 1, 2],
+    "floor": [-1, 0, 0.1, 0.3, 0.7, 1, 2],
+    "include_private": [True, False],
+    "include_tags": [[], ["red"], ["none"]],
+    "exclude_tags": [[], ["odd"]],
+}
+
+
+class Chance(random.Random):
+    """Makes stores and questions by chance; hypothesis gives the seed."""
+
+    def text(self) -> str:
+        words = " ".join(self.choices(WORDS, k=self.randint(1, 8)))
+        return self.choice([words, words, words, "falcon. " * 150, "falcon " * 150, "north"])
+
+    def pieces(self, most: int, **more: Sequence[Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "owner": self.choice(["", "", "somebody"]),
+                "text": self.text(),
+                "created_at": self.choice([0.0, -1e12, 1e18, 1_756_847_460.5]),
+                "tags": self.choice([(), ("red",), ("red", "odd")]),
+                "embedding": self.choice(EMBEDDINGS),
+                **{name: self.choice(values) for name, values in more.items()},
+            }
+            for _ in range(self.randint(0, most))
+        ]
+
+    def question(self) -> dict[str, Any]:
+        said = self.sample(sorted(QUESTIONS), self.randint(0, len(QUESTIONS)))
+        query = self.choice(["falcon", "north ridge", "tea \x00", "😀"])
+        return {"query": query, **{name: self.choice(QUESTIONS[name]) for name in said}}
+
+
+@settings(max_examples=1_000)
+@given(st.integers(0, 2**32))
+def test_every_answer_is_of_the_schema_whatever_is_stored(seed: int):
+    chance, stage = Chance(seed), Stage()
+    thoughts = chance.pieces(8, origin=list(Origin), is_private=[True, False])
+    entities = chance.pieces(3, name="ABC", kind=["person"])
+    observations = chance.pieces(8, entity="ABC")
+    stage.kept.add_thoughts([a_thought(**each) for each in thoughts])
+    stage.kept.add_entities([Entity(id=uuid7(), **each) for each in entities])
+    stage.kept.add_observations([Observation(id=uuid7(), **each) for each in observations])
+    question = chance.question()
+    answer = asyncio.run(stage.ask(**question))
+    SCHEMA.validate(answer)
+    said = answer["diagnostics"]
+    assert said["k_ret"] == len(answer["snippets"]) <= said["k_req"]
+    assert ("reason" in said) is ("no_results" in said) is (not answer["snippets"])
+    mine = {*thoughts_of(thoughts, question), *texts_of(entities), *texts_of(observations)}
+    assert all(any(whole.startswith(each["text"]) for whole in mine) for each in answer["snippets"])
+
+
+def texts_of(pieces: list[Any]) -> list[str]:
+    return [piece["text"].encode("utf-8", "replace").decode() for piece in pieces if piece["owner"] == ""]
+
+
+def thoughts_of(pieces: list[Any], question: dict[str, Any]) -> list[str]:
+    return texts_of([piece for piece in pieces if question.get("include_private") or not piece["is_private"]])
+
+
+_anything = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.dictionaries(
+        st.sampled_from(["query", "top_k", "mix", "floor", "include_private", "include_tags", "exclude_tags", "more"]),
+        _anything,
+        max_size=4,
+    )
+)
+def test_any_arguments_get_an_answer_or_invalid_params(arguments: dict[str, Any]):
+    stage = Stage()
+    result = asyncio.run(stage.result(arguments))
+    if result.get("isError"):
+        assert '{"error":{"code":"invalid_params"' in result["content"][0]["text"]
+    else:
+        SCHEMA.validate(result["structuredContent"])
+
+
+async def test_numbers_of_hundreds_of_digits_are_put_on_the_bound():
+    stage = Stage()
+    for number in (b"1" + b"0" * 400, b"-1" + b"0" * 400):
+        result = await stage.result(b'{"query":"falcon","top_k":%b,"mix":%b,"floor":%b}' % (number, number, number))
+        assert result["structuredContent"]["diagnostics"]["k_req"] in (1, 50)
+
+
+async def test_raw_arguments_that_cannot_be_read_are_invalid_params():
+    stage = Stage()
+    for raw in (b"", b"{", b"[]", b'"q"', b"\xff", b'{"query":1e999}', b"[" * 10_000):
+        assert await stage.code(raw) == "invalid_params"
+
+
+async def test_a_long_question_is_read_as_far_as_a_model_reads():
+    stage = Stage()
+    stage.kept.add_thoughts([a_thought("falcon")])
+    assert len((await stage.ask("falcon " * 100_000))["snippets"]) == 1
+
+
+async def test_a_model_that_does_not_answer_is_embedder_unavailable():
+    stage = Stage()
+    stage.error = EmbedderUnavailable("secret reasons")
+    assert await stage.code({"query": "falcon"}) == "embedder_unavailable"
+    assert stage.store.asked == []
+
+
+async def test_a_store_that_does_not_answer_is_db_error():
+    stage = Stage()
+    stage.store.error = AnalyticsUnavailable("secret reasons")
+    assert await stage.code({"query": "falcon"}) == "db_error"
+
+
+@pytest.mark.parametrize("of", ["store", "embedder"])
+async def test_what_should_never_happen_is_internal_error_and_logged_without_its_text(
+    of: str, caplog: pytest.LogCaptureFixture
+):
+    stage = Stage()
+    error = ZeroDivisionError("the falcon's secret")
+    if of == "store":
+        stage.store.error = error
+    else:
+        stage.error = error
+    with caplog.at_level(logging.DEBUG, logger="riglm"):
+        result = await stage.result({"query": "falcon"})
+    assert '"code":"internal_error"' in result["content"][0]["text"]
+    assert "secret" not in str(result)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.__dict__["cause"] == "ZeroDivisionError"
+    assert "falcon" not in str(record.__dict__)
+    assert record.exc_info is None
+
+
+async def test_a_silent_voice_logs_its_counts_in_the_end_and_nothing_else(caplog: pytest.LogCaptureFixture):
+    stage = Stage(is_silent=True)
+    with caplog.at_level(logging.DEBUG, logger="riglm"):
+        await stage.ask("falcon")
+        await stage.code({"query": ""})
+        stage.error = ZeroDivisionError("secret")
+        await stage.code({"query": "falcon"})
+        assert caplog.records == []
+        await stage.voice.close()
+    (record,) = caplog.records
+    assert (record.__dict__["succeeded"], record.__dict__["failed"]) == (1, 2)
+
+
+async def test_each_table_is_asked_for_three_candidates_a_snippet_up_to_the_bound():
+    stage = Stage(most_candidates=20)
+    await stage.ask("falcon", top_k=4)
+    assert [(table, most) for table, _, most in stage.store.asked] == [(table, 12) for table in Table]
+    stage.store.asked.clear()
+    await stage.ask("falcon", top_k=50)
+    assert {most for _, _, most in stage.store.asked} == {20}
+
+
+async def test_a_source_without_a_share_is_not_asked():
+    stage = Stage()
+    await stage.ask("falcon", mix=0)
+    assert [table for table, _, _ in stage.store.asked] == [Table.THOUGHTS]
+    stage.store.asked.clear()
+    await stage.ask("falcon", mix=1)
+    assert [table for table, _, _ in stage.store.asked] == [Table.ENTITIES, Table.OBSERVATIONS]
+
+
+async def test_a_principal_is_answered_from_its_own_unless_the_store_is_shared():
+    for shared, expected in ((False, 1), (True, 2)):
+        stage = Stage(shared=shared)
+        stage.kept.add_thoughts([a_thought("falcon one", owner="me"), a_thought("falcon two", owner="you")])
+        assert len((await stage.ask("falcon", "me"))["snippets"]) == expected
+
+
+async def test_a_score_that_is_no_number_is_no_candidate():
+    stage = Stage()
+    broken = Embedding(model=embedded("x").model, vector=embedded("x").vector * float("nan"))
+    stage.kept.add_thoughts([a_thought("falcon"), a_thought("north", embedding=broken)])
+    answer = await stage.ask("falcon", floor=0)
+    assert [each["text"] for each in answer["snippets"]] == ["falcon"]

@@ -1,0 +1,77 @@
+"""A voice over a store in memory, asked as riglm asks it."""
+
+import json
+from typing import Any
+
+from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.application.knowledge.inner_voice import InnerVoice
+from riglm.application.knowledge.journal import Journal
+from riglm.application.knowledge.parameters import Defaults
+from riglm.application.knowledge.retrieval import Embedded, Retrieval, Store
+from riglm.domain.identifier import uuid7
+from riglm.domain.knowledge.pieces import Candidate, Embedding, Thought
+from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.ports.knowledge import Scope
+
+EMBEDDER = HashingEmbedder()
+
+
+def embedded(text: str) -> Embedding:
+    return Embedding(model=EMBEDDER.model, vector=EMBEDDER.embed([text])[0])
+
+
+def a_thought(text: str, **more: Any) -> Thought:
+    given: dict[str, Any] = {"owner": "", "origin": Origin.HUMAN, "created_at": 1.0, "embedding": embedded(text)}
+    return Thought(id=uuid7(), text=text, **{**given, **more})
+
+
+class Memory(Store):
+    """A store in memory that fails when it is told to, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.kept = InMemoryKnowledge()
+        self.asked: list[tuple[Table, Scope, int]] = []
+        self.error: BaseException | None = None
+
+    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[Candidate]:
+        self.asked.append((table, scope, most))
+        if self.error is not None:
+            raise self.error
+        return list(self.kept.nearest(table, asked, scope, most))
+
+
+class Stage:
+    """One voice, its store, and an embedder that fails when it is told to."""
+
+    def __init__(self, *, is_silent: bool = False, **more: Any) -> None:
+        self.store = Memory()
+        self.kept = self.store.kept
+        self.error: BaseException | None = None
+        self.journal = Journal(is_silent=is_silent)
+        retrieval = Retrieval(self._embed, self.store, **{"min_floor": 0.15, "most_candidates": 150, **more})
+        self.voice = InnerVoice(retrieval, Defaults(), self.journal)
+
+    async def result(self, given: Any, principal: str = "") -> Any:
+        """The result of a call, decoded."""
+        raw = given if isinstance(given, bytes) else json.dumps(given).encode()
+        return json.loads(await self.voice.retrieve(principal, raw))
+
+    async def ask(self, query: str, principal: str = "", **given: Any) -> Any:
+        """The structured content of an answer."""
+        result = await self.result({"query": query, **given}, principal)
+        assert "isError" not in result, result
+        assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+        return result["structuredContent"]
+
+    async def code(self, given: Any) -> str:
+        """The code of an error."""
+        result = await self.result(given)
+        assert result["isError"] is True
+        assert "structuredContent" not in result
+        return str(json.loads(result["content"][0]["text"])["error"]["code"])
+
+    async def _embed(self, text: str) -> Embedded:
+        if self.error is not None:
+            raise self.error
+        return Embedded(provider="static", embedding=embedded(text))

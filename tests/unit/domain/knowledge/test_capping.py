@@ -1,0 +1,47 @@
+"""Texts are cut at the end of a sentence where there is one."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riglm.domain.knowledge.capping import LONGEST, capped
+
+
+def test_a_text_that_fits_stays_as_it_is():
+    assert capped("x" * LONGEST) == ("x" * LONGEST, 0, LONGEST)
+    assert capped("") == ("", 0, 0)
+
+
+def test_as_many_whole_sentences_as_fit_are_kept():
+    assert capped("One. Two! Three? Four", 18).text == "One. Two! Three?"
+    assert capped("One. Two! Three? Four", 15).text == "One. Two!"
+
+
+def test_a_sentence_may_end_on_the_very_limit():
+    assert capped("One. Two. Three", 9).text == "One. Two."
+    assert capped("One. Two.Three", 9).text == "One."
+
+
+def test_points_within_words_end_no_sentence():
+    assert capped("Version 1.2.3 of x.y", 12).text == "Version 1.2."[:12]
+
+
+def test_a_line_may_end_a_sentence():
+    assert capped("One.\nTwo and more", 10).text == "One."
+
+
+def test_without_a_sentence_the_cut_is_hard_and_between_characters():
+    assert capped("😀" * 900).text == "😀" * LONGEST
+
+
+@given(st.text(alphabet="ab.!? \n😀", max_size=60), st.integers(1, 40))
+def test_what_is_left_is_the_longest_that_ends_a_sentence_or_the_limit(text: str, longest: int):
+    cut = capped(text, longest)
+    assert (cut.text, cut.start) == (text[: cut.end], 0)
+    assert len(cut.text) <= longest
+    if len(text) <= longest:
+        assert cut.text == text
+        return
+    ends = [end for end in range(1, longest + 1) if text[end - 1] in ".!?" and re.match(r"\s", text[end : end + 1])]
+    assert cut.end == (max(ends) if ends else longest)
