@@ -1,0 +1,140 @@
+"""The variables of the inner voice: put on their bounds or left out, with a warning, and never a reason not to start."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riglm.adapters.configuration.loading import Configuration, Options, load
+from riglm.domain.errors import ConfigurationError
+
+GATE = {"SURR_ENABLE_INNER_VOICE": "1"}
+PREFIX = "SURR_INNER_VOICE_"
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Any:
+    def load_with(environment: dict[str, str], yaml: str = "") -> Configuration:
+        (tmp_path / "riglm.yaml").write_text(yaml)
+        return load(Options(), environment={"RIGLM_DATA_DIR": str(tmp_path), **environment}, directory=tmp_path)
+
+    return load_with
+
+
+def test_it_is_off_by_default(loaded: Any):
+    assert loaded({}).settings.knowledge.enabled is False
+
+
+@pytest.mark.parametrize(("text", "is_on"), [("1", True), ("0", False), (" 1 ", True)])
+def test_the_gate_goes_before_the_file(loaded: Any, text: str, is_on: bool):
+    for yaml in ("knowledge: {enabled: true}", "knowledge: {enabled: false}"):
+        found = loaded({"SURR_ENABLE_INNER_VOICE": text}, yaml)
+        assert (found.settings.knowledge.enabled, found.warnings) == (is_on, ())
+
+
+@pytest.mark.parametrize("text", ["true", "yes", "2", "on"])
+def test_nothing_but_one_opens_the_gate_and_a_warning_says_so(loaded: Any, text: str):
+    found = loaded({"SURR_ENABLE_INNER_VOICE": text})
+    assert found.settings.knowledge.enabled is False
+    assert found.warnings[0].startswith("SURR_ENABLE_INNER_VOICE: ")
+
+
+def test_what_is_within_bounds_counts_without_a_word(loaded: Any):
+    found = loaded(
+        {
+            **GATE,
+            f"{PREFIX}MIX": "0.25",
+            f"{PREFIX}TOPK_DEFAULT": "20",
+            f"{PREFIX}MIN_FLOOR": "0.12",
+            f"{PREFIX}MAX_CANDIDATES_PER_SOURCE": "60",
+            "SURR_EMBED_PROVIDER": "Static",
+            "SURR_EMBED_MODEL": "some/model",
+            "SURR_EMBED_DIM": "256",
+        },
+        "knowledge: {mix: 0.9, top_k: 3}",
+    )
+    knowledge, embedder = found.settings.knowledge, found.settings.embedder
+    assert (knowledge.mix, knowledge.top_k, knowledge.min_floor) == (0.25, 20, 0.12)
+    assert (knowledge.max_candidates_per_source, knowledge.dimensions) == (60, 256)
+    assert (embedder.provider, embedder.model) == ("static", "some/model")
+    assert found.warnings == ()
+    assert found.origins["knowledge", "mix"] == f"{PREFIX}MIX"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key", "value"),
+    [
+        ("MIX", "1.5", "mix", 1.0),
+        ("MIX", "-1", "mix", 0.0),
+        ("MIX", "inf", "mix", 1.0),
+        ("MIX", "nan", "mix", 0.6),
+        ("MIX", "much", "mix", 0.6),
+        ("TOPK_DEFAULT", "0", "top_k", 1),
+        ("TOPK_DEFAULT", "51", "top_k", 50),
+        ("TOPK_DEFAULT", "7.5", "top_k", 10),
+        ("MIN_FLOOR", "0", "min_floor", 0.15),
+        ("MIN_FLOOR", "1", "min_floor", 0.15),
+        ("MIN_FLOOR", "nan", "min_floor", 0.15),
+        ("MIN_FLOOR", "low", "min_floor", 0.15),
+        ("MAX_CANDIDATES_PER_SOURCE", "9", "max_candidates_per_source", 150),
+        ("MAX_CANDIDATES_PER_SOURCE", "all", "max_candidates_per_source", 150),
+        ("MAX_CANDIDATES_PER_SOURCE", "1" * 60, "max_candidates_per_source", 10_000),
+    ],
+)
+def test_what_is_out_of_bounds_is_changed_with_a_warning(loaded: Any, name: str, text: str, key: str, value: float):
+    found = loaded({**GATE, f"{PREFIX}{name}": text})
+    assert getattr(found.settings.knowledge, key) == value
+    (warning,) = found.warnings
+    assert warning.startswith(f"{PREFIX}{name}: ")
+
+
+def test_there_are_always_enough_candidates_for_one_answer(loaded: Any):
+    found = loaded({**GATE, f"{PREFIX}TOPK_DEFAULT": "50", f"{PREFIX}MAX_CANDIDATES_PER_SOURCE": "49"})
+    assert found.settings.knowledge.max_candidates_per_source == 150
+    found = loaded({**GATE, f"{PREFIX}TOPK_DEFAULT": "40"}, "knowledge: {max_candidates_per_source: 30}")
+    assert found.settings.knowledge.max_candidates_per_source == 150
+    assert len(found.warnings) == 1
+
+
+def test_a_provider_that_riglm_has_not_leaves_the_embedder_as_it_is(loaded: Any):
+    found = loaded(
+        {
+            **GATE,
+            "SURR_EMBED_PROVIDER": "openai",
+            "SURR_EMBED_MODEL": "text-embedding-3-small",
+            "SURR_EMBED_DIM": "1536",
+        }
+    )
+    assert found.settings.embedder == loaded({}).settings.embedder
+    assert found.settings.knowledge.dimensions is None
+    (warning,) = found.warnings
+    assert "openai" in warning
+
+
+def test_dimensions_that_are_none_are_left_out_with_a_warning(loaded: Any):
+    found = loaded({**GATE, "SURR_EMBED_DIM": "many"})
+    assert found.settings.knowledge.dimensions is None
+    assert len(found.warnings) == 1
+
+
+def test_behind_a_closed_gate_the_other_variables_do_nothing(loaded: Any):
+    found = loaded({f"{PREFIX}MIX": "7", "SURR_EMBED_PROVIDER": "static"})
+    assert found.settings.knowledge.mix == 0.6
+    assert found.settings.embedder.provider == "fastembed"
+    assert found.warnings == ()
+
+
+def test_with_the_gate_opened_by_the_file_the_variables_count(loaded: Any):
+    assert loaded({f"{PREFIX}MIX": "0.1"}, "knowledge: {enabled: true}").settings.knowledge.mix == 0.1
+
+
+def test_the_file_itself_is_taken_strictly(loaded: Any):
+
+    for yaml in ("{mix: 1.5}", "{top_k: 51}", "{min_floor: 0}", "{max_candidates_per_source: 5}", "{alias: call_tool}"):
+        with pytest.raises(ConfigurationError, match="knowledge"):
+            loaded({}, f"knowledge: {yaml}")
+
+
+def test_a_warning_shows_no_more_than_the_beginning_of_a_value(loaded: Any):
+    (warning,) = loaded({**GATE, f"{PREFIX}MIX": "x" * 5_000}).warnings
+    assert len(warning) < 200
