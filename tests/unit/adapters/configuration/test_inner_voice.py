@@ -1,4 +1,4 @@
-"""The variables of the inner voice: put on their bounds or left out, with a warning, and never a reason not to start."""
+"""The variables of the inner voice: put on their bounds or left out, with a warning; none ever stops a start."""
 
 from pathlib import Path
 from typing import Any
