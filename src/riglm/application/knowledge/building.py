@@ -22,8 +22,9 @@ def build_inner_voice(
     *,
     is_silent: bool,
 ) -> InnerVoice:
-    """A tool that has opened nothing yet; `embedders` are made on the worker."""
-    embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=settings.dimensions)
+    """A tool that has opened nothing yet; `embedders` are made on the worker. A silent one logs counts alone."""
+    expected = None if is_silent else settings.dimensions
+    embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=expected)
     store = StoreAside(open_store, seconds=settings.deadline)
     retrieval = Retrieval(
         embed,

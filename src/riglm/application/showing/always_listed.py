@@ -9,7 +9,7 @@ from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.tokens import estimated_tokens
 
 _MOST_KEPT: Final = 16
-_log: Final = logging.getLogger("riglm.knowledge")
+_log: Final = logging.getLogger("riglm.filtering")
 
 
 class AlwaysListed:
