@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -597,3 +598,32 @@ async def test_a_call_is_recorded_as_riglm_s_own_with_the_hash_of_its_arguments(
         rows = {tool: rest for tool, *rest in database.execute(f"SELECT {columns} FROM invocation")}
     assert rows[NAME] == ["riglm", 1, None, None]
     assert "kept as it is" in rows["nonce"][2]
+
+
+WITHOUT_TOOLS = """
+import json, sys
+ABOUT = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "bare", "version": "1"}}
+MODERN = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "supportedVersions": ["2026-07-28"]}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {"error": {"code": -32601, "message": "Method not found"}}
+    if asked["method"] in ("initialize", "server/discover"):
+        answer = {"result": {**(ABOUT if asked["method"] == "initialize" else MODERN), "capabilities": {"prompts": {}}}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
+
+@behaviour("voice.lists")
+@pytest.mark.parametrize("enabled", ["true", "false"], ids=["filtering", "not filtering"])
+async def test_in_front_of_a_server_without_tools_there_is_still_this_one(stage: Stage, era: str, enabled: str):
+    env = {**ON, "RIGLM_FILTERING__ENABLED": enabled}
+    upstream = ["--", sys.executable, "-c", WITHOUT_TOOLS]
+    Shelf(stage.folder / "data" / "riglm.db").thought(WORDS)
+    async with stage.client(Route("stdio", "stdio", RIGLM, era), env=env, upstream=upstream) as client:
+        assert client.greeting is not None
+        assert {"prompts", "tools"} <= {*client.greeting.decoded()["capabilities"]}
+        assert [tool["name"] for tool in (await client.request("tools/list")).decoded()["tools"]] == [NAME]
+        answer = (await client.request("tools/call", {"name": NAME, "arguments": {"query": WORDS}})).decoded()
+    assert [snippet["text"] for snippet in answer["structuredContent"]["snippets"]] == [WORDS]

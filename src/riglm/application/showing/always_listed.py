@@ -9,6 +9,7 @@ from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.tokens import estimated_tokens
 
 _MOST_KEPT: Final = 16
+_OF_ONE_PAGE: Final = b'"resultType":"complete","ttlMs":0,"cacheScope":"private"'  # the modern era asks for these
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -25,7 +26,12 @@ class AlwaysListed:
         self._kept: OrderedDict[tuple[bytes, bool], bytes] = OrderedDict()
 
     def completed(self, answer: Message) -> Message:
-        """One page of a list; the last one has the tool. Any other answer stays as it is."""
+        """One page of a list; the last one has the tool, and so has the answer of an upstream that knows no tools.
+
+        Any other answer stays as it is.
+        """
+        if answer.error and jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
+            return jsonrpc.result(answer.id or b"null", b'{"tools":[%b],%b}' % (self._entry, _OF_ONE_PAGE))
         fields = jsonrpc.members(answer.result) if answer.result else {}
         if "tools" not in fields:
             return answer

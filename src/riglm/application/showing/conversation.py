@@ -7,11 +7,11 @@ from typing import Protocol
 
 from riglm.application.exchange import NOWHERE, Exchange
 from riglm.application.services import Services, tool_name
-from riglm.application.showing.greeting import announcing, has_announced
+from riglm.application.showing.greeting import announcing, has_announced, offering
 from riglm.application.showing.list_news import ListNews, OverheardChannel
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.relays import Relay, Resumed, Unstreamed
+from riglm.application.showing.relays import Completed, Relay, Resumed, Unstreamed
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message, Raw
@@ -88,6 +88,8 @@ class ShowingConversation(Conversation):
             sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return None
         if message.method == "tools/list":
+            if self._showing.adds:
+                sink = Completed(sink, self._showing.completed)
             return self._list(message, sink, headers, resumable=resumable)
         if message.method == "tools/call":
             return self._call(message, sink, headers, resumable=resumable)
@@ -152,7 +154,9 @@ class ShowingConversation(Conversation):
             return self._pass_list(message, sink, headers, resumable=resumable)
         session = self._session(self._shown_to, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
-            return self._whole.received(message, Unstreamed(sink, lambda page: self._further(session, page)))
+            return self._whole.received(
+                message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
+            )
         changes = self._changes
         walk = self._walk(
             message,
@@ -167,16 +171,10 @@ class ShowingConversation(Conversation):
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> Underway | None:
         """Let a list pass untouched; of the first page it is remembered what the client has."""
-        if self._showing.adds:
-            sink = Unstreamed(sink, self._showing.completed)
         if jsonrpc.members(message.params).get("cursor") is None:
             session = self._session(self._shown_to, parameters.read(message).meta)
             sink = Relay(sink, lambda page: self._passed(session, page))
         return self._whole.received(message, sink, headers, resumable=resumable)
-
-    def _further(self, session: Session, page: Message) -> Message:
-        """A page behind the first one, where the filter has not made one of all."""
-        return self._showing.completed(self._showing.without_denied(session, page))
 
     def _passed(self, session: Session, page: Message) -> Message:
         self._news.listed()
@@ -272,6 +270,8 @@ class ShowingConversation(Conversation):
         self._catalogue = None
 
     def _greeting(self, answer: Message) -> Message:
+        if self._showing.adds:
+            answer = offering(answer)
         if self._showing.announces(self._whole.session):
             answer = announcing(answer)
         self._hears = has_announced(answer)

@@ -16,6 +16,13 @@ def announcing(answer: Message) -> Message:
     return answer.replace(result=jsonrpc.with_member(answer.result, _PATH, b"true"))
 
 
+def offering(answer: Message) -> Message:
+    """The answer with the word that there are tools: where riglm has one for every list, there is always one."""
+    if not answer.result or "capabilities" not in jsonrpc.members(answer.result) or _tools(answer) is not None:
+        return answer
+    return answer.replace(result=jsonrpc.with_member(answer.result, _PATH[:-1], b"{}"))
+
+
 def has_announced(answer: Message) -> bool:
     """Whether an answer says that changes of the list of tools are announced."""
     tools = _tools(answer)

@@ -8,11 +8,11 @@ from typing import Final, Protocol
 
 from riglm.application.exchange import Exchange
 from riglm.application.services import Services, tool_name
-from riglm.application.showing.greeting import announcing
+from riglm.application.showing.greeting import announcing, offering
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.relays import Overheard, Relay
+from riglm.application.showing.relays import Completed, Overheard, Relay
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
@@ -65,11 +65,11 @@ class ShowingModern(ModernService):
         asked = _Asked(self._whole, message, envelope, caller, headers)
         match message.method:
             case "tools/list":
-                return self._list(asked, sink)
+                return self._list(asked, Completed(sink, self._showing.completed) if self._showing.adds else sink)
             case "tools/call":
                 return self._call(asked, sink)
-            case "server/discover" if self._announces(asked):
-                return asked.forward(message, Relay(sink, announcing))
+            case "server/discover" if self._announces(asked) or self._showing.adds:
+                return asked.forward(message, Relay(sink, partial(self._described, asked)))
             case "subscriptions/listen":
                 return self._listen(asked, sink)
         return self._whole.received(message, envelope, sink, caller, headers)
@@ -107,10 +107,9 @@ class ShowingModern(ModernService):
         session = self._session(asked)
         has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
         if not self._showing.filtering.is_on:
-            whole = Relay(sink, self._showing.completed) if self._showing.adds else sink
-            return asked.forward(asked.message, whole if has_cursor else Relay(whole, partial(self._passed, session)))
+            return asked.forward(asked.message, sink if has_cursor else Relay(sink, partial(self._passed, session)))
         if has_cursor:
-            return asked.forward(asked.message, Relay(sink, partial(self._further, session)))
+            return asked.forward(asked.message, Relay(sink, lambda page: self._showing.without_denied(session, page)))
         taken = self._taking()
         walk = ListWalk(
             asked.message,
@@ -121,10 +120,6 @@ class ShowingModern(ModernService):
         )
         walk.start()
         return walk
-
-    def _further(self, session: Session, page: Message) -> Message:
-        """A page behind the first one, where the filter has not made one of all."""
-        return self._showing.completed(self._showing.without_denied(session, page))
 
     def _passed(self, session: Session, page: Message) -> Message:
         """A list passes untouched; it is remembered what the client has."""
@@ -196,6 +191,12 @@ class ShowingModern(ModernService):
         """An upstream said that its tools changed."""
         self._changes += 1
         self._known_until = 0.0
+
+    def _described(self, asked: "_Asked", answer: Message) -> Message:
+        """What the upstream says of itself, with what riglm adds."""
+        if self._showing.adds:
+            answer = offering(answer)
+        return announcing(answer) if self._announces(asked) else answer
 
     def _announces(self, asked: "_Asked") -> bool:
         """Whether lists change for this client, found out without opening a session for it."""

@@ -62,6 +62,19 @@ class Unstreamed(Relay):
         super().replied(message, status)
 
 
+class Completed(Unstreamed):
+    """A relay that changes errors as well."""
+
+    def __init__(self, sink: ReplySink, change: Callable[[Message], Message]) -> None:
+        super().__init__(sink, lambda answer: answer)
+        self._complete = change
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        """Pass it on as it is made complete."""
+        answer = self._complete(message)
+        super().replied(answer, status if answer is message else 200)
+
+
 class Resumed(Stream):
     """The rest of a stream that was taken up, with every result as `change` makes it."""
 

@@ -240,7 +240,7 @@ class Showing:
     ) -> None:
         done(catalogue)
         answer = self._composed(session, walk, catalogue) or self.without_denied(session, walk.pages[0])
-        walk.answer(self.completed(answer))
+        walk.answer(answer)
 
     def _composed(self, session: Session, walk: ListWalk, catalogue: Catalogue) -> Message | None:
         """The list as the session sees it; None when the filter failed."""

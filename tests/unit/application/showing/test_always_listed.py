@@ -44,9 +44,14 @@ def test_other_answers_pass_as_they_are(always):
     for answer in (
         jsonrpc.result(b"1", b'{"content":[]}'),
         jsonrpc.result(b"1", b"{}"),
-        jsonrpc.error(b"1", -32601, "no tools here"),
+        jsonrpc.error(b"1", -32603, "something broke"),
     ):
         assert always.completed(answer) is answer
+
+
+def test_a_server_that_knows_no_tools_has_this_one(always):
+    answer = always.completed(jsonrpc.error(b"7", -32601, "Method not found"))
+    assert (bytes(answer.id), json.loads(bytes(answer.result))["tools"]) == (b"7", [json.loads(ENTRY)])
 
 
 def test_entries_without_a_name_stay(always):
