@@ -42,6 +42,7 @@ def forget(
     as_json: JsonOption = False,
 ) -> None:
     """Remove all that is known of somebody, and drop what running processes and spools still hold of it."""
+    from riglm.container import knowledge_store
     from riglm.domain.retention import Removed
 
     settings = settings_of(config)
@@ -49,15 +50,15 @@ def forget(
     with opened(settings) as store:
         whom = _whom(settings, store, client, session, principal)
         told = _told(whom, client)
-        known = store.known_of(whom)
-        if not known.total and not unseen:
+        known, pieces = store.known_of(whom), _pieces(settings, whom)
+        if not known.total and not pieces and not unseen:
             raise RiglmError(
                 f"nothing is stored of {told} — fix: look into `riglm sessions`, or add --unseen to drop what "
                 "is still to be stored of it"
             )
         if not yes:
             reach = ", whichever principal it called for," if client is not None else ""
-            typer.confirm(f"Remove {known} of {told}{reach} for good?", abort=True, err=True)
+            typer.confirm(f"Remove {known}{_and(pieces)} of {told}{reach} for good?", abort=True, err=True)
         removed = Removed()
         with alone(store), progress("forgetting", known.total) as advance:
             for step in paced(store.forget(whom)):
@@ -66,13 +67,17 @@ def forget(
             store.refresh_cooccurrences(time.time())  # what they used together counts no more
             for _ in paced(store.compact()):
                 pass
+        if pieces:
+            with knowledge_store(settings) as knowledge:
+                pieces = knowledge.forget_owner(whom.key)
         sessions = store.forgotten_sessions(whom.at)
     _drop_shared(settings, [session.key for session in sessions])
     waiting = _spooled(settings)
     if as_json:
-        print_json({"whose": whom.whose.value, "key": whom.key, "removed": asdict(removed), "spooled": waiting})
+        told_removed = asdict(removed) | {"knowledge": pieces}
+        print_json({"whose": whom.whose.value, "key": whom.key, "removed": told_removed, "spooled": waiting})
         return
-    typer.echo(f"removed: {removed}")
+    typer.echo(f"removed: {removed}{_and(pieces)}")
     if waiting:
         typer.echo(f"{waiting} records wait in spools; those of {told} are dropped when they are to be stored")
 
@@ -117,6 +122,22 @@ def _session_id(store: "AnalyticsPort", wanted: str) -> str:
 
 def _told(whom: "Forgotten", name: str | None) -> str:
     return f"the {whom.whose.value} {printable(name or whom.key) or 'without a name'}"
+
+
+def _pieces(settings: "Settings", whom: "Forgotten") -> int:
+    """How many pieces of knowledge are a principal's; nobody else has any."""
+    from riglm.container import knowledge_store
+    from riglm.domain.forgetting import Whose
+
+    if whom.whose is not Whose.PRINCIPAL:
+        return 0
+    with knowledge_store(settings) as knowledge:
+        counts = knowledge.counts(whom.key, "")
+    return counts.thoughts + counts.entities + counts.observations
+
+
+def _and(pieces: int) -> str:
+    return f", {pieces} pieces of knowledge" if pieces else ""
 
 
 def _spooled(settings: "Settings") -> int:

@@ -255,6 +255,15 @@ def test_all_of_an_owner_s_is_forgotten_and_nobody_else_s(thoughts, memory):
     assert told("stats")["all"]["relations"] == 0
 
 
+def test_a_principal_that_is_forgotten_takes_its_knowledge_along(thoughts, memory):
+    run("import", memory, "--principal", "ann")
+    done = CliRunner().invoke(app, ["db", "forget", "--principal", "ann"], input="y\n", catch_exceptions=False)
+    assert "Remove nothing, 5 pieces of knowledge of the principal " in done.stderr
+    assert done.stdout.endswith("removed: nothing, 5 pieces of knowledge\n")
+    assert told("stats", "--principal", "ann")["own"]["relations"] == 0
+    assert told("stats")["own"]["entities"] == 2
+
+
 def test_everything_is_forgotten_after_a_question(thoughts, memory):
     run("import", memory, "--principal", "ann")
     asked = run("forget", "--all", input="n\n")
