@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from mcp import Client
+from mcp import Client, MCPError
 
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
@@ -627,3 +627,13 @@ async def test_in_front_of_a_server_without_tools_there_is_still_this_one(stage:
         assert [tool["name"] for tool in (await client.request("tools/list")).decoded()["tools"]] == [NAME]
         answer = (await client.request("tools/call", {"name": NAME, "arguments": {"query": WORDS}})).decoded()
     assert [snippet["text"] for snippet in answer["structuredContent"]["snippets"]] == [WORDS]
+
+
+@behaviour("voice.gate")
+async def test_the_deny_list_denies_it_like_any_tool(company: Stage, ask: Asking):
+    denied = {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__DENYLIST": "Inner_Voice.*"}
+    ask.url = company.serve(*company.back("http", "--tools", "one"), env={**ON, **denied}) + "/mcp"
+    async with Client(ask.url, mode=MODES[ask.era]) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool(NAME, {"query": WORDS})

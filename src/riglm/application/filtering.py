@@ -167,6 +167,10 @@ class FilteringService:
             return f"Unknown tool: {name}"
         return None
 
+    def denies_by_name(self, name: str) -> bool:
+        """Whether the deny list means one of riglm's own tools; no list has to allow it."""
+        return self._now.views.denies_by_name(name)
+
     def listed(self, session: Session) -> frozenset[str]:
         """The names of the tools in the list that a session's client has."""
         state = self._states.of(session)

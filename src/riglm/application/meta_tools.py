@@ -77,6 +77,8 @@ class MetaTools:
     def owns(self, session: Session, name: str) -> bool:
         """Whether a call of this name in a session is for riglm itself."""
         if name in self._voice_names:
+            if self._filtering.denies_by_name(name):
+                return False
             view = self._filtering.view(session)
             return name in self._listed_voice or view is None or name not in view.catalogue.name_set
         return name in self._runs and name in self._filtering.offered(session)

@@ -55,6 +55,10 @@ class Views:
         overrides = self.concerning(session)
         return self._decided(name, by_tool(overrides) if overrides else None, owner)
 
+    def denies_by_name(self, name: str) -> bool:
+        """Whether the deny list means a name, whatever is allowed."""
+        return self._policy.denies_by_name(name)
+
     def concerning(self, session: Session) -> tuple[Override, ...]:
         """The overrides that hold for a session now."""
         everything = self._overrides()

@@ -60,6 +60,10 @@ class Policy:
         standing = Standing.DENIED if any(map(self._denies, others)) else self._by_lists(name)
         return _overridden(standing, mine) if mine else standing
 
+    def denies_by_name(self, name: str) -> bool:
+        """Whether the deny list means a name, whatever is allowed."""
+        return self._denies(name)
+
     def _denied_by_list(self, name: str) -> bool:
         if not self._denied:
             return False

@@ -20,7 +20,7 @@ class AlwaysListed:
         """`entry` is its definition as raw JSON."""
         self.tokens: Final = estimated_tokens(len(entry))
         """About what the entry takes of a client's context."""
-        self._name = name
+        self.name: Final = name
         self._entry = entry
         self._is_told = False
         self._kept: OrderedDict[tuple[bytes, bool], bytes] = OrderedDict()
@@ -50,13 +50,13 @@ class AlwaysListed:
         return kept
 
     def _is_namesake(self, entry: Raw) -> bool:
-        if jsonrpc.text(jsonrpc.members(entry).get("name")) != self._name:
+        if jsonrpc.text(jsonrpc.members(entry).get("name")) != self.name:
             return False
         if not self._is_told:
             self._is_told = True
             _log.warning(
                 "an upstream's tool is called %s as well: it is reached by call_tool, or once knowledge.alias gives "
                 "riglm's another name",
-                self._name,
+                self.name,
             )
         return True

@@ -68,6 +68,10 @@ class Filter(Protocol):
         """Why a tool may not be called, None when it may; `owner` is its server, and the server's own name for it."""
 
     @abstractmethod
+    def denies_by_name(self, name: str) -> bool:
+        """Whether the deny list means one of riglm's own tools; no list has to allow it."""
+
+    @abstractmethod
     def state(self, session: Session) -> SessionState:
         """What is remembered of a session."""
 

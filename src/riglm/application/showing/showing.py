@@ -143,11 +143,11 @@ class Showing:
     @property
     def adds(self) -> bool:
         """Whether lists are others than the upstream's even where the filter lets them pass."""
-        return self._always is not None
+        return self._always is not None and not self.filtering.denies_by_name(self._always.name)
 
     def completed(self, answer: Message) -> Message:
         """An answer to a client's list, with the tool that is in all of them."""
-        return answer if self._always is None else self._always.completed(answer)
+        return self._always.completed(answer) if self._always is not None and self.adds else answer
 
     def without_denied(self, session: Session, page: Message) -> Message:
         """One page of an upstream's list, less the tools that are denied."""
@@ -255,7 +255,7 @@ class Showing:
 
     def _with_always(self, selection: Selection) -> Selection:
         """The record of a list, with what the tool that is in all of them takes."""
-        if self._always is None:
+        if self._always is None or not self.adds:
             return selection
         tokens = self._always.tokens
         return replace(

@@ -83,6 +83,9 @@ class ScriptedFilter(Filter):
         names = {name, *(owner or ())[1:], "__".join(owner or ())}
         return "denied" if {one.casefold() for one in names} & {one.casefold() for one in self.denied} else None
 
+    def denies_by_name(self, name):
+        return name in self.denied
+
     def state(self, session):
         return self.states.setdefault(session.id, SessionState(view=self.view))
 
