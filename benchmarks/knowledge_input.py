@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
+from jsonschema import Draft202012Validator
 from mcp import Client
 from rich.console import Console
 from rich.table import Table
@@ -66,7 +66,7 @@ def stored(path: Path, strings: list[str]) -> Counter[str]:
 
 async def asked(url: str, mode: str, strings: list[str]) -> dict[str, Counter[str]]:
     """What became of each use of each string."""
-    validator = jsonschema_rs.validator_for(OUTPUT_SCHEMA)
+    validator = Draft202012Validator(OUTPUT_SCHEMA)
     uses: dict[str, Counter[str]] = {"as question": Counter(), "as tag": Counter(), "as excluded tag": Counter()}
     async with Client(url, mode=mode, read_timeout_seconds=60) as client:
         await client.list_tools()
