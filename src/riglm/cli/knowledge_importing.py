@@ -82,7 +82,7 @@ def _sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
 
     sources = []
     for file in files:
-        found = format_of(file) if asked is None else Format(asked)
+        found = format_of(file, None if asked is None else Format(asked))
         if found is None:
             typer.echo(f"{printable(str(file))}: empty", err=True)
             continue

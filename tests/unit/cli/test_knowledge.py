@@ -147,8 +147,14 @@ def test_a_file_that_cannot_be_used_is_refused_before_anything_is_stored(tmp_pat
     for bad in ("nowhere.jsonl", str(tmp_path), written(tmp_path, ['{"other": 1}'], "other.jsonl")):
         code, said = ended("import", good, bad)
         assert (code, " — fix: " in said) == (2, True)
-    assert ended("import", "--format", "memory", good)[0] == 2
-    assert not (tmp_path / "data" / "riglm.db").exists() or told("list") == []
+    assert ended("import", "--format", "thoughts", good, "nowhere.jsonl")[0] == 2
+    assert not (tmp_path / "data" / "riglm.db").exists()
+
+
+def test_a_file_of_which_no_line_can_be_used_is_refused(tmp_path, ended):
+    code, said = ended("import", "--format", "memory", written(tmp_path, THOUGHTS))
+    assert (code, "no line could be used" in said) == (2, True)
+    assert told("list") == []
 
 
 def test_an_empty_file_is_no_error(tmp_path):

@@ -77,8 +77,8 @@ class Imported:
     """Keys that mean nothing, each with the first place where it stands."""
 
 
-def format_of(path: Path) -> Format | None:
-    """What a file holds, by its first line that says so; None when the file is empty.
+def format_of(path: Path, asked: Format | None = None) -> Format | None:
+    """What a file holds: what is `asked` for, or what its first line that says so says; None when the file is empty.
 
     Raises:
         UnusableInput: the file cannot be read, or no line says so.
@@ -86,6 +86,8 @@ def format_of(path: Path) -> Format | None:
     is_empty = True
     for _, line in numbered_lines(path):
         is_empty = False
+        if asked is not None:
+            return asked
         try:
             row = object_of(line)
         except BadLine:
