@@ -45,7 +45,7 @@ class StoreFile:
     def look(self) -> None:
         """Raise `sqlite3.DatabaseError` when SQLite sees at first sight that it is damaged.
 
-        It reads only. The last connection that may write would put the journal into the file, and end it.
+        It reads only: the last connection that may write would put the journal into the file, and end it.
         """
         try:
             with closing(connect(self._path.resolve(), "ro", _GUARD_SECONDS)) as connection:
@@ -65,7 +65,7 @@ class StoreFile:
         if self._journal == _MISSING:
             return
         with _guarded(path):
-            if _identity(_beside(path, _JOURNAL)) == self._journal:
+            if not self.is_in_place and _identity(_beside(path, _JOURNAL)) == self._journal:
                 _move_journal(path)
 
     def set_aside(self) -> bool:
