@@ -143,6 +143,7 @@ MANIFEST = (
     Requirement("processes.changed", "issue Storage", "A changed list is heard of at whichever process one listens."),
     Requirement("processes.killed", "PRODUCT 11", "The loss of a process ends no session."),
     Requirement("processes.alone", "RELIABILITY S7", "Without the shared state each process goes on by itself."),
+    Requirement("processes.forgotten", "PRODUCT 4", "What processes share of a session is forgotten with it."),
     Requirement("processes.learned", "PRODUCT 11", "What one process learns the others know within seconds."),
     # traces
     Requirement(
