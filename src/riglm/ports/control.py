@@ -126,7 +126,10 @@ class ControlPort(Protocol):
     async def series(
         self, *, since: float | None = None, until: float | None = None, buckets: int = 60
     ) -> tuple[Bucket, ...]:
-        """What happened over time, oldest first; until now and for the 24 hours before, unless told otherwise."""
+        """What happened over time, oldest first; until now and for the 24 hours before, unless told otherwise.
+
+        There are no buckets where the end is not after the begin.
+        """
 
     @abstractmethod
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:

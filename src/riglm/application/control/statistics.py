@@ -41,7 +41,6 @@ COUNTING_SECONDS: Final = 60.0
 _DAY: Final = 86_400.0
 _TOOL_SPANS: Final = 60
 _MOST_COMPANIONS: Final = 50
-_LATEST: Final = 253_402_300_799.0  # the last second of the year 9999
 
 _Answer = TypeVar("_Answer")
 
@@ -136,17 +135,15 @@ class Statistics:
     async def series(
         self, *, since: float | None, until: float | None, buckets: int, tool: str | None = None
     ) -> tuple[Bucket, ...]:
-        """What happened over time; the last bucket ends now unless told otherwise.
+        """What happened over time; the last bucket ends now unless told otherwise. A time without length has none.
 
         Raises:
-            Invalid: the times are no span of time, or there are too many buckets.
+            Invalid: there are too many buckets.
         """
         end = self._clock() if until is None else until
-        start = end - _DAY if since is None else since
-        if not 0.0 <= start < end <= _LATEST:
-            raise Invalid(
-                Fault(path="since", detail="it lies after the end — fix: a time before `until`, or before now")
-            )
+        start = max(end - _DAY, 0.0) if since is None else since
+        if start >= end:
+            return ()
         if not 1 <= buckets <= MOST_BUCKETS:
             raise Invalid(Fault(path="buckets", detail=f"there may be 1 to {MOST_BUCKETS}"))
         key = ("series", since, until, buckets, tool)
@@ -180,7 +177,7 @@ class Statistics:
         return sorted(found, key=_place)
 
     async def _counted(self, key: tuple[object, ...], question: Callable[[AnalyticsPort], _Answer]) -> _Answer:
-        return await self._remembering.ask(key, lambda: self._store.ask(question, patience=COUNTING_SECONDS))
+        return await self._remembering.ask(key, lambda: self._store.ask(question))
 
 
 def _place(entry: ToolEntry) -> tuple[int, str, str]:
