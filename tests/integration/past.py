@@ -1,11 +1,31 @@
-"""What sessions of the last hours left in a store."""
+"""A server with some tools, and what sessions of the last hours left of it in a store."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
 
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.ports.analytics import Record
 from riglm.testing.records import a_session, an_exposure, an_invocation
-from tests.integration.controlled import TOOLS
 
+TOOLS: Final = tuple(
+    f"{what}_{of}"
+    for of in ("file", "issue", "note", "page", "song", "task")
+    for what in ("read", "write", "find", "move", "close")
+)
 _FOUND = (Found.LISTED, Found.LISTED, Found.SEARCHED, Found.NAMED)
+
+
+def definitions() -> str:
+    """What the server lists, as JSON."""
+    about = {"inputSchema": {"type": "object"}}
+    return json.dumps([{"name": name, "description": f"{name}, as one does", **about} for name in TOOLS])
+
+
+def listing_server(definitions: Path) -> list[str]:
+    """The words that start it, given the file of its definitions."""
+    return [sys.executable, str(Path(__file__).with_name("listing_server.py")), str(definitions)]
 
 
 def a_past(now: float, sessions: int = 6) -> list[Record]:
