@@ -9,7 +9,7 @@ from riglm.application.control.health import Doctor, Identity, Looks
 from riglm.application.control.predictions import Predictions
 from riglm.application.control.service import ControlService, Desks
 from riglm.application.control.sessions import Sessions
-from riglm.application.control.statistics import Statistics
+from riglm.application.control.statistics import COUNTING_SECONDS, Statistics
 from riglm.application.control.steering import Steering
 from riglm.application.filtering import FilteringService
 from riglm.application.overrides import Overrides
@@ -38,7 +38,7 @@ def build_control(proxy: Proxy, identity: Identity, open_store: Callable[[], Ana
     """A service for a proxy that runs on this event loop; `open_store` gives a store that is not open."""
     loop = ProxyLoop(asyncio.get_running_loop())
     at_hand = StoreThread(open_store, "riglm-control-store")
-    counting = StoreThread(open_store, "riglm-control-counting")
+    counting = StoreThread(open_store, "riglm-control-counting", patience=COUNTING_SECONDS)
     stores = (at_hand, counting)
     registry = proxy.services.sessions
     looks = Looks(

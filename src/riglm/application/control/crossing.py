@@ -100,9 +100,11 @@ class StoreThread:
         if self._is_stuck():
             raise _too_late()
         errand = _Errand(question, undo)
-        asked = asyncio.wrap_future(self._submit(partial(self._run, errand)))
+        doing = self._submit(partial(self._run, errand))
+        asked = asyncio.wrap_future(doing)
         done, _ = await asyncio.wait({asked}, timeout=patience or self._patience)
         if not done and errand.give_up():
+            doing.cancel()
             asked.cancel()
             raise _too_late()
         try:

@@ -142,7 +142,7 @@ class Statistics:
         """
         end = self._clock() if until is None else until
         start = max(end - _DAY, 0.0) if since is None else since
-        if start >= end:
+        if not start < end:  # so that what is no number has none as well
             return ()
         if not 1 <= buckets <= MOST_BUCKETS:
             raise Invalid(Fault(path="buckets", detail=f"there may be 1 to {MOST_BUCKETS}"))
