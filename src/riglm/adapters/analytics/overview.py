@@ -5,7 +5,21 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import JSON, ColumnElement, Connection, Integer, case, cast, func, literal, not_, or_, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Integer,
+    case,
+    cast,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    type_coerce,
+)
+from sqlalchemy.types import NullType
 
 from riglm.adapters.analytics import queries, rows
 from riglm.adapters.analytics.lookups import slices, toolsets
@@ -19,7 +33,10 @@ from riglm.ports.overview import SessionKey, Usage
 _PAIRS_PER_TOOL: Final = 200
 """So many of the most frequent pairs are read for each tool of a map."""
 
-Sizes = MutableMapping[UUID, int]
+RawId = UUID | bytes
+"""An id as the database's driver gives it: to make objects of very many takes longer than to count them."""
+
+Sizes = MutableMapping[RawId, int]
 """How many names each list has, by its id, as far as that is known; the lists of an id never change."""
 
 
@@ -125,11 +142,12 @@ def _lists(
 ) -> Mapping[int, Mapping[str, int]]:
     columns = exposure.c
     span = _span(connection, columns.timestamp, since, until, spans).label("span")
-    seen = case((columns.mode == "shadow", columns.available), else_=columns.shown).label("seen")
+    seen = _raw(case((columns.mode == "shadow", columns.available), else_=columns.shown)).label("seen")
+    there = _raw(columns.available).label("there")
     query = (
-        select(span, seen, columns.available, func.count().label("lists"))
+        select(span, seen, there, func.count().label("lists"))
         .where(_is_list, *_between(columns.timestamp, since, until))
-        .group_by(span, seen, columns.available)
+        .group_by(span, seen, there)
     )
     found = connection.execute(query).all()
     _measure(connection, {id_ for _, *ids, _ in found for id_ in ids}, sizes)
@@ -142,16 +160,21 @@ def _lists(
     )
 
 
-def _measure(connection: Connection, ids: set[UUID], sizes: Sizes) -> None:
+def _measure(connection: Connection, ids: set[RawId], sizes: Sizes) -> None:
     """Learn how many names the lists have of which that is not known; one that is gone has none."""
     names: ColumnElement[Any] = toolset.c.names
     length = func.json_array_length(names if connection.dialect.name == "sqlite" else cast(names, JSON))
-    query = select(toolset.c.id, length)
+    query = select(_raw(toolset.c.id), length)
     missing = [id_ for id_ in ids if id_ not in sizes]
     for some in slices(missing):
-        sizes.update(map(tuple, connection.execute(query.where(toolset.c.id.in_(some)))))
+        wanted = [UUID(bytes=id_) if isinstance(id_, bytes) else id_ for id_ in some]
+        sizes.update(map(tuple, connection.execute(query.where(toolset.c.id.in_(wanted)))))
     for id_ in missing:
         sizes.setdefault(id_, 0)
+
+
+def _raw(id_: ColumnElement[UUID]) -> ColumnElement[Any]:
+    return type_coerce(id_, NullType())
 
 
 def _between(at: ColumnElement[float], since: float, until: float) -> list[ColumnElement[bool]]:
