@@ -401,9 +401,14 @@ def _live(
         Following(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
         Following(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
+    read = configuration or Configuration(settings, {})
     if logs is not None:
-        followers.append(Following(lambda new: (new.logging.level, new.secrets()), lambda given: logs.follow(*given)))
-    return LiveConfiguration(settings, ConfigurationDocuments(configuration or Configuration(settings, {})), followers)
+        known = read.settings.secrets()
+        of_logs = Following(
+            lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
+        )
+        followers.append(of_logs)
+    return LiveConfiguration(settings, ConfigurationDocuments(read), followers)
 
 
 def _state(settings: Settings) -> "SessionStatePort":
@@ -598,7 +603,7 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
             if _is_shared(settings):
                 await opened.enter_async_context(container.state())
             ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
-            _read_for_metrics(container, settings, ports)
+            _read_for_metrics(container, ports)
             showing = container.showing() if filtered else None
             proxy = ProxyService(services, ports, settings.naming, showing, tracer)
             sharing = container.sharing() if _is_shared(settings) else None
@@ -653,18 +658,17 @@ async def _controlled(
         service.close()
 
 
-def _read_for_metrics(container: Container, settings: Settings, upstreams: Sequence[UpstreamPort]) -> None:
+def _read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) -> None:
     """Let whoever scrapes metrics see also what is not counted, but known."""
     metrics = container.metrics()
     if metrics is None:
         return
-    predicts = _stands_in_the_way(settings)
-    sessions = container.sessions()
+    sessions, filtering, prediction = container.sessions(), container.filtering(), container.prediction()
     readings = Readings(
         records=container.recorder().counts,
         upstreams=lambda: [upstream.health() for upstream in upstreams],
         sessions=lambda: len(sessions),
-        embedder=container.prediction().embedder_status if predicts else lambda: None,
+        embedder=lambda: prediction.embedder_status() if filtering.predicts else None,
     )
     metrics.read_from(readings)
 

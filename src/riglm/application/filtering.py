@@ -81,6 +81,11 @@ class FilteringService:
         return self._now.is_on
 
     @property
+    def predicts(self) -> bool:
+        """Whether lists go by what is likely to be used."""
+        return self.is_on and self.rules.strategy == "prediction"
+
+    @property
     def guards(self) -> bool:
         """Whether there are tools that are denied."""
         return self.is_on and self.rules.denies

@@ -92,7 +92,7 @@ class LiveConfiguration(LiveConfigurationPort):
             commits = await self._prepared(before, after) if len(late) < len(paths) else []
             if persist:
                 await self._write(document)
-            self._commit(commits, after if len(late) < len(paths) else before)
+            self._commit(commits, after, [path for path in paths if path not in late])
             return ConfigurationChanged(version=self._version, restart=tuple(map(".".join, late)))
 
     async def _prepared(self, before: Settings, after: Settings) -> list[Commit]:
@@ -125,14 +125,15 @@ class LiveConfiguration(LiveConfigurationPort):
             await self._aside.do(written.discard)
             raise
 
-    def _commit(self, commits: Sequence[Commit], after: Settings) -> None:
+    def _commit(self, commits: Sequence[Commit], after: Settings, paths: Sequence[KeyPath]) -> None:
         """Change over: nothing here waits, and nothing fails."""
         for commit in commits:
             commit()
-        if after is not self._settings:
+        if paths:
             self._settings = after
             self._version += 1
-            _log.info("the configuration was changed", extra={"version": self._version})
+            keys = [".".join(path) for path in paths]
+            _log.info("the configuration was changed", extra={"version": self._version, "changed": keys})
 
 
 def _is_followed(path: KeyPath, settings: Settings) -> bool:

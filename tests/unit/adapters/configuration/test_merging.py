@@ -97,12 +97,22 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     assert {fault.path for fault in refused.value.faults} == {"filtering.max_tools", "filtering.mode", "nothing"}
 
 
-def test_a_document_without_a_bottom_is_refused() -> None:
-    deep: dict[str, Any] = {}
-    for _ in range(500):
-        deep = {"a": deep, "b": 1}
+@pytest.mark.parametrize("kind", [dict, list])
+def test_a_document_without_a_bottom_is_refused(kind: type) -> None:
+    deep: Any = 1
+    for _ in range(5000):
+        deep = {"a": deep} if kind is dict else [deep]
     with pytest.raises(Invalid, match="too deeply"):
-        changes_in({"predictor": {"options": deep}}, settings())
+        changes_in({"predictor": {"options": {"x": deep}}}, settings())
+
+
+@pytest.mark.parametrize(
+    "given", [{"filtering": {"profile": "a\ud800"}}, {"filtering": {"clients": {"\udfff": "full"}}}]
+)
+def test_half_a_character_is_refused_and_told_in_whole_ones(given: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="half a character") as refused:
+        changes_in(given, settings())
+    str(refused.value).encode()
 
 
 def test_another_store_takes_the_place_of_the_default_one_and_gives_it_back() -> None:
