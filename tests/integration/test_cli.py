@@ -130,6 +130,8 @@ main()
         "mcp",
         "mcp_types",
         "uvicorn",
+        "fastapi",
+        "starlette",
         "structlog",
         "httpx",
         "numpy",

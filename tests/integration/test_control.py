@@ -2,7 +2,12 @@
 
 import asyncio
 import json
+import os
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +147,74 @@ def test_it_keeps_what_its_document_promises(tmp_path: Path):
         assert done.returncode == 0, done.stdout
         assert "18" in done.stdout
         assert '"level": "error"' not in riglm.log
+
+
+def test_it_ends_when_it_is_told_to_whoever_is_connected(tmp_path: Path):
+    with controlled(tmp_path) as riglm:
+        address = ("127.0.0.1", int(riglm.control.rpartition(":")[2]))
+        head = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {READ_TOKEN}\r\n".encode()
+        with socket.create_connection(address) as idle, socket.create_connection(address) as slow:
+            slow.sendall(head)
+            idle.sendall(head + b"\r\n")
+            assert idle.recv(1 << 16)
+            assert riglm.process.end() == 0
+    assert "Traceback" not in riglm.log
+    assert "destroyed" not in riglm.log
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def started(folder: Path, *words: str, control_port: int, said: str = "") -> subprocess.CompletedProcess[str]:
+    """A riglm that ended; `said` is all that its client had to say."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
+    own = {"RIGLM_DATA_DIR": str(folder), "RIGLM_CONTROL__ENABLED": "true", "RIGLM_CONTROL__PORT": str(control_port)}
+    (folder / "tools.json").write_text(definitions())
+    return subprocess.run(
+        [sys.executable, "-m", "riglm", *words, "--", *listing_server(folder / "tools.json")],
+        cwd=folder,
+        env=kept | own,
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_serving_ends_with_2_when_the_port_of_control_is_taken(tmp_path: Path, taken: int):
+    done = started(tmp_path, "serve", "--port", "0", control_port=taken)
+    assert done.returncode == 2
+    assert f"control.port: cannot listen on 127.0.0.1:{taken}" in done.stderr
+    assert "--control-port" in done.stderr
+
+
+def test_a_client_on_stdio_is_served_when_the_port_of_control_is_taken(tmp_path: Path, taken: int):
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    hello = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about})
+    done = started(tmp_path, "run", control_port=taken, said=hello + "\n")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["result"]["serverInfo"]
+    warnings = [line for line in done.stderr.splitlines() if '"level": "warning"' in line]
+    assert len(warnings) == 1
+    assert f"control.port: cannot listen on 127.0.0.1:{taken}" in warnings[0]
+
+
+def test_the_first_start_makes_tokens_that_are_shown_once(tmp_path: Path):
+    unset = {"CONTROL__TOKEN": "", "CONTROL__READ_TOKEN": ""}
+    with controlled(tmp_path, settings=unset) as riglm:
+        assert riglm.ask("GET", "/health", token=None).headers["riglm-access"] == "write"
+        command = [sys.executable, "-m", "riglm", "control", "token", "--json"]
+        environment = {**os.environ, "RIGLM_DATA_DIR": str(tmp_path / "data")}
+        made, new = (
+            json.loads(subprocess.run([*command, *more], env=environment, capture_output=True, check=True).stdout)
+            for more in ((), ("--new",))
+        )
+        for scope in ("read", "write"):
+            assert riglm.ask("GET", "/health", token=made[scope]).status == 401
+            assert riglm.ask("GET", "/health", token=new[scope]).headers["riglm-access"] == scope
+        assert not any(token in riglm.log for token in (*made.values(), *new.values()))
