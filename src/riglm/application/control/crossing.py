@@ -17,7 +17,7 @@ from riglm.ports.analytics import AnalyticsPort
 PATIENCE_SECONDS: Final = 5.0
 """Whoever asks waits no longer for an answer, unless told otherwise."""
 
-_CLOSING_SECONDS: Final = 0.5
+_CLOSING_SECONDS: Final = 0.25
 
 Answer = TypeVar("Answer")
 
