@@ -20,6 +20,7 @@ from riglm.application.recording.record_queue import Item
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
 from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.tracing.traces import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind, Found
@@ -137,7 +138,7 @@ def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -
     services = Services(tracking=tracking, sessions=sessions, catalogues=Catalogues())
     if meter is not None:
         services = replace(services, overhead=Overhead(meter))
-    return ProxyService(services, [server], tracer=tracer)
+    return ProxyService(services, [server], traces=None if tracer is None else Traces(tracer))
 
 
 def call_cost(meter: MeterPort | None, tracer: TracerPort | None) -> float:

@@ -61,11 +61,12 @@ if TYPE_CHECKING:  # imported when lists are filtered; numpy comes with the firs
     from riglm.application.prediction.worker import Worker
     from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
+    from riglm.application.tracing.traces import Traces
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.predictor import PredictorPort
     from riglm.ports.session_state import SessionStatePort
     from riglm.ports.spool import SpoolPort
-    from riglm.ports.telemetry import MeterPort
+    from riglm.ports.telemetry import MeterPort, TracerPort
 
 _SWEEP_SECONDS = 30.0
 _USUAL_THRESHOLD = (700, 10, 10)  # Python's own; a start has a higher one
@@ -157,7 +158,7 @@ def _overhead(meter: "MeterPort | None") -> Overhead | None:
     return None if meter is None else Overhead(meter)
 
 
-def _traces(settings: Settings, environment: Mapping[str, str]) -> bool:
+def _wants_traces(settings: Settings, environment: Mapping[str, str]) -> bool:
     """Whether spans are wanted: the standard's variables can switch them off, and on where nothing is configured."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
@@ -167,7 +168,7 @@ def _traces(settings: Settings, environment: Mapping[str, str]) -> bool:
 
 def _tracer(settings: Settings) -> "OpenTelemetryTracer | None":
     """What makes spans, if any are wanted."""
-    if not _traces(settings, os.environ):
+    if not _wants_traces(settings, os.environ):
         return None
     try:
         from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
@@ -178,6 +179,14 @@ def _tracer(settings: Settings) -> "OpenTelemetryTracer | None":
         _log.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set, but %s, or set tracing.enabled: false", words)
         return None
     return OpenTelemetryTracer(lambda: server_info()["version"])
+
+
+def _traces(tracer: "TracerPort | None") -> "Traces | None":
+    if tracer is None:
+        return None
+    from riglm.application.tracing.traces import Traces
+
+    return Traces(tracer)
 
 
 def _is_shared(settings: Settings) -> bool:
@@ -605,7 +614,7 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
             ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
             _read_for_metrics(container, ports)
             showing = container.showing() if filtered else None
-            proxy = ProxyService(services, ports, settings.naming, showing, tracer)
+            proxy = ProxyService(services, ports, settings.naming, showing, _traces(tracer))
             sharing = container.sharing() if _is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()

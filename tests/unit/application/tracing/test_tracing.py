@@ -5,6 +5,7 @@ import json
 import pytest
 
 from riglm.application.proxy import ProxyService
+from riglm.application.tracing.traces import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
@@ -60,7 +61,7 @@ class Stage(World):
         super().__init__()
         self.tracer = Tracer()
         self.servers = servers or (Server("up"),)
-        self.proxy = ProxyService(self.services, self.servers, naming, tracer=self.tracer)
+        self.proxy = ProxyService(self.services, self.servers, naming, traces=Traces(self.tracer))
         self.sink, self.channel = Sink(), Channel()
         self.connection = self.proxy.connect(Caller(transport=Transport.STDIO), self.channel, self.sink)
 
