@@ -1,6 +1,7 @@
 """Spans as OpenTelemetry's SDK makes them, and what comes of them when nobody takes them."""
 
 import logging
+import os
 import threading
 
 import pytest
@@ -40,8 +41,8 @@ def exporter() -> Exporter:
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_TRACES_SAMPLER", "OTEL_SDK_DISABLED"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
 
 
 def made(exporter):
@@ -148,7 +149,12 @@ def test_what_is_left_is_exported_at_the_end_and_no_longer_waited_for_than_two_s
     assert len(exporter.spans) == 1
     monkeypatch.setattr(tracing, "CLOSE_SECONDS", 0.01)
     stuck, go_on = made(exporter), threading.Event()
-    exporter.export = lambda _: go_on.wait(60)  # type: ignore[assignment,method-assign]
+
+    def hang(_):
+        go_on.wait(60)
+        return SpanExportResult.SUCCESS
+
+    exporter.export = hang
     with stuck:
         stuck.served("ping", {}, {}).ended()
     assert not go_on.is_set()
@@ -167,3 +173,12 @@ def test_what_others_log_of_opentelemetry_is_heard_again_afterwards(exporter, ca
         logging.getLogger("opentelemetry.sdk").warning("hushed")
     logging.getLogger("opentelemetry.sdk").warning("heard")
     assert caplog.messages == ["heard"]
+
+
+def test_another_protocol_than_the_one_that_is_spoken_is_worth_a_word(exporter, caplog, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    with made(exporter):
+        assert caplog.messages == []
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
+    with made(exporter):
+        assert "http/protobuf, not by grpc" in caplog.text
