@@ -2,7 +2,10 @@
 
 import pytest
 
+from riglm.application.control.counting import Counting
+from riglm.application.control.history import History
 from riglm.application.control.statistics import Statistics
+from riglm.application.control.tool_use import ToolUse
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.control import Invalid, NotThere, RecordTotals, ToolEntry, ZeroHop
 from riglm.domain.exposure import SEARCH_SURFACE
@@ -22,12 +25,13 @@ class Desk:
         self.archive = office.archive
         self.live = {}
         self.now = 100_000.0
-        self.statistics = Statistics(
-            office.proxy, office.store, lambda: self.live, lambda: COUNTS, clock=lambda: self.now
-        )
+        counting = Counting(office.store)
+        self.history = History(counting, clock=lambda: self.now)
+        self.use = ToolUse(office.proxy, counting, self.history, lambda: self.live, clock=lambda: self.now)
+        self.statistics = Statistics(counting, self.use, lambda: COUNTS)
 
     async def tools(self, *, unused_only=False, since=0.0):
-        page = await self.statistics.tools(unused_only=unused_only, since=since, limit=1000, cursor=None)
+        page = await self.use.entries(unused_only=unused_only, since=since, limit=1000, cursor=None)
         return {each.tool: each for each in page.items}
 
 
@@ -76,7 +80,7 @@ async def test_tools_come_most_used_first_then_by_name_page_by_page(desk):
     desk.live = {"never": "x", "ever": "x"}
     found, cursor = [], None
     for _ in range(3):
-        page = await desk.statistics.tools(unused_only=False, since=0.0, limit=2, cursor=cursor)
+        page = await desk.use.entries(unused_only=False, since=0.0, limit=2, cursor=cursor)
         found += [each.tool for each in page.items]
         cursor = page.next_cursor
     assert (found, cursor) == (["z", "a", "b", "m", "ever", "never"], None)
@@ -87,9 +91,8 @@ async def test_one_tool_is_told_over_all_servers_with_its_company(desk):
     desk.archive.record_many([an_invocation(one, "read", upstream="old"), an_invocation(one, "write")])
     desk.archive.record_many([an_invocation(two, "read", upstream="new") for _ in range(3)])
     desk.archive.record_many([an_invocation(two, "write"), an_invocation(two, "list")])
-    desk.archive.refresh_cooccurrences(1.0)
     desk.now = 2000.0
-    found = await desk.statistics.tool("read", since=0.0)
+    found = await desk.use.detail("read", since=0.0)
     assert (found.tool.upstream, found.tool.invocations, found.tool.sessions) == ("new", 4, 2)
     assert [(each.tool, each.count) for each in found.cooccurrences] == [("write", 2), ("list", 1)]
     assert sum(each.calls for each in found.series) == 4
@@ -97,9 +100,9 @@ async def test_one_tool_is_told_over_all_servers_with_its_company(desk):
 
 async def test_a_tool_that_is_only_listed_is_told_and_one_that_is_not_is_not_there(desk):
     desk.live = {"new": "github"}
-    assert (await desk.statistics.tool("new", since=0.0)).tool == ToolEntry(tool="new", upstream="github")
+    assert (await desk.use.detail("new", since=0.0)).tool == ToolEntry(tool="new", upstream="github")
     with pytest.raises(NotThere, match="there is no tool of this name"):
-        await desk.statistics.tool("other", since=0.0)
+        await desk.use.detail("other", since=0.0)
 
 
 async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
@@ -149,7 +152,7 @@ async def test_time_is_cut_into_buckets_that_end_now(desk):
     times = [desk.now - 86_399.0, desk.now - 1.0]
     desk.archive.record_many([an_invocation(session, "read", timestamp=at) for at in times])
     desk.archive.record_many([an_exposure(session, "a", hidden=("b",), timestamp=times[1])])
-    first, second = await desk.statistics.series(since=None, until=None, buckets=2)
+    first, second = await desk.history.buckets(since=None, until=None, count=2)
     assert (first.at, first.seconds, first.calls, first.mean_shown) == (desk.now - 86_400.0, 43_200.0, 1, None)
     assert (second.at, second.calls, second.mean_shown, second.mean_available) == (desk.now - 43_200.0, 1, 1.0, 2.0)
 
@@ -158,20 +161,32 @@ async def test_time_is_cut_into_buckets_that_end_now(desk):
     ("since", "until"), [(10.0, 10.0), (11.0, 10.0), (None, 1e300), (float("nan"), 10.0), (200_000.0, None)]
 )
 async def test_a_time_without_length_has_no_buckets(desk, since, until):
-    assert await desk.statistics.series(since=since, until=until, buckets=2) == ()
+    assert await desk.history.buckets(since=since, until=until, count=2) == ()
 
 
 @pytest.mark.parametrize("buckets", [0, 1001])
 async def test_there_are_neither_no_buckets_nor_too_many(desk, buckets):
     with pytest.raises(Invalid) as refused:
-        await desk.statistics.series(since=0.0, until=10.0, buckets=buckets)
+        await desk.history.buckets(since=0.0, until=10.0, count=buckets)
     assert [fault.path for fault in refused.value.faults] == ["buckets"]
+
+
+async def test_what_is_used_together_is_computed_anew_while_somebody_looks(desk):
+    session = a_session()
+    desk.archive.record_many([an_invocation(session, "read"), an_invocation(session, "write")])
+    assert len((await desk.use.cooccurrence(30)).pairs) == 1
+    desk.archive.record_many([an_invocation(session, "list")])
+    assert len((await desk.use.cooccurrence(31)).pairs) == 1
+    desk.now += 30.0
+    with desk.archive.maintenance_lease():
+        assert len((await desk.use.cooccurrence(32)).pairs) == 1
+    desk.now += 30.0
+    assert len((await desk.use.cooccurrence(33)).pairs) == 3
 
 
 async def test_the_map_has_the_tools_that_are_used_together(desk):
     session = a_session()
     desk.archive.record_many([an_invocation(session, "read"), an_invocation(session, "write")])
-    desk.archive.refresh_cooccurrences(1.0)
-    found = await desk.statistics.cooccurrence(30)
+    found = await desk.use.cooccurrence(30)
     assert found.tools == ("read", "write")
     assert [(each.a, each.b, each.count, each.mean_distance) for each in found.pairs] == [("read", "write", 1, 1.0)]
