@@ -65,6 +65,13 @@ def test_an_emptied_list_stands_behind_its_key() -> None:
     assert "    denylist: []\n      # the worst\n\n# about logs" in text
 
 
+@pytest.mark.parametrize("value", [0, "x", {"a": 1}])
+def test_what_is_no_list_takes_the_place_of_one(value: object) -> None:
+    text = yaml_text.with_value("b:\n  a:  # why\n  - x\n  c: 1\n", ["b", "a"], value)
+    assert yaml.safe_load(text) == {"b": {"a": value, "c": 1}}
+    assert "# why\n" in text
+
+
 def test_what_stands_in_braces_stays_there() -> None:
     text = yaml_text.with_value(TEXT, ["upstream", "url"], "http://z")
     text = yaml_text.with_value(text, ["upstream", "auth", "more"], 1)
