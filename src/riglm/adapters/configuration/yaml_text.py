@@ -114,7 +114,7 @@ def _replaced(text: str, pair: tuple[yaml.Node, yaml.Node], value: Any) -> str:
 
 
 def _with_items(text: str, pair: tuple[yaml.Node, yaml.Node], value: Any) -> str:
-    """A block sequence with other items: those that stay keep their lines and comments; or something else in its place."""
+    """A block sequence with other items, those that stay with their lines and comments; or something else instead."""
     name, old = pair
     wanted = value if isinstance(value, list) else []
     items = [(item.value if item.tag == _TEXT else None, item) for item in old.value]
