@@ -102,7 +102,21 @@ async def test_a_session_that_nobody_knows_is_not_there(sessions):
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "x", "é", "bnVsbA", "WzFd", "W1tdLCAiIl0", "W05hTiwgIjAiXQ", "e30", "\x00", "A" * 9999]
+    "cursor",
+    [
+        "",
+        "x",
+        "é",
+        "bnVsbA",
+        "WzFd",
+        "W1tdLCAiIl0",
+        "W05hTiwgIjAiXQ",
+        "e30",
+        "WzEuMCwgNV0",
+        "W251bGwsIG51bGxd",
+        "\x00",
+        "A" * 9999,
+    ],
 )
 async def test_a_cursor_that_is_none_of_ours_leads_nowhere(sessions, cursor):
     with pytest.raises(NotThere, match="the cursor leads nowhere"):
