@@ -175,9 +175,11 @@ class FilteringService:
     def listed(self, session: Session) -> frozenset[str]:
         """The names of the tools in the list that a session's client has."""
         state = self._states.of(session)
-        names = state.has.names if state.has is not None else state.shown
+        names = state.shown if state.has is None else state.has.names
         if state.view is None or names is None:
             return frozenset()
+        if state.has is None and self._now.is_shadow:
+            return state.view.candidate_set
         return state.view.candidate_set if names is state.view.candidates else frozenset(names)
 
     def offered(self, session: Session) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from riglm.application.sharing.session_record import decoded, encoded
 from riglm.domain.invocation import Found
 from riglm.domain.override import OverrideKind
 from riglm.domain.schemas.filtering import Filtering
@@ -170,3 +171,16 @@ def test_a_prediction_that_fails_lets_the_client_ask_again(catalogue):
     stage.shown(session, catalogue)
     stage.prediction.error = ValueError("no")
     assert stage.filtering.reconfigured(session) is True
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("enforce", {"tool03"}), ("shadow", set(ALL))])
+async def test_of_a_list_that_another_process_gave_it_is_known_what_it_shared(catalogue, mode, expected):
+    here, there, session = Stage(mode=mode), Stage(mode=mode), a_session()
+    await limited(here, session, catalogue)
+    there.prediction.most = 1
+    there.shown(session, catalogue)
+    await there.about(session, "mail", "tool03")
+    there.shown(session, catalogue)
+    decoded(encoded(session, there.filtering.state(session))).bring(session, here.filtering.state(session))
+    assert here.filtering.listed(session) == expected
+    assert here.filtering.reconfigured(session) is True  # better once too often
