@@ -135,6 +135,25 @@ async def test_a_predictor_is_made_where_prediction_begins(live):
     assert len(made) == 1
 
 
+async def test_a_predictor_that_tries_to_end_the_process_is_refused(live):
+    def make(settings):
+        raise SystemExit(3)
+
+    here = live(PredictionFollower(Prediction(), lambda settings: settings, make))
+    with pytest.raises(Invalid, match=r"predictor\.kind: 'ends' cannot be made \(SystemExit\)"):
+        await here.put({"predictor": {"kind": "ends"}})
+
+
+async def test_sections_are_set_back_whole_and_what_was_the_default_is_no_change(live):
+    here = live()
+    before = here.shown()
+    nothing = {"privacy": None, "sessions": None, "filtering": None, "control": None, "timeouts": None}
+    assert (await here.put(nothing)).version == before.version
+    assert (await here.put({**nothing, "predictor": None})).version == before.version + 1
+    assert here.settings.predictor.options == {}
+    assert here.settings.predictor.kind == "hybrid"
+
+
 async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, monkeypatch):
     monkeypatch.setattr(following, "PROVING_SECONDS", 0.05)
     go_on, prediction = threading.Event(), Prediction()
