@@ -50,6 +50,18 @@ def test_serve_takes_an_address_and_gives_back_the_exit_code(started: list[tuple
     assert settings.filtering.enabled
 
 
+@pytest.mark.parametrize(
+    ("words", "enabled", "port"),
+    [([], False, 8701), (["--control"], True, 8701), (["--control-port", "0"], True, 0)],
+)
+def test_serve_serves_the_control_api_when_it_or_its_port_is_asked_for(
+    started: list[tuple[str, Settings]], words: list[str], enabled: bool, port: int
+) -> None:
+    assert runner.invoke(app, ["serve", *words, "--url", "http://h/mcp"]).exit_code == 7
+    [(_, settings)] = started
+    assert (settings.control.enabled, settings.control.port) == (enabled, port)
+
+
 @pytest.mark.parametrize("words", [["run"], ["serve"]])
 def test_a_predictor_that_nobody_installed_is_refused_before_anything_starts(
     started: list[tuple[str, Settings]], words: list[str]
