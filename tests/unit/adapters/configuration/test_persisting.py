@@ -215,3 +215,23 @@ def test_all_faults_of_a_file_are_told(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as refused:
         riglm.write({"filtering": {"max_tools": 8}})
     assert len(refused.value.faults) == 2
+
+
+def test_the_file_of_the_working_directory_is_written_where_no_other_was_named(tmp_path: Path) -> None:
+    file = tmp_path / "riglm.yaml"
+    file.write_text("upstream: {url: 'http://h'}\n", "utf-8")
+    configuration = load(Options(), environment={}, directory=tmp_path)
+    documents = ConfigurationDocuments(configuration, {}, tmp_path)
+    written = documents.write_aside(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: False)
+    assert written is not None
+    written.take_over()
+    assert file.read_text("utf-8") == "upstream: {url: 'http://h'}\nfiltering:\n  max_tools: 8\n"
+
+
+def test_a_new_server_is_written_with_what_it_was_given_alone(tmp_path: Path) -> None:
+    text = "mcpServers:\n  a: {command: sh}  # the first\n"
+    riglm = Riglm(tmp_path, text)
+    given = {"command": "npx", "args": ["-y", "x"], "env": {"KEY": "secret-value"}}
+    expected = '  b:\n    command: [npx]\n    args: ["-y", x]\n    env:\n      KEY: secret-value\n'
+    assert riglm.write({"mcpServers": {"b": given}}) == text + expected
+    assert riglm.write({"mcpServers": {"b": None}}) == text + expected  # which is not there for this riglm
