@@ -51,8 +51,8 @@ class ControlPort(Protocol):
     `limit` lies between 1 and 1,000; a `cursor` is a `next_cursor` of the same question.
 
     Raises:
-        Invalid: an argument is not usable, cursors included.
-        NotThere: what was named is not there.
+        Invalid: an argument is not usable.
+        NotThere: what was named is not there, or a cursor leads nowhere.
         ControlUnavailable: the store is away, or the answer did not come in time.
     """
 
