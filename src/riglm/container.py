@@ -75,7 +75,7 @@ _OVERRIDES_SECONDS = 0.25  # reading them takes milliseconds; a store that is he
 
 _OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
-_SWITCH_SECONDS = 0.0005  # while another thread learns, the event loop waits no longer for it; by default 5 ms
+_SWITCH_SECONDS = 0.0005  # while another thread learns or shows, the event loop waits no longer for it; by default 5 ms
 
 _log = logging.getLogger("riglm")
 
@@ -658,6 +658,7 @@ async def _controlled(
 
         return control_app(service, control, door.tokens, metrics.scrape, version=server_info()["version"])
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     server = ControlServer(door.listener, build_app)
     server.start()
     try:
