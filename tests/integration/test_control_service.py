@@ -43,6 +43,9 @@ async def at_work(stage):
             await asyncio.sleep(0.01)
     for name in SOME * 10:
         assert await client.call(name) == name
+    async with asyncio.timeout(PATIENCE):
+        while len(stage.container.prediction()._lessons):
+            await asyncio.sleep(0.01)
     return client
 
 

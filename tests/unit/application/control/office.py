@@ -6,12 +6,13 @@ from contextlib import contextmanager
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.control.crossing import ProxyLoop, StoreThread
+from riglm.domain.control import ControlUnavailable
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.session import Client, Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import World
 
-SOON = 10.0
+SOON = 30.0
 BRIEFLY = 0.05
 """For whoever waits for what does not come; nothing that comes is waited for so briefly."""
 
@@ -74,6 +75,16 @@ class Office:
         if at is not None:
             self.world.clock.now = at
         return self.registry.of_connection(Caller(transport=Transport.STDIO), Client(name=name), "2025-11-25")
+
+
+async def settled(store):
+    """Wait until all that was asked before is done, or was never begun."""
+    async with asyncio.timeout(SOON):
+        while True:
+            try:
+                return await store.ask(lambda _: None, patience=SOON)
+            except ControlUnavailable:
+                await asyncio.sleep(0.001)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Overrides that people make: checked, stored, and in force when the answer is given."""
 
-import asyncio
-
 import pytest
 
 from riglm.application.control.steering import Steering
@@ -11,7 +9,7 @@ from riglm.domain.control import Conflict, ControlUnavailable, Invalid, NotThere
 from riglm.domain.identifier import uuid7
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.testing.records import a_session, an_override
-from tests.unit.application.control.office import BRIEFLY, an_office
+from tests.unit.application.control.office import BRIEFLY, an_office, settled
 
 
 class Desk:
@@ -153,8 +151,7 @@ async def test_an_override_that_the_store_takes_too_late_is_taken_back():
         with pytest.raises(ControlUnavailable, match="in time"):
             await desk.put("late")
         office.archive.gate.set()
-        while office.archive.asked < 2:  # the second is the taking back
-            await asyncio.sleep(0.001)
+        await settled(office.store)
         await desk.overrides.refresh()
         assert desk.in_force == []
 
