@@ -18,7 +18,7 @@ from mcp_types import ToolListChangedNotification
 from tests.integration.controlled import PATIENCE, READ_TOKEN, WRITE_TOKEN, Controlled, controlled
 from tests.integration.past import TOOLS, a_past, definitions, listing_server
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 class Ears:
