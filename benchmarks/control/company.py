@@ -48,7 +48,9 @@ ERRANDS: Final = {
 """What people do, and the tools that it takes, in order."""
 
 _TOOLS: Final = tuple(f"{server}__{tool}" for server, tools in SERVERS.items() for tool in tools)
-_CLIENTS: Final = (("claude-code", "2.1.0"), ("cursor", "3.4.1"), ("vscode", "1.118.0"))
+CLIENTS: Final = (("cursor", "3.4.1"), ("goose", "1.30.0"), ("vscode", "1.118.0"))
+"""Names and versions of clients."""
+
 _TOKENS_OF_A_TOOL: Final = 170
 _ONE_IN_SEVEN_FAILS_OF: Final = frozenset({"filesystem__edit_file", "postgres__query", "browser__click"})
 
@@ -73,13 +75,13 @@ def a_day(until: float, hours: int = 24) -> Iterator[Record]:
     chance = random.Random(4)
     for hour in range(hours):
         wisdom = hour / hours
-        for _ in range(chance.choice((2, 3, 4, 6)) if 3 < hour < hours else 1):
+        for _ in range(chance.choice((6, 8, 11, 14)) if 3 < hour < hours else 2):
             started = until - 3_600 * (hours - hour) + chance.uniform(0, 3_000)
             yield from _a_session(started, wisdom, chance)
 
 
 def _a_session(started: float, wisdom: float, chance: random.Random) -> Iterator[Record]:
-    client, version = chance.choice(_CLIENTS)
+    client, version = chance.choice(CLIENTS)
     session = Session(
         started_at=started,
         ended_at=started + 540.0,

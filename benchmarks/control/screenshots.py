@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import Final
 
 from mcp import Client
+from mcp.types import Implementation
 from PIL import Image
 from tests.browser.window import Window, window
 
-from benchmarks.control.company import ERRANDS, a_day, configuration
+from benchmarks.control.company import CLIENTS, ERRANDS, a_day, configuration
 from benchmarks.control.started import Started, started
 from riglm.adapters.analytics.sql import SqlAnalytics
 
 _IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
-_COLOURS: Final = 128
+_COLOURS: Final = 240
 _MOST_BYTES: Final = 200_000
-_PATIENCE_SECONDS: Final = 60.0
+_PATIENCE_SECONDS: Final = 120.0
+_LESSONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,21 @@ def main(arguments: list[str]) -> int:
             store.record_many(list(a_day(time.time())))
         settings = {"RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0", "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOKENS": "0"}
         with started(directory, configuration(directory), settings) as riglm, window() as browser:
+            asyncio.run(_ask_for_a_list(riglm))
             _until_learned(riglm)
             asyncio.run(_take_all(riglm, browser, into))
     return 0
 
 
 async def _take_all(riglm: Started, browser: Window, into: Path) -> None:
-    """Let clients work, and take the pictures while they are at it."""
+    """Let clients work until riglm has learned what for, and take the pictures while the last ones are at it."""
+    for _ in range(_LESSONS):
+        for words, tools in ERRANDS.items():
+            async with _client(riglm, 0) as client:
+                await _work(client, words, tools)
     async with AsyncExitStack() as stack:
         for number, (words, tools) in enumerate(ERRANDS.items()):
-            client = await stack.enter_async_context(Client(riglm.mcp, mode="legacy", read_timeout_seconds=30))
+            client = await stack.enter_async_context(_client(riglm, number))
             await _work(client, words, tools[: 4 - number % 3])
         session = riglm.ask("/sessions?active=true&limit=100")["items"][-1]["id"]
         for picture in (
@@ -78,10 +85,28 @@ async def _take_all(riglm: Started, browser: Window, into: Path) -> None:
             _take(browser, riglm, picture, into)
 
 
+def _client(riglm: Started, number: int) -> Client:
+    name, version = CLIENTS[number % len(CLIENTS)]
+    return Client(
+        riglm.mcp,
+        mode="legacy",
+        read_timeout_seconds=_PATIENCE_SECONDS,
+        client_info=Implementation(name=name, version=version),
+    )
+
+
+async def _ask_for_a_list(riglm: Started) -> None:
+    """With the first list riglm begins to learn."""
+    async with _client(riglm, 0) as client:
+        await client.list_tools(cache_mode="refresh")
+
+
 def _until_learned(riglm: Started) -> None:
-    """Wait until the past is learned, so that lists go by it."""
+    """Wait until the past is learned and the embedder is ready, so that lists go by them."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while riglm.ask("/embedder")["embeddings"]["status"] == "loading" and time.monotonic() < deadline:
+    while riglm.ask("/embedder")["embeddings"]["status"] != "ready":
+        if time.monotonic() > deadline:
+            raise SystemExit("the embedder is not ready")
         time.sleep(0.2)
 
 
@@ -96,6 +121,7 @@ async def _work(client: Client, words: str, tools: Sequence[str]) -> None:
 
 def _take(browser: Window, riglm: Started, picture: Picture, into: Path) -> None:
     browser.prefer(picture.scheme)
+    browser.command("Emulation.setScrollbarsHidden", hidden=True)
     browser.size(picture.width, picture.height)
     browser.open(f"{riglm.control}/{picture.address}")
     browser.says(picture.words)

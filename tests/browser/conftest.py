@@ -26,13 +26,20 @@ def browser() -> Iterator[Window]:
 
 
 @pytest.fixture
-def page(browser: Window, riglm: Served) -> Iterator[Window]:
-    """A window that has the token for changes, of the size of a small screen; nothing was complained about yet."""
+def stranger(browser: Window) -> Iterator[Window]:
+    """A window of the size of a small screen, in which no choice is kept; nothing was complained about yet."""
     browser.prefer("light")
     browser.size(1280, 800)
-    browser.open(f"{riglm.control}/assets/icon.svg")
-    browser.run("sessionStorage.setItem('riglm.token', arguments[0]); localStorage.clear()", WRITE_TOKEN)
     browser.complaints()
     browser.hosts()
     yield browser
     browser.online(True)
+    browser.run("localStorage.clear(); sessionStorage.clear()")
+    browser.driver.get("about:blank")
+
+
+@pytest.fixture
+def page(stranger: Window) -> Iterator[Window]:
+    """The same with the token for changes."""
+    with stranger.begin_with(f"if (origin !== 'null') sessionStorage.setItem('riglm.token', '{WRITE_TOKEN}')"):
+        yield stranger

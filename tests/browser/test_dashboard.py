@@ -206,8 +206,8 @@ observer.observe(document.getElementById("main"), { childList: true, subtree: tr
 """
 
 
-def test_without_a_token_the_page_asks_for_one_and_buttons_are_for_those_who_may(page, riglm):
-    page.run("sessionStorage.clear()")
+def test_without_a_token_the_page_asks_for_one_and_buttons_are_for_those_who_may(stranger, riglm):
+    page = stranger
     page.open(f"{riglm.control}/#/tools")
     page.find("#token").send_keys("wrong-0123456789abcdef", Keys.ENTER)
     page.says("riglm does not take this token")

@@ -90,8 +90,8 @@ class Window:
         return str(self.run("return document.body?.innerText ?? ''"))
 
     def says(self, words: str) -> None:
-        """Wait until the page says this."""
-        self.until(lambda: words in self.text(), f"the page says {words!r}")
+        """Wait until the page has been answered all that it asked, and says this."""
+        self.until(lambda: self.turns() > 0 and words in self.text(), f"the page says {words!r}")
 
     def sources(self) -> dict[str, str]:
         """What the page asked for last, by name."""
@@ -125,9 +125,16 @@ class Window:
             self.press(Keys.TAB)
         raise AssertionError(f"{selector} is not reached by {most} times Tab")
 
-    def command(self, name: str, **parameters: Any) -> None:
-        """Tell the browser something in its own protocol."""
-        self.driver.execute_cdp_cmd(name, parameters)
+    def command(self, name: str, **parameters: Any) -> Any:
+        """Tell the browser something in its own protocol; what it answers."""
+        return self.driver.execute_cdp_cmd(name, parameters)
+
+    @contextlib.contextmanager
+    def begin_with(self, script: str) -> Iterator[None]:
+        """Let each page run this before anything of its own."""
+        made = self.command("Page.addScriptToEvaluateOnNewDocument", source=script)
+        yield
+        self.command("Page.removeScriptToEvaluateOnNewDocument", **made)
 
     def prefer(self, scheme: str) -> None:
         """Let the reader's system be `light` or `dark`."""
