@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from riglm import container
+from riglm.composition import container
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 
@@ -61,7 +61,7 @@ def test_a_variable_alone_without_opentelemetry_costs_a_word_in_the_log(monkeypa
 
 def test_nothing_of_metrics_or_traces_is_imported_where_nobody_asked_for_them():
     look = (
-        "import sys; from riglm.container import build; from riglm.domain.schemas.settings import Settings;"
+        "import sys; from riglm.composition.container import build; from riglm.domain.schemas.settings import Settings;"
         "made = build(Settings.model_validate({'upstream': {'command': ['cat']}, 'storage': {'kind': 'memory'}}));"
         "made.services(); made.metrics(); made.tracer(); made.tracking();"
         "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')]"

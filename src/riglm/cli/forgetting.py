@@ -92,7 +92,7 @@ def _one_of(client: str | None, session: str | None, principal: str | None) -> N
 def _whom(
     settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
 ) -> "Forgotten":
-    from riglm.container import build
+    from riglm.composition.container import build
     from riglm.domain.forgetting import Forgotten, Whose
 
     def forgotten(whose: "Whose", key: str) -> Forgotten:
@@ -124,7 +124,7 @@ def _told(whom: "Forgotten", name: str | None) -> str:
 
 def _spooled(settings: "Settings") -> int:
     from riglm.adapters.spool.survey import survey
-    from riglm.container import spool_path
+    from riglm.composition.storage import spool_path
 
     return sum(spool.records for spool in survey(spool_path(settings)))
 
@@ -136,7 +136,7 @@ def _drop_shared(settings: "Settings", sessions: list[str]) -> None:
     import asyncio
 
     from riglm.application.sharing.dropping import drop_sessions
-    from riglm.container import build
+    from riglm.composition.container import build
     from riglm.domain.identifier import parsed_uuid
 
     container = build(settings)

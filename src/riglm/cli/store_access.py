@@ -44,7 +44,8 @@ def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
         AnalyticsUnavailable: it cannot be used.
     """
     from riglm.cli.store_place import is_there
-    from riglm.container import build, store_path
+    from riglm.composition.container import build
+    from riglm.composition.storage import store_path
 
     if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         raise RiglmError(

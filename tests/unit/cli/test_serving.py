@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from riglm import container
+from riglm.composition import running
 from riglm.adapters.configuration.loading import Configuration
 from riglm.cli.main import app
 from riglm.cli.starting import ready
@@ -24,7 +24,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
             calls.append((name, configuration.settings))
             return code
 
-        monkeypatch.setattr(container, name, opened)
+        monkeypatch.setattr(running, name, opened)
 
     monkeypatch.chdir(tmp_path)
     door("run_stdio", 0)
