@@ -154,11 +154,19 @@ def test_all_text_stands_out_in_light_and_in_dark(page, riglm, scheme):
     for address, word in views(riglm).items():
         page.open(f"{riglm.control}/{address}")
         page.says(word)
+        page.run(_ALL_SHADES)
         assert page.run(TOO_FAINT, 4.5) == [], address
     ground = page.run("return getComputedStyle(document.body).backgroundColor")
     page.run("const theme = document.getElementById('theme'); theme.value = arguments[0];"
              "theme.dispatchEvent(new Event('change'))", "light" if scheme == "dark" else "dark")  # fmt: skip
     assert page.run("return getComputedStyle(document.body).backgroundColor") != ground, "the switch counts"
+
+
+_ALL_SHADES = """
+for (const [index, field] of document.querySelectorAll(".map td:has(.number)").entries()) {
+  field.className = `shade-${index % 6}`;
+}
+"""
 
 
 def test_a_name_that_looks_like_a_page_is_only_text(page, riglm):
