@@ -14,6 +14,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from tests.started import die_with_the_starter
+
 PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _PROGRAMS: Final = ("chromium", "chromedriver")
@@ -28,6 +30,7 @@ _FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
     "--force-color-profile=srgb",
+    "--remote-debugging-pipe",  # the browser ends when its driver does
 )
 
 
@@ -182,7 +185,7 @@ def window() -> Iterator[Window]:
         for flag in (*_FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        chrome = Chrome(options=options, service=Service(driver))
+        chrome = Chrome(options=options, service=Service(driver, popen_kw={"preexec_fn": die_with_the_starter}))
         try:
             yield Window(chrome)
         finally:
