@@ -35,6 +35,7 @@ demo: $(VENV)/.ready
 # Everything together takes less than five minutes after the first time, which installs the proxy to compare with.
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.recording
+	$(BIN)/python -m benchmarks.telemetry
 	$(BIN)/python -m benchmarks.wire
 	$(BIN)/python -m benchmarks.overhead
 

@@ -2,7 +2,9 @@
 
     python -m benchmarks.control NAME [options]
 
-`page` measures how soon the dashboard is there, `screenshots` makes the pictures of the documentation.
+`page` measures how soon the dashboard is there, `screenshots` makes the pictures of the documentation, `schema` tries
+whether the API keeps what its document promises, `cost` measures what it costs calls, `put` changes the configuration
+under load, `questions` measures the store.
 `python -m benchmarks.control NAME --help` tells the options.
 """
 
@@ -10,7 +12,7 @@ import sys
 from importlib import import_module
 from typing import Final
 
-_NAMES: Final = ("page", "screenshots")
+_NAMES: Final = ("cost", "page", "put", "questions", "schema", "screenshots")
 
 
 def main() -> int:

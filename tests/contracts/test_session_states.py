@@ -308,3 +308,10 @@ async def test_the_backlog_is_bounded_and_says_what_it_forgot(
 def test_a_url_that_is_none_is_refused_with_the_fix(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"state\.url: .* redis://HOST:PORT/0"):
         RedisSessionState(url)
+
+
+@pytest.mark.parametrize("password", ["s3cret/pw", "1234/s3cret", "s3cret#", "s3cret[x]", "s3cret\N{CARE OF}"])
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(password: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RedisSessionState(f"redis://:{password}@localhost")
+    assert "s3cret" not in str(caught.value)

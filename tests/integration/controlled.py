@@ -16,15 +16,13 @@ from mcp import Client
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.ports.analytics import Record
+from tests.integration.past import definitions, listing_server
 from tests.interaction.stage import Process
 from tests.started import free_port
 
 WRITE_TOKEN: Final = "write-0123456789abcdef"
 READ_TOKEN: Final = "read-fedcba9876543210"
 PATIENCE: Final = 30.0
-TOOLS: Final = tuple(f"{what}_{of}" for of in ("file", "issue", "note", "page", "song", "task")
-                     for what in ("read", "write", "find", "move", "close"))  # fmt: skip
-_LISTING: Final = Path(__file__).with_name("listing_server.py")
 
 
 class Answer(NamedTuple):
@@ -97,14 +95,11 @@ def controlled(
     if past:
         with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
             store.record_many(past)
-    definitions = [
-        {"name": name, "description": f"{name}, as one does", "inputSchema": {"type": "object"}} for name in TOOLS
-    ]
-    (folder / "tools.json").write_text(json.dumps(definitions))
+    (folder / "tools.json").write_text(definitions())
     ports = free_port(), free_port()
     command = [sys.executable, "-m", "riglm", "serve", "--port", str(ports[0]), "--control-port", str(ports[1])]
     if configuration is None:
-        command += ["--", *server_command(folder)]
+        command += ["--", *listing_server(folder / "tools.json")]
     else:
         (folder / "riglm.yaml").write_text(configuration)
         command += ["--config", str(folder / "riglm.yaml")]
@@ -126,8 +121,3 @@ def controlled(
         yield Controlled(process, ports, folder)
     finally:
         process.end(signal.SIGTERM)
-
-
-def server_command(folder: Path) -> list[str]:
-    """The words that start the server with `TOOLS`."""
-    return [sys.executable, str(_LISTING), str(folder / "tools.json")]

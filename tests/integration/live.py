@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Options, load
-from riglm.container import build, lifespan
+from riglm.composition.container import build
+from riglm.composition.lifespan import lifespan
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller, ClientChannel, ReplySink

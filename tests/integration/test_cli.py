@@ -103,8 +103,8 @@ def test_run_imports_nothing_heavy_before_it_forwards(shell: Shell) -> None:
     """Up to the door of the engine only pydantic may cost much: a client waits for the first list."""
     program = """
 import sys
-from riglm import container
-container.run_stdio = lambda settings: print(*sys.modules) or 0
+from riglm.composition import running
+running.run_stdio = lambda settings: print(*sys.modules) or 0
 sys.argv = ["riglm", "run", "--", "sh"]
 from riglm.cli.entry import main
 main()
@@ -130,6 +130,8 @@ main()
         "mcp",
         "mcp_types",
         "uvicorn",
+        "fastapi",
+        "starlette",
         "structlog",
         "httpx",
         "numpy",

@@ -47,6 +47,12 @@ def database(stage: Stage) -> Path:
     return file
 
 
+def destroyed(database: Path) -> None:
+    """A database of riglm that was overwritten: what it made beside it is there still."""
+    database.write_bytes(NO_DATABASE)
+    database.with_name("riglm.db-guard").touch()
+
+
 def aside(database: Path) -> list[Path]:
     """The files that were set aside, without what belongs to them."""
     return [each for each in database.parent.glob("riglm.db.corrupt-*") if not each.name.endswith(("-wal", "-shm"))]
@@ -78,11 +84,24 @@ def overwrite(database: Path) -> None:
     subprocess.run([sys.executable, "-c", script, database], check=True, timeout=60)
 
 
+def commanded(stage: Stage, command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "riglm", *COMMANDS[command]],
+        cwd=stage.folder,
+        env=stage.env,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("filtering", ["true", "false"])
 async def test_calls_pass_and_are_recorded_when_the_database_is_none(
     stage: Stage, database: Path, filtering: str
 ) -> None:
-    database.write_bytes(NO_DATABASE)
+    destroyed(database)
     link = stage.pipe(stage.riglm("run", "--", *stage.scripted()), {"RIGLM_FILTERING__ENABLED": filtering})
     async with RawClient(link, HANDSHAKE) as client:
         await client.greet()
@@ -119,19 +138,36 @@ async def test_calls_of_several_processes_pass_and_are_recorded_when_their_datab
     assert stage.damage() == []
 
 
+async def test_calls_pass_when_the_store_is_a_file_of_something_else_and_that_stays(
+    stage: Stage, database: Path
+) -> None:
+    database.write_bytes(NO_DATABASE)
+    link = stage.pipe(stage.riglm("run", "--", *stage.scripted()))
+    async with RawClient(link, HANDSHAKE) as client:
+        await client.greet()
+        assert (await client.request("tools/list")).result
+        assert (await client.call("echo")).result
+        await until(lambda: "storage.path" in link.stderr.read_text("utf-8"))
+    assert link.exit_code == 0
+    assert [each.name for each in database.parent.glob("riglm.db*")] == [database.name]
+    assert database.read_bytes() == NO_DATABASE
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_that_the_store_is_a_file_of_something_else(stage: Stage, database: Path, command: str) -> None:
+    database.write_bytes(NO_DATABASE)
+    done = commanded(stage, command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "this file never was a database of riglm" in done.stderr
+    assert "storage.path" in done.stderr
+    assert [each.name for each in database.parent.glob("riglm.db*")] == [database.name]
+    assert database.read_bytes() == NO_DATABASE
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_says_that_the_database_is_damaged_and_leaves_it(stage: Stage, database: Path, command: str) -> None:
-    database.write_bytes(NO_DATABASE)
-    done = subprocess.run(
-        [sys.executable, "-m", "riglm", *COMMANDS[command]],
-        cwd=stage.folder,
-        env=stage.env,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-        check=False,
-    )
+    destroyed(database)
+    done = commanded(stage, command)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("riglm: the analytics store sqlite:///")
     assert "file is not a database — fix: the file is damaged" in done.stderr

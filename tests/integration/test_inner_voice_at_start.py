@@ -11,7 +11,8 @@ import pytest
 _START = """
 import asyncio, json, sys
 from riglm.adapters.configuration.loading import Options, load
-from riglm.container import build, lifespan
+from riglm.composition.container import build
+from riglm.composition.lifespan import lifespan
 
 async def main():
     configuration = load(Options(command=[sys.executable, "-c", ""]))

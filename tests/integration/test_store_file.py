@@ -11,17 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.analytics import store_file
-from riglm.adapters.analytics.connected import FileReplaced
+from riglm.adapters.analytics import store_file, storing
+from riglm.adapters.analytics.connected import Connected, FileChanged
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
+from riglm.adapters.spool.files import FileSpool
+from riglm.application.recording.recorder import Recorder
+from riglm.composition.storage import store_url
+from riglm.domain.errors import AnalyticsUnavailable, NoStore, SchemaTooNew
 from riglm.domain.retention import Expiry
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.schemas.storage import Storage
+from riglm.domain.session import Session
+from riglm.ports.analytics import SessionClosed
 from riglm.testing.records import a_session, an_invocation, an_override
 from riglm.testing.vector_cache import a_vector
+from tests.unit.application.shop import until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -156,6 +164,152 @@ class Recording:
         return errors
 
 
+SPOIL_INDEXES = """
+import sqlite3, sys
+def changed(*statements):
+    connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+    connection.execute("PRAGMA writable_schema = 1")
+    found = [connection.execute(*statement).fetchall() for statement in statements]
+    connection.close()
+    return found[0]
+indexes = "FROM sqlite_master WHERE type = 'index' AND tbl_name = 'session' AND sql IS NOT NULL"
+known = changed(["SELECT type, name, tbl_name, rootpage, sql " + indexes], ["DELETE " + indexes])
+changed(["UPDATE session SET started_at = started_at + 1, ended_at = 5, principal = 'another'"])
+back = "INSERT INTO sqlite_master (type, name, tbl_name, rootpage, sql) VALUES (?, ?, ?, ?, ?)"
+changed(*([back, each] for each in known))
+"""
+"""Changes rows behind the back of their indexes."""
+
+
+def faults(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [word for (word,) in connection.execute("PRAGMA integrity_check")]
+
+
+def with_bad_indexes(file: Path, sessions: list[Session]) -> None:
+    with SqlAnalytics(url(file)) as store:
+        store.record_many(sessions)
+    subprocess.run([sys.executable, "-c", SPOIL_INDEXES, file], check=True, timeout=60)
+    assert faults(file) != ["ok"]
+
+
+def test_indexes_that_are_damaged_are_made_anew_and_nothing_is_lost(file, caplog):
+    sessions = [a_session() for _ in range(5)]
+    with_bad_indexes(file, sessions)
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        store.record_many([SessionClosed(session_id=sessions[0].id, ended_at=2.0**31)])
+        stored = {summary.session.id: summary.session.ended_at for summary in store.list_sessions()}
+    assert stored == {session.id: 5.0 for session in sessions} | {sessions[0].id: 2.0**31}
+    assert faults(file) == ["ok"]
+    assert aside(file) == []
+    assert f"indexes of the database {file} were damaged; they were made anew" in caplog.text
+
+
+def test_a_record_that_met_indexes_which_another_process_mended_meanwhile_is_stored(file):
+    sessions = [a_session() for _ in range(5)]
+    with_bad_indexes(file, sessions)
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        look_after = Connected.look_after
+
+        def mended_first(connected: Connected, error: Exception) -> None:
+            StoreFile(file).mend()
+            look_after(connected, error)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Connected, "look_after", mended_first)
+            store.record_many([SessionClosed(session_id=sessions[0].id, ended_at=2.0**31)])
+        assert 2.0**31 in {summary.session.ended_at for summary in store.list_sessions()}
+
+
+def test_a_file_whose_indexes_cannot_be_made_anew_is_set_aside(file, monkeypatch):
+    sessions = [a_session() for _ in range(5)]
+    with_bad_indexes(file, sessions)
+    monkeypatch.setattr(store_file, "make_indexes_anew", lambda _: False)
+    with SqlAnalytics(url(file), sets_aside=True) as store:
+        store.record_many([SessionClosed(session_id=sessions[0].id, ended_at=2.0**31)])
+        assert list(store.list_sessions()) == []
+    assert len(aside(file)) == 1
+
+
+def test_a_record_that_fails_alone_in_a_sound_file_does_not_hold_up_the_others(file, tmp_path, monkeypatch, caplog):
+    filled(file, sessions=1)
+    session = a_session()
+    calls = [an_invocation(session, "read") for _ in range(40)]
+    store_them = storing.store
+
+    def store(connection, records, names):
+        store_them(connection, records, names)
+        if calls[7] in records:
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+
+    monkeypatch.setattr(storing, "store", store)
+    with FileSpool(tmp_path / "spool") as left:
+        left.append([session, *calls[:20]])
+    with Recorder(
+        lambda: SqlAnalytics(url(file), sets_aside=True),
+        open_spool=lambda: FileSpool(tmp_path / "spool"),
+        head_start=0.0,
+    ) as recorder:
+        for call in calls[20:]:
+            recorder.put(call)
+        until(lambda: recorder.counts().stored == 40)
+        until(lambda: recorder.counts().reasons["refused"] == 1)
+    with SqlAnalytics(url(file)) as after:
+        assert list(after.list_invocations(session.id)) == [call for call in calls if call is not calls[7]]
+    assert "the store refuses a record; it is dropped" in caplog.text
+    assert "a check of the whole file finds no damage" in caplog.text
+    assert aside(file) == []
+
+
+FOREIGN = {
+    "a text": b"storage: {path: riglm.yaml}\n" * 100,
+    "a short text": b"servers: {}\n",
+    "an encrypted database": bytes(range(255, -1, -1)) * 64,
+    "zeros": bytes(8192),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("sets_aside", [True, False])
+def test_a_file_that_never_was_a_database_of_riglm_stays_as_it_is(file, what, sets_aside):
+    file.parent.mkdir()
+    file.write_bytes(FOREIGN[what])
+    for _ in range(2):
+        with (
+            pytest.raises(NoStore, match=r"usage\.db.*never was a database of riglm.*storage\.path"),
+            SqlAnalytics(url(file), sets_aside=sets_aside),
+        ):
+            pass
+    assert {each.name: each.read_bytes() for each in file.parent.iterdir()} == {"usage.db": FOREIGN[what]}
+
+
+def test_a_copied_database_is_known_as_riglms_once_it_was_open(file):
+    filled(file)
+    file.with_name("usage.db-guard").unlink()
+    with SqlAnalytics(url(file)):
+        pass
+    spoil(file, "zeros")
+    with SqlAnalytics(url(file), sets_aside=True):
+        pass
+    assert len(aside(file)) == 1
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%20b", "a#b c", "a?mode=memory&x=%3F", "é ü"])
+def test_a_file_is_where_it_was_named_whatever_its_name(tmp_path, name):
+    named = tmp_path / name / f"{name}.db"
+    settings = Settings(storage=Storage(path=str(named)))
+    with SqlAnalytics(store_url(settings)) as store:
+        store.create_session(session := a_session())
+    with SqlAnalytics(store_url(settings)) as store:
+        assert [summary.session.id for summary in store.list_sessions()] == [session.id]
+    assert SqliteChoices(named).list_overrides() == []
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert named.is_file()
+    assert all(each.name.startswith(named.name) for each in named.parent.iterdir())
+
+
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_file_is_set_aside_as_it_is_and_a_new_one_begun(file, caplog, how):
     filled(file)
@@ -204,7 +358,7 @@ def test_what_was_acknowledged_stays_with_the_damaged_file_and_its_journal(file)
         other.create_session(late := a_session())  # in the journal alone
         whole = copy(file, file.with_name("whole"))
         spoil(file, "cut within the header")
-        assert StoreFile(file).set_aside()
+        assert StoreFile(file).mend()
         store.create_session(a_session())
     [old] = aside(file)
     journal = old.with_name(f"{old.name}-wal")
@@ -250,14 +404,14 @@ def test_processes_that_hold_a_file_which_is_damaged_meet_again_in_one_new_file(
 
 def test_what_is_acknowledged_while_the_file_is_set_aside_is_in_one_file_or_the_other(file, processes, monkeypatch):
     filled(file)
-    monkeypatch.setattr(store_file, "_is_damaged", lambda _: True)  # a sound one, that takes records to the last moment
+    monkeypatch.setattr(store_file, "is_damaged", lambda _: True)  # a sound one, that takes records to the last moment
     recording = [Recording(file, processes) for _ in range(2)]
     assert [each.heard() for each in recording] == ["open"] * 2
     stored: set[str] = set()
     for _ in range(4):
         for each in recording:
             each.tell(50)
-        assert StoreFile(file).set_aside()
+        assert StoreFile(file).mend()
         stored.update(id_ for each in recording for id_ in json.loads(each.heard()))
     for each in recording:
         each.end()
@@ -268,7 +422,7 @@ def test_what_is_acknowledged_while_the_file_is_set_aside_is_in_one_file_or_the_
 
 def test_a_file_that_sqlite_finds_sound_stays(file):
     whole = filled(file)
-    assert not StoreFile(file).set_aside()
+    assert not StoreFile(file).mend()
     assert file.read_bytes() == whole
     assert aside(file) == []
 
@@ -277,8 +431,8 @@ def test_a_file_that_another_process_set_aside_already_is_not_looked_for_again(f
     filled(file)
     mine, other = StoreFile(file), StoreFile(file)
     spoil(file, "zeros")
-    assert other.set_aside()
-    assert mine.set_aside()
+    assert other.mend()
+    assert mine.mend()
     assert len(aside(file)) == 1
     assert not mine.is_in_place
 
@@ -428,7 +582,7 @@ def test_the_end_of_a_store_leaves_no_journal(file):
 def test_a_transaction_that_went_into_a_replaced_file_is_told(file):
     database = Database(url(file))
     database.open()
-    with pytest.raises(FileReplaced), database.writing():
+    with pytest.raises(FileChanged), database.writing():
         file.rename(file.with_name("elsewhere.db"))
     with database.writing() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM session").scalar_one() == 0

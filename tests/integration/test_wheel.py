@@ -39,11 +39,14 @@ def run(installed: Path, directory: Path, *words: str) -> str:
 
 
 @pytest.mark.timeout(180)
-def test_an_installed_riglm_brings_its_migrations(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_riglm_brings_its_migrations_and_its_page(installed: Path, tmp_path: Path) -> None:
     assert "Usage" in run(installed, tmp_path, "--help")
     assert "pending  nothing" in run(installed, tmp_path, "db", "upgrade")
     assert (installed / "riglm" / "migrations" / "env.py").is_file()
     assert (installed / "riglm" / "py.typed").is_file()
+    page = installed / "riglm" / "adapters" / "control" / "page"
+    assert (page / "index.html").is_file()
+    assert (page / "assets" / "vendor" / "echarts" / "echarts.common.min.js").is_file()
     assert (installed / "bin" / "riglm").is_file()
 
 

@@ -161,7 +161,14 @@ MANIFEST = (
     Requirement("processes.changed", "issue Storage", "A changed list is heard of at whichever process one listens."),
     Requirement("processes.killed", "PRODUCT 11", "The loss of a process ends no session."),
     Requirement("processes.alone", "RELIABILITY S7", "Without the shared state each process goes on by itself."),
+    Requirement("processes.forgotten", "PRODUCT 4", "What processes share of a session is forgotten with it."),
     Requirement("processes.learned", "PRODUCT 11", "What one process learns the others know within seconds."),
+    # traces
+    Requirement(
+        "trace.continued", "PRODUCT 9", "A client's trace goes on through riglm to the server, and holds no content."
+    ),
+    Requirement("trace.off", "PRODUCT 9", "Without tracing a client's trace context passes byte for byte."),
+    Requirement("trace.unfelt", "PRODUCT 9", "Where spans go is never felt by calls, nor by the end."),
     # real peers
     Requirement("peer.sdk", "issue Proxy", "The SDK's client and server work through riglm in both eras."),
     Requirement("peer.fastmcp", "issue Proxy", "FastMCP's client works through riglm in both eras."),

@@ -1,6 +1,7 @@
 """Several riglm processes as one: any of them serves any request of a session."""
 
 import asyncio
+import hashlib
 import itertools
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -8,8 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.application.sharing.sealing import Sealer
+from riglm.domain.hashing import KeyedHasher
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
@@ -55,10 +59,32 @@ class Processes:
             "RIGLM_PRIVACY__KEY": "s" * 40,
             **env,
         }
+        self.env = shared
         self.origins = [
             stage.serve(*back, env={**shared, "RIGLM_DATA_DIR": str(stage.folder / f"{self.prefix}-{number}")})
             for number in range(2)
         ]
+
+    async def command(self, *words: str) -> None:
+        """Run a command of riglm with the settings of these processes."""
+        child = await asyncio.create_subprocess_exec(
+            *self.stage.riglm(*words),
+            env=self.stage.serving_env({**self.env, "RIGLM_DATA_DIR": str(self.stage.folder / f"{self.prefix}-0")}),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await child.communicate()
+        assert child.returncode == 0, said.decode()
+
+    async def shared(self) -> bytes:
+        """All that is kept of sessions for all processes."""
+        key = hashlib.sha256(self.env["RIGLM_PRIVACY__KEY"].encode()).digest()
+        sealer = Sealer(KeyedHasher(key).derived_key("shared state"))
+        async with Redis.from_url(self.env["RIGLM_STATE__URL"]) as server:
+            keys = [key async for key in server.scan_iter(f"{self.prefix}:session:*", 1000)]
+            names = [key.decode().partition(":")[2] for key in keys]
+            values = [await server.get(key) for key in keys]
+        return b"\n".join(sealer.opened(name, value) or b"" for name, value in zip(names, values, strict=True))
 
     @asynccontextmanager
     async def client(
@@ -291,6 +317,30 @@ async def test_what_one_process_learned_the_others_know_soon(stage: Stage, postg
         async with asyncio.timeout(40):
             while not await pairs_known(newcomer):  # nobody tells a client what was learned
                 await asyncio.sleep(0.1)
+
+
+@behaviour("processes.forgotten")
+async def test_a_session_that_is_forgotten_while_it_goes_on_is_remembered_by_no_process(
+    stage: Stage, postgres_url: str
+) -> None:
+    riglms = processes(stage, "http", env={**FILTERED, "RIGLM_STORAGE__URL": postgres_url})
+    async with riglms.client(HANDSHAKE) as client:
+        for _ in riglms.origins:
+            await client.request("tools/list")
+            await client.call("set_context", {"context": "find the zebra"})
+            await client.call("nonce", {"nonce": "1"})
+        assert b"find the zebra" in await riglms.shared()
+        with SqlAnalytics(postgres_url) as store:
+            async with asyncio.timeout(60):
+                while not store.list_sessions():
+                    await asyncio.sleep(0.05)
+        await riglms.command("db", "forget", "--client", "raw", "--yes")
+        async with asyncio.timeout(90):
+            while b"forgotten_at" not in await riglms.shared():  # nobody tells when a process has heard of it
+                await asyncio.sleep(0.1)
+        for number in range(4):
+            assert (await client.call("nonce", {"nonce": str(number)})).words == str(number)
+        assert b"zebra" not in await riglms.shared()
 
 
 async def pairs_known(client: RawClient) -> int:

@@ -5,7 +5,7 @@ An oracle of its own: nothing here is shared with riglm, and nothing is ever par
 
 import json
 import re
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]  # what json itself reads texts with
 from typing import Any
 
 _DECODER = json.JSONDecoder()

@@ -6,7 +6,7 @@ from typing import Final
 
 from riglm.application.decisions import Decisions
 from riglm.application.grounds import Grounds
-from riglm.application.surfaces import Outlook
+from riglm.domain import turns
 from riglm.domain.control import ListWithout, PredictedTool, SessionPrediction
 from riglm.domain.policy import Standing
 from riglm.domain.prediction import Prediction, Scores
@@ -29,76 +29,77 @@ OwnerOf = Callable[[str], tuple[str, str]]
 """The server of a tool and its own name there, by the name that clients use."""
 
 
-def explained(
-    decisions: Decisions,
-    session: Session,
-    state: SessionState,
-    catalogue: Catalogue,
-    owner: OwnerOf,
-    *,
-    at: float,
-    live: bool,
-) -> SessionPrediction:
-    """What the next list of a session would be, and why; nothing changes by asking.
+class Explanation:
+    """One list, taken apart: what it is made from, and what would be made of something else.
 
-    `state` is how far the session has come, `catalogue` what it may be shown; `at` is in seconds since the epoch.
+    Made where lists are made, without changing anything. `told` may be called on any thread: it takes longer, and goes
+    by nothing that changes.
     """
-    view = decisions.views.of(session, catalogue)
-    common = decisions.views.of(session, catalogue, whoever=True)
-    outlook = decisions.surfaces.outlook(session, replace(state), view, common)
-    prediction = decisions.predicting.predict(session, state, outlook.view.candidates, explain=True)
-    apart = _Apart(decisions, session, state, outlook, prediction)
-    choice = outlook.choice
-    confidence = choice.confidence if apart.is_predicted or prediction is None else prediction.confidence
-    return SessionPrediction(
-        session_id=session.id,
-        at=at,
-        live=live,
-        predictor="" if prediction is None else decisions.predictor,
-        surface=apart.surface.value,
-        mode=decisions.rules.mode if decisions.is_on else "off",
-        confidence=float(confidence),
-        reason=choice.reason if decisions.is_on else "filtering is off",
-        has_context=state.context is not None,
-        context_confidence=float(decisions.predicting.context_confidence(session, state)),
-        size=len(outlook.names),
-        signals=tuple(apart.parts),
-        tools=tuple(apart.tools(catalogue, owner)),
-        shown=outlook.names,
-        without={signal: apart.without(part) for signal, part in apart.parts.items()},
-    )
-
-
-class _Apart:
-    """One list, taken apart: what it is made from, and what would be made of something else."""
 
     def __init__(
         self,
         decisions: Decisions,
         session: Session,
         state: SessionState,
-        outlook: Outlook,
-        prediction: Prediction | None,
+        catalogue: Catalogue,
+        owner: OwnerOf,
+        *,
+        at: float,
+        live: bool,
     ) -> None:
-        """`prediction` is of the outlook's candidates."""
+        """`state` is how far the session has come, `catalogue` what it may be shown; `at` is the time, in seconds."""
+        view = decisions.views.of(session, catalogue)
+        common = decisions.views.of(session, catalogue, whoever=True)
         self._decisions = decisions
         self._session = session
         self._state = state
-        self._outlook = outlook
-        self._prediction = prediction
-        self._shown = frozenset(outlook.names)
-        self._own = frozenset(decisions.surfaces.offered(session, outlook.view))
-        self.surface: Final = decisions.surfaces.of(session)
-        self.is_predicted: Final = self.surface is Surface.DYNAMIC and not outlook.passes
-        self.parts: Final = {} if prediction is None else _parts(prediction)
-        self._chosen = self._chosen_by(prediction) if self.is_predicted else frozenset()
+        self._catalogue = catalogue
+        self._owner = owner
+        self._at = at
+        self._is_live = live
+        self._surface = decisions.surfaces.of(session)
+        self._outlook = decisions.surfaces.outlook(session, replace(state), view, common)
+        candidates = self._outlook.view.candidates
+        self._prediction = decisions.predicting.predict(session, state, candidates, explain=True)
+        self._parts = {} if self._prediction is None else _parts(self._prediction)
+        self._shown = frozenset(self._outlook.names)
+        self._own = frozenset(decisions.surfaces.offered(session, self._outlook.view))
+        self._is_predicted = self._surface is Surface.DYNAMIC and not self._outlook.passes
+        self._chosen = self._chosen_by(self._prediction) if self._is_predicted else frozenset()
+        self._grounds = self._grounds_now()
+        self._without = {signal: self._list_without(part) for signal, part in self._parts.items()}
+        self._has_context = state.context is not None
+        self._context_confidence = float(decisions.predicting.context_confidence(session, state))
 
-    def tools(self, catalogue: Catalogue, owner: OwnerOf) -> Iterator[PredictedTool]:
-        """All tools of a catalogue: those that can be shown, the likeliest first, then the others."""
-        view, grounds = self._outlook.view, self._grounds()
+    def told(self) -> SessionPrediction:
+        """What the next list would be, and why."""
+        choice, prediction = self._outlook.choice, self._prediction
+        confidence = choice.confidence if self._is_predicted or prediction is None else prediction.confidence
+        is_on = self._decisions.is_on
+        return SessionPrediction(
+            session_id=self._session.id,
+            at=self._at,
+            live=self._is_live,
+            predictor="" if prediction is None else self._decisions.predictor,
+            surface=self._surface.value,
+            mode=self._decisions.rules.mode if is_on else "off",
+            confidence=float(confidence),
+            reason=choice.reason if is_on else "filtering is off",
+            has_context=self._has_context,
+            context_confidence=self._context_confidence,
+            size=len(self._outlook.names),
+            signals=tuple(self._parts),
+            tools=tuple(self._tools()),
+            shown=self._outlook.names,
+            without=self._without,
+        )
+
+    def _tools(self) -> Iterator[PredictedTool]:
+        """All tools of the catalogue: those that can be shown, the likeliest first, then the others."""
+        view, grounds, owner = self._outlook.view, self._grounds, self._owner
         places = {name: place for place, name in enumerate(view.candidates)}
         scores = None if self._prediction is None else self._prediction.scores.tolist()
-        parts = {signal: part.tolist() for signal, part in self.parts.items()}
+        parts = {signal: part.tolist() for signal, part in self._parts.items()}
         order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
         for rank, name in enumerate(order, start=1):
             place, standing, shown = places[name], _standing(view, name), name in self._shown
@@ -112,7 +113,7 @@ class _Apart:
                 why=grounds.why(name, standing, None if scores is None else rank, shown=shown),
                 contributions={signal: part[place] for signal, part in parts.items()},
             )
-        for name in catalogue.names:
+        for name in self._catalogue.names:
             if name not in places:
                 standing = _standing(view, name)
                 yield PredictedTool(
@@ -125,14 +126,14 @@ class _Apart:
                     why=grounds.why(name, standing, None, shown=False),
                 )
 
-    def without(self, part: Scores) -> ListWithout:
+    def _list_without(self, part: Scores) -> ListWithout:
         """The list, with what a choice made now would gain and lose if one signal were silent.
 
         A list that is whole stays whole, and so does one that this prediction does not choose. What was used since the
         choice stays in the list as well.
         """
         names, choice = self._outlook.names, self._outlook.choice
-        if self._prediction is None or not self.is_predicted or choice.tools is None:
+        if self._prediction is None or not self._is_predicted or choice.tools is None:
             return ListWithout(shown=names, added=(), removed=())
         then = self._chosen_by(_less(self._prediction, part))
         kept = self._state.used_in_turn.keys() if self._state.choice is not None else frozenset()
@@ -154,15 +155,17 @@ class _Apart:
         choice = self._decisions.dynamic.chosen_by(self._session, self._state, view, prediction)
         return (choice.chosen | view.kept) & view.candidate_set
 
-    def _grounds(self) -> Grounds:
+    def _grounds_now(self) -> Grounds:
+        rules, state = self._decisions.rules, self._state
         return Grounds(
-            rules=self._decisions.rules,
-            surface=self.surface,
+            rules=rules,
+            surface=self._surface,
             outlook=self._outlook,
-            state=self._state,
             overrides=self._decisions.views.concerning(self._session),
             chosen=self._chosen,
             own=self._own,
+            used=frozenset(state.used_in_turn),
+            used_lately=frozenset(turns.used_lately(state, rules.retained_turns)),
         )
 
 

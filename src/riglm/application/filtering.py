@@ -23,7 +23,7 @@ from riglm.domain.tool import Catalogue, named
 from riglm.domain.view import View
 
 if TYPE_CHECKING:
-    from riglm.domain.control import SessionPrediction
+    from riglm.application.explaining import Explanation
 
 LONGEST_FRESH: Final = 31_536_000.0
 """Seconds for which a list may be kept that riglm does not change."""
@@ -79,6 +79,11 @@ class FilteringService:
     def is_on(self) -> bool:
         """Whether any list or call may be another one than without riglm."""
         return self._now.is_on
+
+    @property
+    def predicts(self) -> bool:
+        """Whether lists go by what is likely to be used."""
+        return self.is_on and self.rules.strategy == "prediction"
 
     @property
     def guards(self) -> bool:
@@ -174,9 +179,11 @@ class FilteringService:
     def listed(self, session: Session) -> frozenset[str]:
         """The names of the tools in the list that a session's client has."""
         state = self._states.of(session)
-        names = state.has.names if state.has is not None else state.shown
+        names = state.shown if state.has is None else state.has.names
         if state.view is None or names is None:
             return frozenset()
+        if state.has is None and self._now.is_shadow:
+            return state.view.candidate_set
         return state.view.candidate_set if names is state.view.candidates else frozenset(names)
 
     def offered(self, session: Session) -> tuple[str, ...]:
@@ -263,22 +270,20 @@ class FilteringService:
         view = self.view(session)
         return [] if view is None else self._now.dynamic.best(session, self._states.of(session), view, most)
 
-    def explain(
-        self, session: Session, past: SessionState | None = None, tools: Sequence[str] = ()
-    ) -> "SessionPrediction":
-        """What a session's next list would be, and why; asking changes nothing.
+    def explain(self, session: Session, past: SessionState | None = None, tools: Sequence[str] = ()) -> "Explanation":
+        """Take a session's next list apart; asking changes nothing.
 
         `past` is given for a session that is not at work here: how far it had come. Then `tools` are what it was told
         of.
         """
-        from riglm.application.explaining import explained  # noqa: PLC0415  # nothing of it is needed for a list
+        from riglm.application.explaining import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
 
         state = past or self._states.known(session) or SessionState()
         catalogue = state.view.catalogue if state.view is not None else self._last_catalogue or Catalogue()
         if past is not None:
             catalogue = named(tools, catalogue)
         owner, now = self._surroundings.owner, self._clock()
-        return explained(self._now, session, state, catalogue, owner, at=now, live=past is None)
+        return Explanation(self._now, session, state, catalogue, owner, at=now, live=past is None)
 
     def _is_warm(self, session: Session, view: View) -> bool:
         with self._guarded:

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 from riglm.application.surfaces import Outlook
-from riglm.domain import turns
 from riglm.domain.override import Override, OverrideKind
 from riglm.domain.policy import Standing
 from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.session_state import SessionState
 from riglm.domain.surface import Surface
 
 
@@ -15,17 +13,19 @@ from riglm.domain.surface import Surface
 class Grounds:
     """What decides about the tools of one list.
 
-    `overrides` are those that hold for the session, `chosen` the tools that prediction would choose now, and `own` the
-    names of riglm's tools that stand beside the list.
+    `overrides` are those that hold for the session, `chosen` the tools that prediction would choose now, `own` the
+    names of riglm's tools that stand beside the list, `used` the tools that the session used, and `used_lately` those
+    of them that stay for that.
     """
 
     rules: Filtering
     surface: Surface
     outlook: Outlook
-    state: SessionState
     overrides: tuple[Override, ...]
     chosen: frozenset[str]
     own: frozenset[str]
+    used: frozenset[str]
+    used_lately: frozenset[str]
 
     def why(self, tool: str, standing: Standing, rank: int | None, *, shown: bool) -> str:
         """Why a tool is shown, or why it is not; `rank` is its place by prediction, if there is one."""
@@ -65,11 +65,11 @@ class Grounds:
         return self._why_chosen(tool, rank)
 
     def _why_chosen(self, tool: str, rank: int | None) -> str:
-        if tool in turns.used_lately(self.state, self.rules.retained_turns):
+        if tool in self.used_lately:
             return "used lately in this session"
         if tool in self.chosen and rank is not None:
             return f"number {rank} by prediction"
-        if tool in self.state.used_in_turn:
+        if tool in self.used:
             return "used in this session"
         return "chosen before: while the context is the same, lists only grow"
 

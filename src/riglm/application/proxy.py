@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.application.aggregate import AggregateConversation
 from riglm.application.aggregate_modern import AggregateModern
@@ -18,8 +18,6 @@ from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.modern import ShowingModern, WholeModern
 from riglm.application.showing.showing import Showing
 from riglm.application.stateless import Stateless
-from riglm.application.tracing.downstream import TracedConversation, TracedModern
-from riglm.application.tracing.upstream import TracedUpstream
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
     Caller,
@@ -30,8 +28,10 @@ from riglm.ports.downstream import (
     ModernService,
     ReplySink,
 )
-from riglm.ports.telemetry import TracerPort
 from riglm.ports.upstream import UpstreamPort
+
+if TYPE_CHECKING:  # imported where requests are traced
+    from riglm.application.tracing.traces import Traces
 
 _log: Final = logging.getLogger("riglm.proxy")
 
@@ -45,23 +45,23 @@ class ProxyService(DownstreamPort):
         upstreams: Sequence[UpstreamPort],
         naming: Naming = "prefix",
         showing: Showing | None = None,
-        tracer: TracerPort | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         """A proxy in front of `upstreams`, at least one; several are shown as one, with names by `naming`.
 
-        Clients see what `showing` shows, or everything when it is None. `tracer` makes spans of what clients ask, and
-        of what the servers are asked for it; without it nothing of that is in the way.
+        Clients see what `showing` shows, or everything when it is None. `traces` make spans of what clients ask, and
+        of what the servers are asked for it; without them nothing of that is in the way.
         """
         self._services = services
-        self._tracer = tracer
-        self._upstreams = tuple(up if tracer is None else TracedUpstream(up, tracer) for up in upstreams)
+        self._traces = traces
+        self._upstreams = tuple(upstreams if traces is None else map(traces.upstream, upstreams))
         self._listings = Listings(naming)
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._listeners: Listeners | None = None
         modern = self._modern(services) if showing is None else self._shown_modern(showing)
-        self.modern: ModernService = modern if tracer is None else TracedModern(modern, tracer)
+        self.modern: ModernService = modern if traces is None else traces.modern(modern)
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
         """A connection that carries both eras."""
@@ -78,7 +78,7 @@ class ProxyService(DownstreamPort):
             conversation: Conversation = self._whole(caller, self._services, channel)
         else:
             conversation = ShowingConversation(self._showing, partial(self._whole, caller), caller, channel)
-        return conversation if self._tracer is None else TracedConversation(conversation, caller, self._tracer)
+        return conversation if self._traces is None else self._traces.conversation(conversation, caller)
 
     def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
         """Several processes serve: `tell` them whose list changed; what is given is to be told what they say."""

@@ -73,7 +73,7 @@ def _load(config: Path | None, mcp_json: Path | None) -> "Configuration":
 def _require_predictor(configuration: "Configuration") -> None:
     from riglm.adapters.configuration.presence import require_predictor
     from riglm.adapters.prediction.selection import available
-    from riglm.container import build_predictor
+    from riglm.composition.prediction import build_predictor
 
     require_predictor(configuration, available)
     with _placed(configuration):

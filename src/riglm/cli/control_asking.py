@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from riglm.domain.errors import RiglmError, UnusableInput
+from riglm.domain.secret import mask_url
 
 _PATIENCE_SECONDS: Final = 10.0
 _MOST_BYTES: Final = 32 * 1024 * 1024
@@ -30,9 +31,10 @@ class ControlApi:
         Raises:
             UnusableInput: it is no URL of a control API.
         """
-        self.url: Final = url.rstrip("/")
+        self.url: Final = mask_url(url.rstrip("/"))
+        """Where the page is, as it may be shown."""
         try:
-            parts = urlsplit(self.url)
+            parts = urlsplit(url.rstrip("/"))
             host, port = parts.hostname, parts.port
         except ValueError as error:
             raise _no_url(url) from error
@@ -70,7 +72,7 @@ class ControlApi:
 
 
 def _no_url(url: str) -> UnusableInput:
-    return UnusableInput(f"--url: {url!r} is no address — fix: write it like http://127.0.0.1:8701")
+    return UnusableInput(f"--url: {mask_url(url)!r} is no address — fix: write it like http://127.0.0.1:8701")
 
 
 def _refused(status: int, read: Any) -> ControlApiRefused:

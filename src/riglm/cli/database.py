@@ -30,7 +30,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     `run` and `serve` do so by themselves.
     """
     from riglm.adapters.analytics import schema
-    from riglm.container import store_url
+    from riglm.composition.storage import store_url
 
     _show(schema.upgrade(store_url(_settings(config))), None, as_json)
 
@@ -40,7 +40,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
     from riglm.adapters.spool.survey import survey
-    from riglm.container import spool_path, store_url
+    from riglm.composition.storage import spool_path, store_url
 
     settings = _settings(config)
     _show(schema.status(store_url(settings)), survey(spool_path(settings)), as_json)
@@ -49,7 +49,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def _settings(config: Path | None) -> "Settings":
     from riglm.adapters.configuration.loading import Options, load
     from riglm.cli.store_place import is_there
-    from riglm.container import store_path
+    from riglm.composition.storage import store_path
 
     settings = load(Options(config=config, with_servers=False)).settings
     if settings.storage.kind == "memory":

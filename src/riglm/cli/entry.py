@@ -30,7 +30,7 @@ def _run(command: list[str], *, no_filter: bool) -> None:
     try:
         values = [(_NO_FILTER, ("filtering", "enabled"), False)] if no_filter else []
         configuration = ready(command=command, values=values)
-        from riglm.container import run_stdio
+        from riglm.composition.running import run_stdio
 
         code = run_stdio(configuration)
     except RiglmError as error:

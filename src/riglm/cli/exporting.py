@@ -36,6 +36,8 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Hand out what is stored, ids hashed as they are, a part at a time. riglm may go on meanwhile."""
+    if not out.strip():
+        raise ConfigurationError("--out: no directory is named — fix: name a new one, or give - for stdout")
     settings = settings_of(config)
     kinds = list(dict.fromkeys(table or Kind))
     start = _since(since)

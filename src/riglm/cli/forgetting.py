@@ -13,7 +13,10 @@ from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
 from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from riglm.domain.forgetting import Forgotten, Whose
+    from riglm.domain.retention import Removed
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
 
@@ -42,7 +45,7 @@ def forget(
     as_json: JsonOption = False,
 ) -> None:
     """Remove all that is known of somebody, and drop what running processes and spools still hold of it."""
-    from riglm.container import knowledge_store
+    from riglm.composition.storage import knowledge_store
     from riglm.domain.retention import Removed
 
     settings = settings_of(config)
@@ -52,6 +55,11 @@ def forget(
         told = _told(whom, client)
         known, pieces = store.known_of(whom), _pieces(settings, whom)
         if not known.total and not pieces and not unseen:
+            if dropped := _drop_shared(settings, store.forgotten_sessions()):
+                if not as_json:
+                    typer.echo(f"nothing is stored of {told}, but Redis still held sessions that were forgotten")
+                _tell(whom, Removed(), 0, dropped, 0, as_json=as_json)
+                return
             raise RiglmError(
                 f"nothing is stored of {told} — fix: look into `riglm sessions`, or add --unseen to drop what "
                 "is still to be stored of it"
@@ -70,16 +78,22 @@ def forget(
         if pieces:
             with knowledge_store(settings) as knowledge:
                 pieces = knowledge.forget_owner(whom.key)
-        sessions = store.forgotten_sessions(whom.at)
-    _drop_shared(settings, [session.key for session in sessions])
+        dropped = _drop_shared(settings, store.forgotten_sessions())
     waiting = _spooled(settings)
+    _tell(whom, removed, pieces, dropped, waiting, as_json=as_json)
+    if waiting and not as_json:
+        typer.echo(f"{waiting} records wait in spools; those of {told} are dropped when they are to be stored")
+
+
+def _tell(whom: "Forgotten", removed: "Removed", pieces: int, dropped: int, waiting: int, *, as_json: bool) -> None:
     if as_json:
-        told_removed = asdict(removed) | {"knowledge": pieces}
-        print_json({"whose": whom.whose.value, "key": whom.key, "removed": told_removed, "spooled": waiting})
+        gone = asdict(removed) | {"knowledge": pieces}
+        told = {"removed": gone, "removed_from_redis": dropped, "spooled": waiting}
+        print_json({"whose": whom.whose.value, "key": whom.key, **told})
         return
     typer.echo(f"removed: {removed}{_and(pieces)}")
-    if waiting:
-        typer.echo(f"{waiting} records wait in spools; those of {told} are dropped when they are to be stored")
+    if dropped:
+        typer.echo(f"removed from Redis: {dropped} {'session' if dropped == 1 else 'sessions'}")
 
 
 def _one_of(client: str | None, session: str | None, principal: str | None) -> None:
@@ -94,7 +108,7 @@ def _one_of(client: str | None, session: str | None, principal: str | None) -> N
 def _whom(
     settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
 ) -> "Forgotten":
-    from riglm.container import build
+    from riglm.composition.container import build
     from riglm.domain.forgetting import Forgotten, Whose
 
     def forgotten(whose: "Whose", key: str) -> Forgotten:
@@ -117,7 +131,15 @@ def _session_id(store: "AnalyticsPort", wanted: str) -> str:
     from riglm.domain.identifier import parsed_uuid
 
     whole = parsed_uuid(wanted)
-    return str(the_session(store, wanted).session.id if whole is None else whole)
+    if whole is not None:
+        return str(whole)
+    try:
+        return str(the_session(store, wanted).session.id)
+    except RiglmError:
+        gone = [each.key for each in store.forgotten_sessions() if each.key.endswith(wanted.lower())]
+        if len(gone) != 1:
+            raise
+        return gone[0]
 
 
 def _told(whom: "Forgotten", name: str | None) -> str:
@@ -126,7 +148,7 @@ def _told(whom: "Forgotten", name: str | None) -> str:
 
 def _pieces(settings: "Settings", whom: "Forgotten") -> int:
     """How many pieces of knowledge are a principal's; nobody else has any."""
-    from riglm.container import knowledge_store
+    from riglm.composition.storage import knowledge_store
     from riglm.domain.forgetting import Whose
 
     if whom.whose is not Whose.PRINCIPAL:
@@ -142,30 +164,34 @@ def _and(pieces: int) -> str:
 
 def _spooled(settings: "Settings") -> int:
     from riglm.adapters.spool.survey import survey
-    from riglm.container import spool_path
+    from riglm.composition.storage import spool_path
 
     return sum(spool.records for spool in survey(spool_path(settings)))
 
 
-def _drop_shared(settings: "Settings", sessions: list[str]) -> None:
-    """Remove what is kept of sessions for other processes, or say how long it stays."""
+def _drop_shared(settings: "Settings", sessions: "Sequence[Forgotten]") -> int:
+    """Remove what is kept of sessions for other processes, or say how long it stays; of how many something was there.
+
+    Of all that were ever forgotten: whoever runs this again does so because Redis was away when some of them were.
+    """
     if settings.state.kind == "memory" or not sessions:
-        return
+        return 0
     import asyncio
 
     from riglm.application.sharing.dropping import drop_sessions
-    from riglm.container import build
+    from riglm.composition.container import build
     from riglm.domain.identifier import parsed_uuid
 
     container = build(settings)
     secret = container.hasher().derived_key("shared state")
+    ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
 
-    async def drop() -> None:
+    async def drop() -> int:
         async with container.state() as state:
-            await drop_sessions(state, secret, [id_ for id_ in map(parsed_uuid, sessions) if id_ is not None])
+            return await drop_sessions(state, secret, ids)
 
     try:
-        asyncio.run(drop())
+        return asyncio.run(drop())
     except StateUnavailable as error:
         seconds = max(settings.sessions.idle_gap, settings.downstream.session_idle)
         typer.echo(
@@ -173,3 +199,4 @@ def _drop_shared(settings: "Settings", sessions: list[str]) -> None:
             "their last request — or run this again",
             err=True,
         )
+        return 0

@@ -36,7 +36,8 @@ def opened_knowledge(settings: "Settings", *, make: bool = False) -> "Iterator[K
         RiglmError: there is none yet.
         AnalyticsUnavailable: it cannot be used.
     """
-    from riglm.container import build, knowledge_store
+    from riglm.composition.container import build
+    from riglm.composition.storage import knowledge_store
 
     build(settings)  # complains of a driver that is not installed
     if not make:
@@ -54,7 +55,8 @@ def owner_of(settings: "Settings", principal: str | None) -> str:
     if not principal or is_hash(principal):
         return principal or ""
     from riglm.adapters.analytics.keyfile import load_or_create_key
-    from riglm.container import build, store_path
+    from riglm.composition.container import build
+    from riglm.composition.storage import store_path
 
     if settings.privacy.key is None:
         load_or_create_key(store_path(settings).parent / "riglm.key")

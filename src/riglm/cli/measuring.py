@@ -61,7 +61,7 @@ def parse_kinds(asked: Sequence[str], settings: "Settings", *, others: Sequence[
 
 def make_predictor(kind: str, settings: "Settings") -> "PredictorPort":
     """A predictor of this kind, without options."""
-    from riglm.container import build_predictor
+    from riglm.composition.prediction import build_predictor
 
     chosen = settings.predictor.model_copy(update={"kind": kind, "options": {}})
     return build_predictor(settings.model_copy(update={"predictor": chosen}))

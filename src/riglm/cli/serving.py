@@ -29,7 +29,7 @@ def run(
     """
     values = _common(no_filter, log_level)
     configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
-    from riglm.container import run_stdio
+    from riglm.composition.running import run_stdio
 
     raise typer.Exit(run_stdio(configuration))
 
@@ -70,7 +70,7 @@ def serve(
         ("--control-port", ("control", "port"), control_port),
     ]
     configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
-    from riglm.container import run_http
+    from riglm.composition.running import run_http
 
     raise typer.Exit(run_http(configuration))
 

@@ -45,7 +45,7 @@ def require_store(settings: "Settings") -> None:
         RiglmError: there is no file; whether a server has the tables is seen when it is asked.
     """
     from riglm.cli.store_place import is_there
-    from riglm.container import store_path
+    from riglm.composition.storage import store_path
 
     if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         raise RiglmError(
@@ -62,7 +62,7 @@ def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
         RiglmError: there is none yet.
         AnalyticsUnavailable: it cannot be used.
     """
-    from riglm.container import build
+    from riglm.composition.container import build
 
     require_store(settings)
     with build(settings).analytics() as store:

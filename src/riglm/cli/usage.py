@@ -196,7 +196,8 @@ def recorded(settings: "Settings") -> "AnalyticsPort | None":
         AnalyticsUnavailable: nothing could be recorded where the store would be.
     """
     from riglm.cli.store_place import is_there
-    from riglm.container import build, store_path
+    from riglm.composition.container import build
+    from riglm.composition.storage import store_path
 
     kind = settings.storage.kind
     if kind == "memory" or (kind == "sqlite" and not is_there(store_path(settings))):

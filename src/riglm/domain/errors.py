@@ -25,6 +25,10 @@ class SchemaTooNew(AnalyticsUnavailable):
     """The store was written by a newer riglm; it is left untouched. Upgrade riglm or choose another store."""
 
 
+class NoStore(AnalyticsUnavailable, ConfigurationError):
+    """What the configuration names as the store is a file of something else; it is left untouched."""
+
+
 class StateUnavailable(RiglmError):
     """What the processes share of their sessions cannot be read now; each goes on with what it knows itself."""
 

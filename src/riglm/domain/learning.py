@@ -16,11 +16,12 @@ class LearnedPair:
     """A context and a tool that was used in it.
 
     `id` is a keyed hash of scope, tool, model and text, so that the same lesson is stored once. `scope` is the
-    principal that it counts for, empty for all. `confidence` is a moving average of signals, `uses` how often
-    it was confirmed, `updated_at` in seconds since the epoch. `description_hash` is of the tool's definition: what was
-    learned of a tool that has changed its words does not count. `terms` are keyed hashes of the context's words, for
-    matching by word; the text of the context itself is not kept. `session_id` is the session that just taught it: the
-    store keeps all of them, to know whose lesson it was, and does not give them back.
+    principal that it counts for, empty for callers without a name, or for all where all learn together. `confidence` is
+    a moving average of signals, `uses` how often it was confirmed, `updated_at` in seconds since the epoch.
+    `description_hash` is of the tool's definition: what was learned of a tool that has changed its words does not
+    count. `terms` are keyed hashes of the context's words, for matching by word; the text of the context itself is not
+    kept. `session_id` is the session that just taught it: the store keeps all of them, to know whose lesson it was, and
+    does not give them back.
     """
 
     id: UUID

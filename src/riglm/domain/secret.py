@@ -13,7 +13,10 @@ SHORTEST_SECRET = 4
 
 # From the colon on: a pattern that began with the scheme would take quadratic time on long words.
 _URL = re.compile(r"://[^\s\"'<>]+")
-_SECRET_PARTS = re.compile(r"(?<=://)[^/?#]+(?=@)|(?<=\?)[^#]+|(?<=#).+", re.DOTALL)
+_QUERY_AND_FRAGMENT = re.compile(r"(?<=\?)[^#]+|(?<=#).+", re.DOTALL)
+_END_OF_PLACE = re.compile(r"[/?#]")
+_TAKEN_FOR_ELSE = re.compile(r"[/?#@\[\]\s\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})|%00")
+"""What ends a password for one reader of URLs or another, or makes it tell the password in an error."""
 _CREDENTIAL = re.compile(
     r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z][\w-]{0,20}\s+)?|bearer\s+)(?!\*\*\*)[^\s\"',;]+"
 )
@@ -28,13 +31,44 @@ def sounds_secret(name: str) -> bool:
 def mask_url(url: str) -> str:
     """The URL with user, password, query and fragment covered, and all else as it was written.
 
-    What cannot be read as a URL is covered whole.
+    All that may be a password is covered: one that holds a `/` as it is reaches as far as the last `@`. What cannot be
+    read as a URL is covered whole.
     """
     try:
         urlsplit(url)
     except ValueError:
         return MASK
-    return _SECRET_PARTS.sub(MASK, url)
+    begin, credentials, rest = _parted(url)
+    return begin + (MASK + "@" if credentials else "") + _QUERY_AND_FRAGMENT.sub(MASK, rest)
+
+
+def place_of_url(url: str) -> str:
+    """The host and port that a URL names, and nothing of its user or password."""
+    return _END_OF_PLACE.split(_parted(url)[2], maxsplit=1)[0]
+
+
+def is_clearly_written(url: str) -> bool:
+    """Whether user and password of a URL are written so that every reader takes the same for them."""
+    user, _, password = _parted(url)[1].partition(":")
+    return not any(_TAKEN_FOR_ELSE.search(part) for part in (user, password))
+
+
+def _parted(url: str) -> tuple[str, str, str]:
+    """The scheme with its `://`, what may be user and password, and the rest after the `@`; a URL has none or all."""
+    begin, rest = _begun(url)
+    longest = rest.rpartition("@")[0]
+    credentials = longest if ":" in longest else _user_of(rest)
+    return begin, credentials, rest[len(credentials) + 1 :] if credentials else rest
+
+
+def _begun(url: str) -> tuple[str, str]:
+    scheme, separator, rest = url.partition("://")
+    return (scheme + separator, rest) if separator else ("", url)
+
+
+def _user_of(rest: str) -> str:
+    """User and password as the rules for URLs have them: before any `/`."""
+    return _END_OF_PLACE.split(rest, maxsplit=1)[0].rpartition("@")[0]
 
 
 def mask_command(words: Sequence[str]) -> list[str]:
@@ -77,28 +111,30 @@ def secrets_of_command(words: Sequence[str]) -> list[str]:
 
 
 def secrets_of_url(url: str) -> list[str]:
-    """The password and the values of the query, as written and as meant."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return []
-    written = [parts.password or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
-    meant = [unquote(parts.password or ""), *(value for _, value in parse_qsl(parts.query))]
+    """What may be the password, and the values of the query, as written and as meant."""
+    query, passwords = _query_of(url), _passwords_in(url)
+    written = [*passwords, *(pair.partition("=")[2] for pair in query.split("&"))]
+    meant = [*map(unquote, passwords), *(value for _, value in parse_qsl(query))]
     return [secret for secret in dict.fromkeys(written + meant) if secret]
 
 
 def passwords_of_url(url: str) -> tuple[str, ...]:
-    """The password, as written and as meant, and the values of the query under secret-sounding names; no other values.
+    """What may be the password, as written and as meant, and the values of the query under secret-sounding names.
 
-    Where a driver's options stand in the query, most of them are ordinary words.
+    No other values: where a driver's options stand in the query, most of them are ordinary words.
     """
-    try:
-        parts = urlsplit(url)
-        written = parts.password or ""
-    except ValueError:
-        return ()
-    named = [value for name, value in parse_qsl(parts.query) if sounds_secret(name)]
-    return tuple(secret for secret in dict.fromkeys([written, unquote(written), *named]) if secret)
+    passwords = _passwords_in(url)
+    named = [value for name, value in parse_qsl(_query_of(url)) if sounds_secret(name)]
+    return tuple(secret for secret in dict.fromkeys([*passwords, *map(unquote, passwords), *named]) if secret)
+
+
+def _passwords_in(url: str) -> list[str]:
+    """The password by the rules for URLs, and the longest that was perhaps meant."""
+    return [credentials.partition(":")[2] for credentials in (_user_of(_begun(url)[1]), _parted(url)[1])]
+
+
+def _query_of(url: str) -> str:
+    return url.partition("#")[0].partition("?")[2]
 
 
 def _texts_in(value: Any) -> list[str]:

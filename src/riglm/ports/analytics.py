@@ -67,7 +67,7 @@ class ToolStatistics:
 
     `uses` counts the invocations in which the tool ran, be it to an error of its own; a tool without any may not even
     exist. `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
-    (nearest rank). For a tool that was shown and never used, all numbers are
+    (nearest rank), to the microsecond. For a tool that was shown and never used, all numbers are
     zero and `upstream` is empty.
     """
 

@@ -51,8 +51,8 @@ class ControlPort(Protocol):
     `limit` lies between 1 and 1,000; a `cursor` is a `next_cursor` of the same question.
 
     Raises:
-        Invalid: an argument is not usable, cursors included.
-        NotThere: what was named is not there.
+        Invalid: an argument is not usable.
+        NotThere: what was named is not there, or a cursor leads nowhere.
         ControlUnavailable: the store is away, or the answer did not come in time.
     """
 
@@ -126,7 +126,10 @@ class ControlPort(Protocol):
     async def series(
         self, *, since: float | None = None, until: float | None = None, buckets: int = 60
     ) -> tuple[Bucket, ...]:
-        """What happened over time, oldest first; until now and for the 24 hours before, unless told otherwise."""
+        """What happened over time, oldest first; until now and for the 24 hours before, unless told otherwise.
+
+        There are no buckets where the end is not after the begin.
+        """
 
     @abstractmethod
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:

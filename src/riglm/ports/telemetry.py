@@ -3,14 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Session
 from riglm.domain.upstream import UpstreamHealth
-from riglm.ports.embedder import EmbedderStatus
+
+if TYPE_CHECKING:  # it comes with what only prediction needs
+    from riglm.ports.embedder import EmbedderStatus
 
 
 class MeterPort(Protocol):
@@ -90,7 +92,7 @@ class Readings:
     records: Callable[[], RecordTally]
     upstreams: Callable[[], Sequence[UpstreamHealth]]
     sessions: Callable[[], int]
-    embedder: Callable[[], EmbedderStatus | None]
+    embedder: Callable[[], "EmbedderStatus | None"]
 
 
 class Span(Protocol):

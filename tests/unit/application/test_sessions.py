@@ -2,6 +2,7 @@
 
 import pytest
 
+from riglm.application.sessions import Evidence
 from riglm.domain.session import Client, Confidence, Method, Session, Transport
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import Caller
@@ -305,3 +306,14 @@ def test_what_becomes_known_of_a_session_is_recorded():
     w.sessions.of_call(base, HTTP, ONE)
     methods = [record.method for record in w.records.of(Session)]
     assert methods == [Method.CONNECTION, Method.META_KEY]
+
+
+def test_other_evidence_counts_from_the_next_call_on_and_known_sessions_stay():
+    here = world()
+    known = here.sessions.of_request(HTTP, CODE, VERSION, ONE)
+    here.sessions.look_for(Evidence(meta_keys=("new", "threadId"), idle_gap=10.0))
+    assert here.sessions.of_request(HTTP, CODE, VERSION, ONE) is known
+    assert here.sessions.of_request(HTTP, CODE, VERSION, b'{"threadId":"one","new":"2"}') is not known
+    here.clock.now += 11.0
+    here.sessions.sweep()
+    assert len(here.sessions) == 0

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from riglm import container
 from riglm.adapters.configuration.loading import Configuration
 from riglm.cli.main import app
 from riglm.cli.starting import ready
+from riglm.composition import running
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 
@@ -24,7 +24,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
             calls.append((name, configuration.settings))
             return code
 
-        monkeypatch.setattr(container, name, opened)
+        monkeypatch.setattr(running, name, opened)
 
     monkeypatch.chdir(tmp_path)
     door("run_stdio", 0)
@@ -48,6 +48,18 @@ def test_serve_takes_an_address_and_gives_back_the_exit_code(started: list[tuple
     assert (door, settings.downstream.host, settings.downstream.port) == ("run_http", "::1", 0)
     assert (settings.downstream.transport, settings.upstream_specs()[0].kind) == ("both", "sse")
     assert settings.filtering.enabled
+
+
+@pytest.mark.parametrize(
+    ("words", "enabled", "port"),
+    [([], False, 8701), (["--control"], True, 8701), (["--control-port", "0"], True, 0)],
+)
+def test_serve_serves_the_control_api_when_it_or_its_port_is_asked_for(
+    started: list[tuple[str, Settings]], words: list[str], enabled: bool, port: int
+) -> None:
+    assert runner.invoke(app, ["serve", *words, "--url", "http://h/mcp"]).exit_code == 7
+    [(_, settings)] = started
+    assert (settings.control.enabled, settings.control.port) == (enabled, port)
 
 
 @pytest.mark.parametrize("words", [["run"], ["serve"]])

@@ -164,6 +164,15 @@ def test_an_export_overwrites_nothing(store, used, tmp_path):
         run("export", "--out", str(tmp_path / "out"))
 
 
+@pytest.mark.parametrize("out", ["", " "])
+def test_an_export_to_nowhere_is_refused(store, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*.json*"))
+    with pytest.raises(ConfigurationError, match=r"--out: no directory is named — fix: "):
+        run("export", f"--out={out}")
+    assert sorted(tmp_path.rglob("*.json*")) == before
+
+
 def test_an_export_that_cannot_be_written_says_where(store, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RiglmError, match="the export cannot be written to"):
@@ -308,6 +317,27 @@ def test_that_shared_state_is_away_is_told_with_how_long_it_is_kept(store, used,
     assert forgotten.exit_code == 0
     assert "goes by itself 99 seconds after" in forgotten.stderr
     assert "removed: 2 sessions" in forgotten.stdout
+
+
+@pytest.mark.parametrize("unseen", [[], ["--unseen"]])
+@pytest.mark.parametrize("whom", ["client", "principal", "session", "end of a session's id"])
+def test_run_again_it_removes_what_stayed_while_shared_state_was_away(store, used, shared, whom, unseen, monkeypatch):
+    given = {
+        "client": ["--client", "ann's"],
+        "principal": ["--principal", "ann"],
+        "session": ["--session", str(used[1].id)],
+        "end of a session's id": ["--session", str(used[1].id)[-12:].upper()],
+    }[whom]
+    name = f"{shared}:{session_name(Sealer(hasher().derived_key('shared state')), used[1].id)}"
+    valkey.ask_shared("SET", name, "how far it has come")
+    with monkeypatch.context() as away:
+        away.setenv("RIGLM_STATE__URL", "redis://127.0.0.1:1/0")
+        assert "run this again" in run("forget", *given, "--yes").stderr
+    assert valkey.ask_shared("EXISTS", name) == b":1\r\n"
+    again = run("forget", *given, *unseen, "--yes")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert "removed from Redis: 1 session\n" in again.stdout
+    assert valkey.ask_shared("EXISTS", name) == b":0\r\n"
 
 
 def test_the_name_of_whoever_was_forgotten_is_stored_nowhere(store, tmp_path):

@@ -138,3 +138,15 @@ def test_what_is_kept_does_not_grow_with_the_calls():
     before = len(pickle.dumps(calibrator))
     walked(calibrator, 3000)
     assert len(pickle.dumps(calibrator)) <= before + 100
+
+
+def test_another_goal_and_other_bounds_count_at_once_and_the_record_stays():
+    calibrator = CoverageCalibrator(0.95, 1, TOOLS)
+    walked(calibrator, 300)
+    prediction = probable(next(a_world(2))[0])
+    before = calibrator.size(prediction)
+    calibrator.aim(0.5, 1, TOOLS)
+    assert calibrator.calibrated
+    assert calibrator.size(prediction) < before
+    calibrator.aim(0.95, 1, 2)
+    assert calibrator.size(prediction) == 2

@@ -1,6 +1,33 @@
-import pytest
+from urllib.parse import quote
 
-from riglm.domain.secret import Redactor, mask_command, mask_url, passwords_of_url, secrets_of_command, secrets_of_url
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riglm.domain.secret import (
+    MASK,
+    Redactor,
+    is_clearly_written,
+    mask_command,
+    mask_url,
+    passwords_of_url,
+    place_of_url,
+    secrets_of_command,
+    secrets_of_url,
+)
+
+_PASSWORDS = st.text(min_size=2, max_size=30).map(lambda text: f"<{text}>")
+"""With marks around them, so that no password is a part of the rest of the URL by chance."""
+
+_ALL_BUT_PASSWORD = st.sampled_from(
+    [
+        ("postgresql://user:", "@host/db"),
+        ("postgresql://:", "@host:5432,other/db?sslmode=require"),
+        ("redis://:", "@host:6379/0"),
+        ("redis://:1234/", "@host"),
+        ("https://user:", "@host/mcp?x=1#y"),
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -9,11 +36,52 @@ from riglm.domain.secret import Redactor, mask_command, mask_url, passwords_of_u
         ("http://host/path", "http://host/path"),
         ("https://me:pw@host:8/p?key=v&b=c#frag", "https://***@host:8/p?***#***"),
         ("http://me@host", "http://***@host"),
+        ("postgresql://u:s3/cret@host/db", "postgresql://***@host/db"),
+        ("postgresql://u:s3#cret@host/db", "postgresql://***@host/db"),
+        ("postgresql://u:s3?cret@host/db?sslmode=disable", "postgresql://***@host/db?***"),
+        ("redis://:s3cret/pw@h", "redis://***@h"),
+        ("redis://:1234/s3cret@h", "redis://***@h"),
+        ("postgresql://u:p@s3/cret@host/db", "postgresql://***@host/db"),
+        ("https://host/@scope/name", "https://host/@scope/name"),
+        ("https://me@host/p?mail=a@b", "https://***@host/p?***"),
         ("http://[::1", "***"),
     ],
 )
 def test_a_url_is_shown_without_user_query_and_fragment(url: str, masked: str) -> None:
     assert mask_url(url) == masked
+
+
+@given(_PASSWORDS, _ALL_BUT_PASSWORD)
+def test_a_url_never_shows_its_password_however_that_is_written(password: str, around: tuple[str, str]) -> None:
+    url = password.join(around)
+    assert password not in mask_url(url)
+    assert password not in place_of_url(url)
+    assert password not in Redactor(passwords_of_url(url))(f"cannot connect to {url}!")
+    assert any(password in known for known in passwords_of_url(url))
+    assert any(password in known for known in secrets_of_url(url))
+
+
+@given(_PASSWORDS)
+def test_a_password_that_is_encoded_is_clear_and_known_as_meant(password: str) -> None:
+    url = f"postgresql://user:{quote(password, safe='', errors='replace')}@host:5432/db"
+    if "\0" not in password:
+        assert is_clearly_written(url)
+    assert mask_url(url) == f"postgresql://{MASK}@host:5432/db"
+    assert place_of_url(url) == "host:5432"
+
+
+@pytest.mark.parametrize("password", ["a/b", "a?b", "a#b", "a@b", "a[b", "a]b", "a b", "a\tb", "a%b", "a%zz", "a%00"])
+def test_a_password_that_is_not_encoded_is_unclear(password: str) -> None:
+    assert not is_clearly_written(f"postgresql://user:{password}@host/db")
+    assert not is_clearly_written(f"redis://:{password}@host")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql:///db?host=/run/a@b", "unix:///run/a@b", "redis://h:1/0", "postgresql://me:p%40:ss~!$@h1:1,h2/d"],
+)
+def test_what_is_no_password_makes_no_url_unclear(url: str) -> None:
+    assert is_clearly_written(url)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,17 @@ def test_what_cannot_work_is_refused_with_the_fix(values: dict[str, object], wor
     assert words in "\n".join(error["msg"] for error in caught.value.errors())
 
 
+@pytest.mark.parametrize("section", ["state", "storage"])
+@pytest.mark.parametrize("password", ["s3/cret", "1234/s3cret", "s3#cret", "s3?cret", "s3@cret", "s3%cret"])
+def test_a_password_that_is_not_encoded_is_refused_and_not_shown(section: str, password: str) -> None:
+    scheme = "redis" if section == "state" else "postgresql"
+    with pytest.raises(ValidationError) as caught:
+        settings(**{section: {"url": f"{scheme}://me:{password}@host/0"}})
+    [error] = caught.value.errors()
+    assert "write / as %2F" in error["msg"]
+    assert "cret" not in str(caught.value)
+
+
 def test_passwords_and_the_key_are_secrets() -> None:
     found = settings(state={"url": "redis://u:p%40ss@h/0?password=q%21"}, privacy={"key": KEY}).secrets()
     assert {"p%40ss", "p@ss", "q!", KEY} <= set(found)

@@ -1,27 +1,36 @@
 """Connections to a database, and to which file if it is one."""
 
 import logging
+import time
 from typing import Final
 
 from sqlalchemy import Engine
 
-from riglm.adapters.analytics.engine import is_damage, safe_url, translated
+from riglm.adapters.analytics.engine import is_damage, reason_of, safe_url, translated
 from riglm.adapters.analytics.schema import bring_up_to_date
 from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import StoreFile, make
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailable, NoStore
+
+_SOUND_SECONDS: Final = 5.0
+"""So long a check counts: what narrows a batch down to one record has the whole file checked once, not each time."""
 
 _log: Final = logging.getLogger("riglm.analytics")
 
 
-class FileReplaced(AnalyticsUnavailable):
-    """What was done went into a file that is not the database's any more; it can be done again in the one that is."""
+class FileChanged(AnalyticsUnavailable):
+    """The file was replaced, set aside or mended meanwhile: what was done is to be done again in the one that is."""
+
+
+class FileSound(AnalyticsUnavailable):
+    """SQLite calls the file damaged in what was done, and finds no damage when it checks all of it."""
 
 
 class Connected:
     """Connections through `engine` to the database at a URL, in SQLite to the file that is there when they begin.
 
-    Every failure arrives as `AnalyticsUnavailable`. With `sets_aside` a file that proves damaged is set aside.
+    Every failure arrives as `AnalyticsUnavailable`. With `sets_aside` a file that proves damaged is mended, or
+    set aside.
     """
 
     def __init__(self, url: str, engine: Engine, *, sets_aside: bool) -> None:
@@ -30,6 +39,7 @@ class Connected:
         self._sets_aside = sets_aside
         self._file: StoreFile | None = None
         self._is_aside = False
+        self._sound_until = 0.0
 
     @property
     def is_in_place(self) -> bool:
@@ -39,7 +49,7 @@ class Connected:
     def begin(self) -> None:
         """Connect, and bring the schema up to date.
 
-        Raises `SchemaTooNew` when a newer riglm wrote the database, `FileReplaced` when it was set aside.
+        Raises `SchemaTooNew` when a newer riglm wrote the database, `FileChanged` when it was set aside.
         """
         with translated(self._url):
             path = database_file(self._url)
@@ -55,26 +65,34 @@ class Connected:
             self.look_after(error)
             raise
         if self._file is not None:
+            self._file.note_ours()
             self._file.note_journal()
 
     def look_after(self, error: Exception) -> None:
-        """Raise `FileReplaced` when the file was replaced, or is damaged and now set aside.
+        """Raise `FileChanged` when the file was replaced, or is damaged and now mended or set aside.
 
-        SQLite is asked to check the file once: one that it finds sound is not checked for each failure.
+        Raises `FileSound` when SQLite checked it of late and found no damage.
         """
         if isinstance(error, AnalyticsUnavailable) and not self.is_in_place:
-            raise FileReplaced(f"{error}; the file was replaced meanwhile") from error
-        if not self._sets_aside or self._file is None or not is_damage(error):
+            raise FileChanged(f"{error}; the file was replaced meanwhile") from error
+        if not self._sets_aside or self._file is None or isinstance(error, NoStore) or not is_damage(error):
             return
+        if time.monotonic() >= self._sound_until:
+            self._mend(self._file, error)
+            self._sound_until = time.monotonic() + _SOUND_SECONDS
+        raise FileSound(f"{reason_of(error)}, and a check of the whole file finds no damage") from error
+
+    def _mend(self, file: StoreFile, error: Exception) -> None:
         try:
             with translated(self._url):
-                is_aside = self._file.set_aside()
+                is_mended = file.mend()
         except AnalyticsUnavailable as failure:
             raise AnalyticsUnavailable(f"{error}; it was not set aside: {failure}") from error
-        if is_aside:
-            self._is_aside = True
-            raise FileReplaced(f"the file of the analytics store {safe_url(self._url)} was set aside") from error
-        self._sets_aside = False
+        if is_mended:
+            self._is_aside = not self.is_in_place
+            raise FileChanged(
+                f"the file of the analytics store {safe_url(self._url)} was mended or set aside"
+            ) from error
 
     def close(self) -> None:
         """End all connections; the journal of a file that was replaced is kept from the one that came."""

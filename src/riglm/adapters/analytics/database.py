@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from sqlalchemy import Connection
 
-from riglm.adapters.analytics.connected import Connected, FileReplaced
+from riglm.adapters.analytics.connected import Connected, FileChanged
 from riglm.adapters.analytics.engine import (
     LONG_SECONDS,
     TIMEOUT_SECONDS,
@@ -71,13 +71,13 @@ class Database:
     def writing(self, *, seconds: float | None = None) -> Iterator[Connection]:
         """A transaction to write in; a statement may take so many seconds, by default `timeout`.
 
-        Raises `FileReplaced` when it may have gone into a file that was replaced.
+        Raises `FileChanged` when it may have gone into a file that was replaced.
         """
         with self._used() as used:
             with translated(self._url), writing(used.engine, seconds=seconds) as connection:
                 yield connection
             if not used.is_in_place:
-                raise FileReplaced(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
+                raise FileChanged(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
 
     @contextmanager
     def apart(self) -> Iterator[Connection]:
@@ -118,7 +118,7 @@ class Database:
         """Connect; once more when a damaged file was set aside."""
         try:
             return self._connect_once()
-        except FileReplaced:
+        except FileChanged:
             return self._connect_once()
 
     def _connect_once(self) -> Connected:

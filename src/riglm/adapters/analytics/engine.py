@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from riglm.adapters.analytics import sqlite, store_file
+from riglm.adapters.analytics import file_check, sqlite, store_file
 from riglm.adapters.analytics.transactions import APART, SECONDS, WRITES
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailable, NoStore
 from riglm.domain.secret import mask_url
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -20,8 +20,12 @@ LONG_SECONDS: Final = 60.0
 """How long a question or a piece of maintenance may take."""
 
 _DAMAGED: Final = (
-    " — fix: the file is damaged; put a backup in its place, or let the next `riglm run` or `riglm serve` set it aside "
-    "when it records"
+    " — fix: the file is damaged; put a backup in its place, or let `riglm run` or `riglm serve` mend it or set it "
+    "aside, which they do when they meet the damage"
+)
+_FOREIGN: Final = (
+    " — fix: this file never was a database of riglm, and is left as it is; name another one in storage.path or "
+    "RIGLM_DATA_DIR, or move it away"
 )
 _HOUR: Final = 3600.0
 _CONFLICTS: Final = frozenset({"40001", "40P01"})  # a serialization failure, a deadlock
@@ -38,15 +42,25 @@ def translated(url: str) -> Iterator[None]:
 
 
 def unavailable(url: str, error: Exception) -> AnalyticsUnavailable:
-    """A failure of the database at `url` in riglm's words."""
-    fix = _DAMAGED if is_damage(error) else ""
-    return AnalyticsUnavailable(f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}{fix}")
+    """A failure of the database at `url` in riglm's words; `NoStore` when there is something else at its place."""
+    told = f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}"
+    if not is_damage(error):
+        return AnalyticsUnavailable(told)
+    return AnalyticsUnavailable(f"{told}{_DAMAGED}") if _is_ours(url) else NoStore(f"{told}{_FOREIGN}")
+
+
+def _is_ours(url: str) -> bool:
+    file = sqlite.database_file(url)
+    try:
+        return file is None or store_file.is_ours(file)
+    except OSError:
+        return False
 
 
 def is_damage(error: BaseException | None) -> bool:
     """Whether a failure, or what caused it, is SQLite's word that the file is damaged or no database."""
     while error is not None:
-        if store_file.is_damage(error):
+        if file_check.is_damage(error):
             return True
         error = error.__cause__
     return False
@@ -67,10 +81,10 @@ def is_conflict(error: AnalyticsUnavailable) -> bool:
 
 def safe_url(url: str) -> str:
     """The URL without its secrets; an unreadable one is not shown at all."""
-    if is_postgresql(url):
+    if not url.startswith("sqlite"):
         return mask_url(url)
     try:
-        return make_url(url).render_as_string(hide_password=True)
+        return sqlite.parsed(url).render_as_string(hide_password=True)
     except SQLAlchemyError:
         return "(unreadable URL)"
 
@@ -94,7 +108,7 @@ def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = F
                 "PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
             ) from error
         return postgresql.make_engine(url, timeout)
-    if make_url(url).get_backend_name() != "sqlite":
+    if sqlite.parsed(url).get_backend_name() != "sqlite":
         raise AnalyticsUnavailable(
             f"the analytics store {safe_url(url)} cannot be used: it is neither SQLite nor PostgreSQL — fix: write "
             "sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"

@@ -5,7 +5,22 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import JSON, ColumnElement, Connection, Integer, case, cast, func, literal, not_, or_, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    case,
+    cast,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    type_coerce,
+)
+from sqlalchemy.types import NullType
 
 from riglm.adapters.analytics import queries, rows
 from riglm.adapters.analytics.lookups import slices, toolsets
@@ -19,7 +34,10 @@ from riglm.ports.overview import SessionKey, Usage
 _PAIRS_PER_TOOL: Final = 200
 """So many of the most frequent pairs are read for each tool of a map."""
 
-Sizes = MutableMapping[UUID, int]
+RawId = UUID | bytes
+"""An id as the database's driver gives it: to make objects of very many takes longer than to count them."""
+
+Sizes = MutableMapping[RawId, int]
 """How many names each list has, by its id, as far as that is known; the lists of an id never change."""
 
 
@@ -112,7 +130,7 @@ def _calls(
         func.count().label("calls"),
         func.sum(case((not_(columns.success), 1), else_=0)).label("failures"),
         *map(found, Found),
-    ).where(columns.upstream != OWN_UPSTREAM, *_between(columns.timestamp, since, until))
+    ).where(columns.upstream != OWN_UPSTREAM, *_between(connection, columns.timestamp, since, until))
     if tool is not None:
         query = query.where(columns.tool == tool)
     if spans > 1:
@@ -125,11 +143,12 @@ def _lists(
 ) -> Mapping[int, Mapping[str, int]]:
     columns = exposure.c
     span = _span(connection, columns.timestamp, since, until, spans).label("span")
-    seen = case((columns.mode == "shadow", columns.available), else_=columns.shown).label("seen")
+    seen = _raw(case((columns.mode == "shadow", columns.available), else_=columns.shown)).label("seen")
+    there = _raw(columns.available).label("there")
     query = (
-        select(span, seen, columns.available, func.count().label("lists"))
-        .where(_is_list, *_between(columns.timestamp, since, until))
-        .group_by(span, seen, columns.available)
+        select(span, seen, there, func.count().label("lists"))
+        .where(_is_list, *_between(connection, columns.timestamp, since, until))
+        .group_by(span, seen, there)
     )
     found = connection.execute(query).all()
     _measure(connection, {id_ for _, *ids, _ in found for id_ in ids}, sizes)
@@ -142,21 +161,36 @@ def _lists(
     )
 
 
-def _measure(connection: Connection, ids: set[UUID], sizes: Sizes) -> None:
+def _measure(connection: Connection, ids: set[RawId], sizes: Sizes) -> None:
     """Learn how many names the lists have of which that is not known; one that is gone has none."""
     names: ColumnElement[Any] = toolset.c.names
     length = func.json_array_length(names if connection.dialect.name == "sqlite" else cast(names, JSON))
-    query = select(toolset.c.id, length)
+    query = select(_raw(toolset.c.id), length)
     missing = [id_ for id_ in ids if id_ not in sizes]
     for some in slices(missing):
-        sizes.update(map(tuple, connection.execute(query.where(toolset.c.id.in_(some)))))
+        wanted = [UUID(bytes=id_) if isinstance(id_, bytes) else id_ for id_ in some]
+        sizes.update(map(tuple, connection.execute(query.where(toolset.c.id.in_(wanted)))))
     for id_ in missing:
         sizes.setdefault(id_, 0)
 
 
-def _between(at: ColumnElement[float], since: float, until: float) -> list[ColumnElement[bool]]:
-    """The condition on a time, without what is true anyway: for a whole table an index is the slower way."""
-    return _since(at, since) + ([at < until] if math.isfinite(until) else [])
+def _raw(id_: ColumnElement[UUID]) -> ColumnElement[Any]:
+    return type_coerce(id_, NullType())
+
+
+def _between(connection: Connection, at: Column[float], since: float, until: float) -> list[ColumnElement[bool]]:
+    """The condition on a time, without what is true anyway."""
+    is_most = connection.dialect.name == "sqlite" and _is_most(connection, at, since, until)
+    # SQLite cannot know how much lies where. For most of a table an index is the slow way: for a sum it has none.
+    place = at + 0.0 if is_most else at
+    return _since(place, since) + ([place < until] if math.isfinite(until) else [])
+
+
+def _is_most(connection: Connection, at: Column[float], since: float, until: float) -> bool:
+    """Whether a span of time holds more than half of that in which anything happened."""
+    ends = select(select(func.min(at)).scalar_subquery(), select(func.max(at)).scalar_subquery())
+    first, last = connection.execute(ends).one()
+    return first is not None and min(until, last) - max(since, first) > (last - first) / 2
 
 
 def _since(at: ColumnElement[float], since: float) -> list[ColumnElement[bool]]:

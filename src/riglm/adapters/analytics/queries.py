@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Integer, RowMapping, case, cast, func, literal, or_, select
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.exposures import NOTHING_SHOWN, SessionShown, shown_by_session
@@ -19,6 +19,7 @@ from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocati
 from riglm.ports.analytics import SessionSummary, ToolStatistics
 
 _SESSIONS_AT_ONCE: Final = 500
+_MICROSECONDS: Final = 1000.0  # of a millisecond
 _PERCENTILES: Final = {"median_ms": 50, "p95_ms": 95}
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
@@ -167,10 +168,10 @@ def _statistics_query(connection: Connection, since: float, tool: str | None = N
 
 
 def _durations(connection: Connection) -> tuple[ColumnElement[Any], ...]:
-    """What tells the percentiles: SQLite has no function for them, and is slow at ranking every row."""
+    """What tells the percentiles: SQLite has no function for them, and is slow to rank rows and to write fractions."""
     column = invocation.c.duration_ms
     if connection.dialect.name == "sqlite":
-        return (func.group_concat(column).label("durations"),)
+        return (func.group_concat(cast(column * _MICROSECONDS + 0.5, Integer)).label("microseconds"),)
     return tuple(
         func.percentile_disc(literal(percent / 100)).within_group(column).label(name)
         for name, percent in _PERCENTILES.items()
@@ -179,10 +180,10 @@ def _durations(connection: Connection) -> tuple[ColumnElement[Any], ...]:
 
 def _statistics(row: RowMapping, **known: str) -> ToolStatistics:
     told = {**row, **known}
-    durations = told.pop("durations", None)
+    durations = told.pop("microseconds", None)
     if durations is not None:
-        ascending = sorted(map(float, durations.split(",")))
-        told |= {name: nearest_rank(ascending, percent) for name, percent in _PERCENTILES.items()}
+        ascending = sorted(map(int, durations.split(",")))
+        told |= {name: nearest_rank(ascending, percent) / _MICROSECONDS for name, percent in _PERCENTILES.items()}
     return ToolStatistics(**told)
 
 

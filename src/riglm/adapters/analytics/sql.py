@@ -7,7 +7,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from riglm.adapters.analytics import aggregating, choices, exposures, queries, storing, warm_start
-from riglm.adapters.analytics.connected import FileReplaced
+from riglm.adapters.analytics.connected import FileChanged, FileSound
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
@@ -24,6 +24,7 @@ from riglm.ports.analytics import (
     AnalyticsPort,
     Record,
     RecordedSession,
+    RecordRefused,
     SessionClosed,
     SessionSummary,
     ToolStatistics,
@@ -31,7 +32,7 @@ from riglm.ports.analytics import (
 from riglm.ports.maintenance import ROWS_AT_ONCE
 
 _PAIRS_AT_ONCE: Final = 1000
-_ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or went into a file that was replaced
+_ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or met a file that was replaced or mended
 
 
 class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
@@ -79,8 +80,11 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
             try:
                 with self._database.writing() as connection:
                     storing.store(connection, records, self._names)
+            except FileSound as error:
+                if not more:  # before, another process may have mended it just now
+                    raise RecordRefused(f"a record cannot be stored: {error}") from error
             except AnalyticsUnavailable as error:
-                if not more or not (is_conflict(error) or isinstance(error, FileReplaced)):
+                if not more or not (is_conflict(error) or isinstance(error, FileChanged)):
                     raise
             else:
                 return

@@ -21,7 +21,7 @@ class SqlOverview(OverviewPort):
     _database: Database
 
     def __init__(self) -> None:
-        self._sizes: dict[UUID, int] = {}
+        self._sizes: dict[overview.RawId, int] = {}
 
     def sessions_before(
         self, key: SessionKey | None, limit: int, *, active_only: bool = False

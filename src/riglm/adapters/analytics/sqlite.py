@@ -18,13 +18,14 @@ _CACHE_KIB: Final = 512
 _JOURNAL_BYTES: Final = 16 << 20
 """What stays of the journal's file once a large one was written back."""
 
+_FILE: Final = "sqlite:///"
 _WAL_SECONDS: Final = 5.0
 _WAL_PAUSE_SECONDS: Final = 0.01
 
 
 def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
     """An engine that has not connected yet, and makes a missing file; statements wait `timeout` seconds for others."""
-    engine = create_engine(make_url(url), hide_parameters=True, connect_args={"timeout": timeout})
+    engine = create_engine(parsed(url), hide_parameters=True, connect_args={"timeout": timeout})
 
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver begins no transactions: _begin does
@@ -45,11 +46,16 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
     return engine
 
 
+def parsed(url: str) -> URL:
+    """A URL as SQLAlchemy has it; all that follows `sqlite:///` is the file, whatever characters are in its name."""
+    return URL.create("sqlite", database=url.removeprefix(_FILE)) if url.startswith(_FILE) else make_url(url)
+
+
 def database_file(url: str) -> Path | None:
     """The database file that `url` names, if it names one."""
     if not url.startswith("sqlite"):
         return None
-    place: URL = make_url(url)
+    place = parsed(url)
     if not place.database or place.database.startswith((":memory:", "file:")):
         return None
     return Path(place.database)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from riglm.adapters.analytics.file_check import connect
 from riglm.adapters.analytics.odd_text import original, storable
-from riglm.adapters.analytics.store_file import StoreFile, connect
+from riglm.adapters.analytics.store_file import StoreFile
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
 from riglm.domain.override import Override, OverrideKind, OverrideScope

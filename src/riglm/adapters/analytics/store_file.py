@@ -14,10 +14,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from riglm.adapters.analytics.file_check import connect, is_damage, is_damaged, is_sound, make_indexes_anew
 from riglm.domain.errors import AnalyticsUnavailable
 
-_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_HEADER: Final = b"SQLite format 3\0"
 _JOURNAL: Final = "-wal"
+_GUARD: Final = "-guard"
 _BESIDE: Final = (_JOURNAL, "-shm", "-journal")
 _MOST_ASIDE: Final = 10
 """A disk that damages one file after the other is not to be filled with them."""
@@ -45,7 +47,7 @@ class StoreFile:
     def look(self) -> None:
         """Raise `sqlite3.DatabaseError` when SQLite sees at first sight that it is damaged.
 
-        It reads only. The last connection that may write would put the journal into the file, and end it.
+        It reads only: the last connection that may write would put the journal into the file, and end it.
         """
         try:
             with closing(connect(self._path.resolve(), "ro", _GUARD_SECONDS)) as connection:
@@ -65,12 +67,19 @@ class StoreFile:
         if self._journal == _MISSING:
             return
         with _guarded(path):
-            if _identity(_beside(path, _JOURNAL)) == self._journal:
+            if not self.is_in_place and _identity(_beside(path, _JOURNAL)) == self._journal:
                 _move_journal(path)
 
-    def set_aside(self) -> bool:
-        """Give a damaged file another name, with all that belongs to it, and begin an empty one at its path.
+    def note_ours(self) -> None:
+        """Leave a mark beside it, as far as one may, by which it is known as riglm's when its header is destroyed."""
+        path = self._path.resolve()
+        with suppress(OSError):
+            _make_empty(_beside(path, _GUARD))
 
+    def mend(self) -> bool:
+        """See to damage: make the indexes anew when they alone are damaged, else set the file aside.
+
+        To set aside is to give it another name, with all that belongs to it, and to begin an empty one at its path.
         False, and nothing is done, when SQLite's own check finds no damage. True when another process was quicker, too.
         Raises `AnalyticsUnavailable`, `OSError` or `sqlite3.Error` when it cannot be done, or the check itself fails.
         """
@@ -78,26 +87,27 @@ class StoreFile:
         with _guarded(path):
             if not self.is_in_place:
                 return True
-            if not _is_damaged(path):
-                return False
-            aside = _aside(path)
-            path.rename(aside)
-            _move_beside(path, aside)
-            _make_empty(path)
-        _log.warning(
-            "the database %s is damaged; it was set aside as %s with all that is in it, and a new one was begun — to "
-            "save what can be read: sqlite3 '%s' .recover | sqlite3 saved.db",
-            path,
-            aside,
-            aside,
-        )
+            if not is_damaged(path):
+                if is_sound(path):
+                    return False
+                if make_indexes_anew(path) and is_sound(path):
+                    _log.warning("indexes of the database %s were damaged; they were made anew, nothing is lost", path)
+                    return True
+            _set_aside(path)
         return True
 
 
-def is_damage(error: BaseException) -> bool:
-    """Whether this is SQLite's word that a file is damaged or no database, and no lock, full disk or missing right."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _DAMAGE
+def is_ours(path: Path) -> bool:
+    """Whether a file with something in it is a database, or riglm had one there; what is neither is not to be moved.
+
+    Raises `OSError`.
+    """
+    path = path.resolve()
+    if any(_beside(path, ending).exists() for ending in (_GUARD, _JOURNAL)) or not _size(path):
+        return True
+    # Whoever has opened a database left a mark beside it: nobody in this process has a lock here (see _make_empty).
+    with path.open("rb") as file:
+        return file.read(len(_HEADER)) == _HEADER
 
 
 def make(path: Path) -> None:
@@ -111,11 +121,6 @@ def make(path: Path) -> None:
             # SQLite would remove it. What is in it belonged to a file that was removed, or cut to nothing.
             _move_journal(path)
         _make_empty(path)
-
-
-def connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
-    """A connection to a file that is there, to read (`ro`) or write (`rw`) it; statements wait `timeout` seconds."""
-    return sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None)
 
 
 @contextmanager
@@ -143,7 +148,7 @@ def _is_locked_by(connection: sqlite3.Connection) -> bool:
 @contextmanager
 def _guarded(path: Path) -> Iterator[None]:
     """Be the only one that makes the file at `path` or moves it: between two moves there is none, and none may come."""
-    with locked(path.with_name(f"{path.name}-guard"), _GUARD_SECONDS) as mine:
+    with locked(_beside(path, _GUARD), _GUARD_SECONDS) as mine:
         if not mine:
             raise AnalyticsUnavailable(f"the store {path} cannot be used: another process checks or replaces the file")
         yield
@@ -158,18 +163,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return (there.st_dev, there.st_ino) if there.st_ino else None
-
-
-def _is_damaged(path: Path) -> bool:
-    with closing(connect(path, "ro", _GUARD_SECONDS)) as connection:
-        connection.text_factory = bytes  # what it tells may quote names that are damaged too
-        try:
-            found = connection.execute("PRAGMA quick_check(1)").fetchall()
-        except sqlite3.DatabaseError as error:
-            if is_damage(error):
-                return True
-            raise
-    return bool(found != [(b"ok",)])
 
 
 def _is_an_orphan(path: Path) -> bool:
@@ -196,6 +189,20 @@ def _move_beside(path: Path, aside: Path) -> None:
     for ending in _BESIDE:
         with suppress(FileNotFoundError):
             _beside(path, ending).rename(_beside(aside, ending))
+
+
+def _set_aside(path: Path) -> None:
+    aside = _aside(path)
+    path.rename(aside)
+    _move_beside(path, aside)
+    _make_empty(path)
+    _log.warning(
+        "the database %s is damaged; it was set aside as %s with all that is in it, and a new one was begun — to "
+        "save what can be read: sqlite3 '%s' .recover | sqlite3 saved.db",
+        path,
+        aside,
+        aside,
+    )
 
 
 def _aside(path: Path) -> Path:

@@ -4,6 +4,7 @@ A change is a document in the manner of JSON Merge Patch (RFC 7396): sections an
 and null means the default.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,14 +40,11 @@ def changes_in(
     """What of a document differs from what is shown of the settings, at the paths that are of concern.
 
     Raises:
-        Invalid: it is nested too deeply, or gives the mask of a secret for a value.
+        Invalid: it is nested too deeply, holds no text where a text is, or gives the mask of a secret for a value.
     """
+    _require_bottom(document)
     found = [change for change in _changes(document, document_of(settings), ()) if concerns(change.path)]
-    faults = [
-        Fault(path=dotted(change.path), detail=f"this holds a mask — fix: give the value itself, or leave it {MASK}")
-        for change in found
-        if _may_be_secret(change.path) and _holds_mask(change.value)
-    ]
+    faults = [fault for fault in map(_fault, found) if fault is not None]
     if faults:
         raise Invalid(*faults)
     return found
@@ -88,8 +86,6 @@ def value_at(settings: Settings, path: Path) -> Any:
 
 
 def _changes(given: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> Iterator[Change]:
-    if len(path) > _DEEPEST:
-        raise Invalid(Fault(path=dotted(path[:3]), detail="the values are nested too deeply — fix: flatten them"))
     for key, value in given.items():
         here = shown.get(key, _MISSING)
         if _are_alike(value, here) or (value is None and here is _MISSING):
@@ -155,6 +151,38 @@ def _plain(value: Any) -> Any:
 
 def _may_be_secret(path: Path) -> bool:
     return path[0] in _SERVERS or path[-1] in _SECRET_KEYS or any(map(sounds_secret, path))
+
+
+def _require_bottom(document: Mapping[str, Any]) -> None:
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, Mapping | list | tuple)
+            for inner in (value.values() if isinstance(value, Mapping) else value)
+        ]
+    if level:
+        raise Invalid(Fault(path="", detail="the values are nested too deeply — fix: flatten them"))
+
+
+def _fault(change: Change) -> Fault | None:
+    if not _is_text(change):
+        path = ascii(dotted(change.path))[1:-1]
+        return Fault(path=path, detail="this text holds half a character — fix: give it as UTF-8")
+    if _may_be_secret(change.path) and _holds_mask(change.value):
+        detail = f"this holds a mask — fix: give the value itself, or leave it {MASK}"
+        return Fault(path=dotted(change.path), detail=detail)
+    return None
+
+
+def _is_text(change: Change) -> bool:
+    """Whether all texts can be written: JSON can name halves of characters."""
+    try:
+        json.dumps([change.path, change.value], ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _holds_mask(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -202,9 +203,10 @@ def _written(target: Path, content: bytes) -> Path:
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), there.st_uid, there.st_gid)
-            os.fchmod(file.fileno(), there.st_mode & 0o7777)
+            if sys.platform != "win32":
+                if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(file.fileno(), there.st_uid, there.st_gid)
+                os.fchmod(file.fileno(), there.st_mode & 0o7777)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -215,11 +217,13 @@ def _written(target: Path, content: bytes) -> Path:
 
 
 def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Bring the new name to disk, where that can be done; the file itself is there already."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _unwritable(file: Path, error: OSError) -> Conflict:

@@ -16,6 +16,7 @@ from riglm.adapters.configuration.cannot_edit import CannotEdit
 Path = Sequence[str]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_TEXT: Final = "tag:yaml.org,2002:str"
 _STEP: Final = 2  # where the file does not show how far it indents
 _LARGEST_EXACT: Final = 1e15
 
@@ -101,7 +102,7 @@ def _pair(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | Non
 def _replaced(text: str, pair: tuple[yaml.Node, yaml.Node], value: Any) -> str:
     name, old = pair
     start, end = old.start_mark.index, _end(old)
-    if isinstance(old, yaml.SequenceNode) and not old.flow_style and isinstance(value, list):
+    if isinstance(old, yaml.SequenceNode) and not old.flow_style:
         return _with_items(text, pair, value)
     if start == end:  # `key:` and nothing behind it
         if isinstance(value, dict) and value and "\n" not in text[name.end_mark.index : start]:
@@ -112,21 +113,22 @@ def _replaced(text: str, pair: tuple[yaml.Node, yaml.Node], value: Any) -> str:
     return text[:start] + written + text[end:]
 
 
-def _with_items(text: str, pair: tuple[yaml.Node, yaml.Node], value: list[Any]) -> str:
-    """A block sequence with other items: those that stay keep their lines and comments."""
+def _with_items(text: str, pair: tuple[yaml.Node, yaml.Node], value: Any) -> str:
+    """A block sequence with other items, those that stay with their lines and comments; or something else instead."""
     name, old = pair
-    items = [(item.value if isinstance(item, yaml.ScalarNode) else None, item) for item in old.value]
-    staying = [item for item, _ in items if item in value]
-    if value[: len(staying)] != staying or len(set(staying)) != len(staying):
+    wanted = value if isinstance(value, list) else []
+    items = [(item.value if item.tag == _TEXT else None, item) for item in old.value]
+    staying = [item for item, _ in items if item in wanted]
+    if wanted[: len(staying)] != staying or len(set(staying)) != len(staying):
         staying = []
-    if added := value[len(staying) :]:
+    if added := wanted[len(staying) :]:
         dash = " " * old.start_mark.column + "- "
         text = _appended(text, _end(old), _newline(text).join(dash + _flow(item) for item in added))
     for item, node in reversed(items):
         if item not in staying:
             text = _without_line(text, node.start_mark.index, _end(node), before="-")
     colon = text.index(":", name.end_mark.index) + 1
-    return text if value else f"{text[:colon]} []{text[colon:]}"
+    return text if wanted else f"{text[:colon]} {_flow(value)}{text[colon:]}"
 
 
 def _with_entry(text: str, node: yaml.MappingNode, key: str, value: Any) -> str:

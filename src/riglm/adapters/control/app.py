@@ -31,7 +31,6 @@ _STATUSES: Final[dict[type[ControlError], int]] = {
     Forbidden: 403,
     Conflict: 409,
     ControlUnavailable: 503,
-    Invalid: 422,
 }
 _RETRY_SECONDS: Final = "2"
 _DESCRIPTION: Final = (
@@ -156,9 +155,7 @@ def _allowed(request: Request) -> list[str]:
 
 async def _failed(_: Request, error: ControlError) -> Response:
     if isinstance(error, Invalid):
-        places = [(fault.path, fault.detail) for fault in error.faults]
-        unknown = {path for path, _ in places} == {"cursor"}
-        return problem(404 if unknown else 422, str(error), errors=places)
+        return problem(422, str(error), errors=[(fault.path, fault.detail) for fault in error.faults])
     status = _STATUSES.get(type(error), 503)
     headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else None
     return problem(status, str(error), headers=headers)

@@ -74,7 +74,7 @@ def _read_date(text: str) -> float:
         at = datetime.fromisoformat(whole)
     except ValueError:
         raise ValueError("there is no such time") from None
-    return max((at - _EPOCH).total_seconds() + leap, 0.0)
+    return min(max((at - _EPOCH).total_seconds() + leap, 0.0), float(LATEST))
 
 
 Time = Annotated[str, BeforeValidator(written), WithJsonSchema(_DATE_TIME)]

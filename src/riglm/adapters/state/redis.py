@@ -15,6 +15,7 @@ from riglm.adapters.state.backlog import Backlog, Command
 from riglm.adapters.state.line import Line
 from riglm.adapters.state.news import NewsReader, telling, tidying
 from riglm.domain.errors import ConfigurationError, StateUnavailable
+from riglm.domain.secret import is_clearly_written, place_of_url
 from riglm.ports.session_state import SessionStatePort
 
 _AT_ONCE: Final = 200
@@ -51,9 +52,7 @@ class RedisSessionState(SessionStatePort):
         self._prefix = prefix + ":"
         self._news = self._prefix + "news"
         self._backlog = Backlog()
-        self._line = Line(
-            _client(url, connections=2), urlsplit(url).netloc.rpartition("@")[2], deadline, self._catch_up
-        )
+        self._line = Line(_client(url, connections=2), place_of_url(url), deadline, self._catch_up)
         self._reader = NewsReader(_client(url, connections=1), self._news)
 
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
@@ -146,6 +145,15 @@ def _ms(seconds: float) -> int:
     return max(1, int(seconds * 1000))
 
 
+def _is_readable(url: str) -> bool:
+    """Whether the parts of a URL are told from each other; the error that they are not quotes them."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        return False
+    return is_clearly_written(url)
+
+
 def _client(url: str, *, connections: int) -> Redis:
     options: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0),  # whoever asks has no time for a second try
@@ -154,11 +162,13 @@ def _client(url: str, *, connections: int) -> Redis:
         "client_name": "riglm",
         "protocol": 2,
     }
+    fix = "fix: write it as redis://HOST:PORT/0, or rediss:// for TLS"
+    if not _is_readable(url):
+        raise ConfigurationError(f"state.url: host, port or password cannot be read — {fix}, / in the password as %2F")
     try:
         pool = BlockingConnectionPool.from_url(url, max_connections=connections, timeout=1, **options)
     except ValueError as error:
-        words = f"state.url: {error} — fix: write it as redis://HOST:PORT/0, or rediss:// for TLS"
-        raise ConfigurationError(words) from error
+        raise ConfigurationError(f"state.url: {error} — {fix}") from error
     client = Redis.from_pool(pool)
     client.response_callbacks.clear()  # answers stay what the server sent
     return client

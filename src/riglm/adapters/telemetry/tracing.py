@@ -1,6 +1,7 @@
 """Traces by OpenTelemetry, exported over OTLP by a thread of their own."""
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -22,6 +23,8 @@ CLOSE_SECONDS: Final = 2.0
 _log: Final = logging.getLogger("riglm.tracing")
 _context: Final = TraceContextTextMapPropagator()
 _NAME: Final = "riglm"
+_SPOKEN: Final = "http/protobuf"
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
 class OpenTelemetryTracer(TracerPort):
@@ -39,6 +42,9 @@ class OpenTelemetryTracer(TracerPort):
 
     def __enter__(self) -> Self:
         """Start to export."""
+        asked_for = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _SPOKEN)
+        if asked_for != _SPOKEN:
+            _log.warning("spans are sent by %s, not by %s: see that the endpoint takes it", _SPOKEN, asked_for)
         self._hushed.begin()
         exporter = _ToldOnce(self._make_exporter(), self._hushed)
         self._provider = TracerProvider(resource=_resource(self._version()), shutdown_on_exit=False)

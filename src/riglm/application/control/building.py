@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from riglm.application.control.counting import COUNTING_SECONDS, Counting
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.control.health import Doctor, Identity, Looks
+from riglm.application.control.history import History
 from riglm.application.control.predictions import Predictions
 from riglm.application.control.service import ControlService, Desks
 from riglm.application.control.sessions import Sessions
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.steering import Steering
+from riglm.application.control.tool_use import ToolUse
 from riglm.application.filtering import FilteringService
 from riglm.application.overrides import Overrides
 from riglm.application.prediction.service import PredictionService
@@ -38,8 +41,11 @@ def build_control(proxy: Proxy, identity: Identity, open_store: Callable[[], Ana
     """A service for a proxy that runs on this event loop; `open_store` gives a store that is not open."""
     loop = ProxyLoop(asyncio.get_running_loop())
     at_hand = StoreThread(open_store, "riglm-control-store")
-    counting = StoreThread(open_store, "riglm-control-counting")
-    stores = (at_hand, counting)
+    aside = StoreThread(open_store, "riglm-control-counting", patience=COUNTING_SECONDS)
+    stores = (at_hand, aside)
+    counting = Counting(aside)
+    history = History(counting)
+    tools = ToolUse(loop, counting, history, lambda: _live_tools(proxy.services))
     registry = proxy.services.sessions
     looks = Looks(
         upstreams=proxy.upstreams,
@@ -51,7 +57,9 @@ def build_control(proxy: Proxy, identity: Identity, open_store: Callable[[], Ana
     desks = Desks(
         sessions=Sessions(loop, at_hand, registry),
         predictions=Predictions(loop, at_hand, registry, proxy.filtering),
-        statistics=Statistics(loop, counting, lambda: _live_tools(proxy.services), proxy.recorder.counts),
+        tools=tools,
+        history=history,
+        statistics=Statistics(counting, tools, proxy.recorder.counts),
         steering=Steering(loop, at_hand, registry, proxy.overrides),
         doctor=Doctor(loop, stores, identity, looks),
         configuration=proxy.configuration,

@@ -92,7 +92,7 @@ class LiveConfiguration(LiveConfigurationPort):
             commits = await self._prepared(before, after) if len(late) < len(paths) else []
             if persist:
                 await self._write(document)
-            self._commit(commits, after if len(late) < len(paths) else before)
+            self._commit(commits, after, [path for path in paths if path not in late])
             return ConfigurationChanged(version=self._version, restart=tuple(map(".".join, late)))
 
     async def _prepared(self, before: Settings, after: Settings) -> list[Commit]:
@@ -125,14 +125,18 @@ class LiveConfiguration(LiveConfigurationPort):
             await self._aside.do(written.discard)
             raise
 
-    def _commit(self, commits: Sequence[Commit], after: Settings) -> None:
-        """Change over: nothing here waits, and nothing fails."""
+    def _commit(self, commits: Sequence[Commit], after: Settings, paths: Sequence[KeyPath]) -> None:
+        """Change over: nothing here waits, and what fails against all expectation does not hold up the others."""
         for commit in commits:
-            commit()
-        if after is not self._settings:
+            try:
+                commit()
+            except Exception:  # noqa: BLE001  # half of the parts must not go by one configuration, half by another
+                _log.exception("a part did not change over to the new configuration")
+        if paths:
             self._settings = after
             self._version += 1
-            _log.info("the configuration was changed", extra={"version": self._version})
+            keys = [".".join(path) for path in paths]
+            _log.info("the configuration was changed", extra={"version": self._version, "changed": keys})
 
 
 def _is_followed(path: KeyPath, settings: Settings) -> bool:

@@ -17,7 +17,7 @@ from riglm.ports.analytics import AnalyticsPort
 PATIENCE_SECONDS: Final = 5.0
 """Whoever asks waits no longer for an answer, unless told otherwise."""
 
-_CLOSING_SECONDS: Final = 0.5
+_CLOSING_SECONDS: Final = 0.25
 
 Answer = TypeVar("Answer")
 
@@ -99,10 +99,12 @@ class StoreThread:
         """
         if self._is_stuck():
             raise _too_late()
-        errand = _Errand(question, undo)
-        asked = asyncio.wrap_future(self._submit(partial(self._run, errand)))
+        inquiry = _Inquiry(question, undo)
+        doing = self._submit(partial(self._run, inquiry))
+        asked = asyncio.wrap_future(doing)
         done, _ = await asyncio.wait({asked}, timeout=patience or self._patience)
-        if not done and errand.give_up():
+        if not done and inquiry.give_up():
+            doing.cancel()
             asked.cancel()
             raise _too_late()
         try:
@@ -136,12 +138,12 @@ class StoreThread:
         since = self._busy_since
         return since is not None and time.monotonic() - since > self._patience
 
-    def _run(self, errand: "_Errand[Answer]") -> Answer:
+    def _run(self, inquiry: "_Inquiry[Answer]") -> Answer:
         self._busy_since = time.monotonic()
         try:
             if self._store is None:
                 self._store = self._open_store().__enter__()
-            answer = errand.run(self._store)
+            answer = inquiry.run(self._store)
         except AnalyticsUnavailable:
             self._failed = True
             self._let_go()
@@ -158,7 +160,7 @@ class StoreThread:
             store.__exit__(None, None, None)
 
 
-class _Errand(Generic[Answer]):
+class _Inquiry(Generic[Answer]):
     """One question, and whether anybody still waits for its answer."""
 
     def __init__(

@@ -1,7 +1,6 @@
 """Where to go on in a list: what was given last, written so that nobody is tempted to make it by hand."""
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -27,7 +26,7 @@ def key_of(cursor: str, read: Callable[..., _Key]) -> _Key:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         parts: Any = json.loads(text)
         return read(*parts)
-    except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise NotThere("the cursor leads nowhere: take the next_cursor of an answer, or begin without one") from error
 
 

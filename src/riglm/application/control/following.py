@@ -98,7 +98,7 @@ class PredictionFollower(Follower):
         is_new = after.predictor != before.predictor or (_predicts(after) and not _predicts(before))
         if is_new:
             try:
-                await self._aside.do(lambda: self._prove(after), PROVING_SECONDS)
+                await self._aside.do(lambda: self._made(after), PROVING_SECONDS)
             except TimeoutError:
                 raise ConfigurationError(
                     f"predictor.kind: {after.predictor.kind!r} was not made within {PROVING_SECONDS:g} s — fix: "
@@ -106,6 +106,17 @@ class PredictionFollower(Follower):
                 ) from None
         plan = self._plan(after)
         return lambda: self._prediction.follow(plan, anew=after.predictor != before.predictor)
+
+    def _made(self, after: Settings) -> None:
+        try:
+            self._prove(after)
+        except Exception:
+            raise
+        except BaseException as error:  # a plug-in may even try to exit
+            words = (
+                f"predictor.kind: {after.predictor.kind!r} cannot be made ({type(error).__name__}) — fix: another one"
+            )
+            raise ConfigurationError(words) from error
 
 
 class Aside:
@@ -133,7 +144,7 @@ class Aside:
             weakref.finalize(self, self._worker.stop)
         future = self._worker.submit(job)
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
+            return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
         except TimeoutError:
             self._worker.stop()
             self._worker = None

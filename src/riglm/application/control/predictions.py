@@ -6,6 +6,7 @@ from uuid import UUID
 
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.control.sessions import unknown_session
+from riglm.application.explaining import Explanation
 from riglm.application.filtering import FilteringService
 from riglm.application.sessions import SessionRegistry
 from riglm.domain import turns
@@ -39,19 +40,19 @@ class Predictions:
         """
         here = await self._proxy.ask(lambda: self._of_one_here(session_id))
         if here is not None:
-            return here
+            return here.told()
         recorded = await self._store.ask(lambda store: _recorded(store, session_id))
         if recorded is None:
             raise unknown_session(session_id)
         session, calls, tools = recorded
 
-        async def explained() -> SessionPrediction:
+        async def explained() -> Explanation:
             await self._filtering.predicting.acquaint(session)
             return self._filtering.explain(session, self._state(calls), tools)
 
-        return await self._proxy.ask(explained)
+        return (await self._proxy.ask(explained)).told()
 
-    async def _of_one_here(self, session_id: UUID) -> SessionPrediction | None:
+    async def _of_one_here(self, session_id: UUID) -> Explanation | None:
         session = self._registry.known(session_id)
         if session is None:
             return None

@@ -7,10 +7,12 @@ from uuid import UUID
 
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.control.health import Doctor
+from riglm.application.control.history import History
 from riglm.application.control.predictions import Predictions
 from riglm.application.control.sessions import Sessions
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.steering import Steering
+from riglm.application.control.tool_use import ToolUse
 from riglm.domain.control import (
     Bucket,
     ConfigurationChanged,
@@ -40,6 +42,8 @@ class Desks:
 
     sessions: Sessions
     predictions: Predictions
+    tools: ToolUse
+    history: History
     statistics: Statistics
     steering: Steering
     doctor: Doctor
@@ -99,11 +103,11 @@ class ControlService(ControlPort):
         self, *, unused_only: bool = False, since: float = 0.0, limit: int = 100, cursor: str | None = None
     ) -> Page[ToolEntry]:
         """Every tool, most used first, then by name."""
-        return await self._desks.statistics.tools(unused_only=unused_only, since=since, limit=limit, cursor=cursor)
+        return await self._desks.tools.entries(unused_only=unused_only, since=since, limit=limit, cursor=cursor)
 
     async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
         """One tool, over all servers that had it."""
-        return await self._desks.statistics.tool(name, since=since)
+        return await self._desks.tools.detail(name, since=since)
 
     async def put_override(self, wish: OverrideWish) -> Override:
         """Make an override, which counts when this returns."""
@@ -133,8 +137,8 @@ class ControlService(ControlPort):
         self, *, since: float | None = None, until: float | None = None, buckets: int = 60
     ) -> tuple[Bucket, ...]:
         """What happened over time, oldest first."""
-        return await self._desks.statistics.series(since=since, until=until, buckets=buckets)
+        return await self._desks.history.buckets(since=since, until=until, count=buckets)
 
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:
         """The tools that are used together most, and their pairs."""
-        return await self._desks.statistics.cooccurrence(limit)
+        return await self._desks.tools.cooccurrence(limit)

@@ -1,6 +1,7 @@
 """What people decide about tools by hand: put into the store, and in force at once."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -22,6 +23,7 @@ LONGEST_KEY: Final = 256
 LONGEST_REASON: Final = 500
 """Characters that an override's key and reason may have."""
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LATEST: Final = 253_402_300_799.0  # the last second of the year 9999
 
 
@@ -132,14 +134,14 @@ class Steering:
 
 def _faults(wish: OverrideWish) -> Iterator[Fault]:
     """All that makes a wish unusable."""
-    if not wish.tool or len(wish.tool) > LONGEST_TOOL or not wish.tool.isprintable():
-        yield Fault(path="tool", detail=f"a tool's name has 1 to {LONGEST_TOOL} characters that can be seen")
+    if not wish.tool or len(wish.tool) > LONGEST_TOOL or _CONTROL.search(wish.tool):
+        yield Fault(path="tool", detail=f"a tool's name has 1 to {LONGEST_TOOL} characters, none of them for control")
     if len(wish.key) > LONGEST_KEY:
         yield Fault(path="key", detail=f"it has more than {LONGEST_KEY} characters")
     if len(wish.reason) > LONGEST_REASON:
         yield Fault(path="reason", detail=f"it has more than {LONGEST_REASON} characters")
     for path, number in (("expires_at", wish.expires_at), ("expires_in", wish.expires_in)):
-        if number is not None and not (math.isfinite(number) and 0 < number <= _LATEST):
+        if number is not None and not (math.isfinite(number) and 0 <= number <= _LATEST):
             yield Fault(path=path, detail="this is no time that riglm can go by")
 
 

@@ -21,6 +21,7 @@ _SHORTEST_WAIT_SECONDS: Final = 0.005
 _TURNS_WHEN_BEHIND: Final = 4  # by turns the queue would fill, and spill into the spool what then has to be replayed
 _PAUSE_AT_THE_END: Final = 0.1
 _PAUSE_AFTER_A_FAULT: Final = 0.5
+_LAST_REPLAY_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class Dispatcher:
         if self._held or self._ready or not (self._queue.is_closed and self._queue.is_empty()):
             return False
         is_soon_done = self._overflow is not None and self._overflow.is_soon_empty and not self._failures
-        return not self._is_storing() and not is_soon_done
+        return (self._given is None or self._given.taken_away) and not is_soon_done
 
     def _is_well(self) -> bool:
         """Whether the store takes what comes: it took the last batch in time, or there is nothing to try it with."""
@@ -169,7 +170,8 @@ class Dispatcher:
         if not self._is_storing():
             news, self._is_slow = is_late and not self._is_slow, self._is_slow or is_late
             return news
-        if not is_late and not (self._held and self._queue.is_pressed()):
+        is_in_the_way = self._held and self._queue.is_pressed() and not self._overflow.is_refusing
+        if not is_late and not is_in_the_way:
             return False
         if self._writer.is_open:
             self._complaints.complain("records go to the spool, the store is slow or hangs")
@@ -225,12 +227,13 @@ class Dispatcher:
     def _hold_back(self, rest: Batch) -> None:
         """Take the rest of a batch in hand, if there is any: a store that works is relieved of nothing for its sake."""
         if rest.left:
+            rest.is_held_back = True
             self._held.append(rest)
 
     def _can_take(self) -> bool:
         """Whether a batch is there, and a place for it; also asked by whoever holds the queue's lock."""
         if self._held:
-            return False
+            return self._may_pass_held() and self._queue.due_in() == 0.0
         if self._is_storing():
             return self._overflow is not None and self._queue.is_pressed()
         if self._queue.is_pressed():
@@ -240,6 +243,13 @@ class Dispatcher:
         if not self._is_well():
             return self._overflow is not None
         return self._given is None and not (self._is_turn_of_replay() and self._can_replay())
+
+    def _may_pass_held(self) -> bool:
+        """Whether what is held waits for room in a full spool alone, and a store that works is free for the rest."""
+        if self._overflow is None or not self._overflow.is_refusing or not self._has_more():
+            return False
+        is_free = self._given is None and self._is_well() and not (self._is_turn_of_replay() and self._can_replay())
+        return is_free and all(batch.is_held_back for batch in self._held)
 
     def _prepare(self) -> bool:
         """Make the next batch while the store has one, so that it need not wait for that; whether one was made."""
@@ -299,7 +309,8 @@ class Dispatcher:
         now = time.monotonic()
         due = self._queue.due_in()
         is_replaying = self._given is not None and not self._is_storing() and self._is_well()
-        times = [None if self._held or self._ready or is_replaying else due]
+        waits = self._held and not self._may_pass_held()
+        times = [None if waits or self._ready or is_replaying else due]
         if self._overflow is not None:
             times += [self._overflow.sync_in(), self._overflow.pause() if self._held else None]
         if self._given is None:
@@ -312,11 +323,11 @@ class Dispatcher:
 
     def _finish(self) -> None:
         """Bring to the spool, or drop, what is left."""
-        given = self._given
         if self._overflow is not None:
+            self._await_replayed()
             self._overflow.try_again()
-            if given is not None and self._is_storing():
-                self._hold(self._queue.take_away(given))
+            if self._given is not None and self._is_storing():
+                self._hold(self._queue.take_away(self._given))
         for batch in [*self._held, *([self._ready] if self._ready else [])]:
             self._keep_or_lose(batch)
         while not self._queue.is_empty():
@@ -325,6 +336,13 @@ class Dispatcher:
             self._overflow.close()
         self._tell_losses()
         self._writer.end()
+
+    def _await_replayed(self) -> None:
+        """Give the writer a moment with what it has from the spool: what it stores is not to stay there."""
+        if self._given is not None and self._given.from_spool:
+            with self._queue.changed:
+                self._queue.changed.wait_for(lambda: self._writer.batch is None, _LAST_REPLAY_SECONDS)
+            self._collect()
 
     def _keep_or_lose(self, batch: Batch) -> None:
         if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):

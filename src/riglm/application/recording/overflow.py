@@ -43,6 +43,11 @@ class Overflow:
         """Whether what waits in the spool came from this process alone."""
         return self._own > 0 and not self._has_adopted
 
+    @property
+    def is_refusing(self) -> bool:
+        """Whether it did not take what it was last given."""
+        return self._failed_at is not None
+
     def open(self) -> None:
         """Adopt what processes left that are gone."""
         try:

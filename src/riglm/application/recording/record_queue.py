@@ -64,7 +64,8 @@ class Batch:
 
     `left` is the number of those of which it is not settled what became of them; `done` counts the settled ones at the
     beginning of `records`. At most `at_once` are stored in one transaction: less than all while the store refuses one
-    of them. A batch that was `taken_away` from the thread that stores it is another one's to settle.
+    of them. A batch that was `taken_away` from the thread that stores it is another one's to settle; one that
+    `is_held_back` holds nothing but what must not pass the spool.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -75,6 +76,7 @@ class Batch:
     size_bytes: int = 0
     from_spool: bool = False
     taken_away: bool = False
+    is_held_back: bool = False
 
     @property
     def rest(self) -> list[Record]:

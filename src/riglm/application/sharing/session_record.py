@@ -154,6 +154,8 @@ def _bring(progress: Progress, state: SessionState) -> bool:
     state.searched = set(progress.searched)
     state.changes, state.made, state.last_at = progress.changes, progress.made, progress.last_at
     candidates = () if state.view is None else state.view.candidates
+    if progress.shown != state.shown:
+        state.has = None  # another process gave the client a list
     state.shown = candidates if progress.shown == candidates and candidates else progress.shown
     chosen = progress.choice
     if chosen is None:

@@ -61,6 +61,7 @@ class Showing:
         self._tasks: set[asyncio.Task[None]] = set()
         self._followers: set[Follower] = set()
         self._is_told_soon = False
+        self._is_closed = False
         self._prefix = f"riglm-{secrets.token_hex(8)}".encode()
         self._numbers = itertools.count(1)
 
@@ -206,7 +207,7 @@ class Showing:
 
     def reconfigured(self) -> None:
         """The rules changed: start to tell all who follow; once for changes that come close together."""
-        if not self._is_told_soon:
+        if not self._is_told_soon and not self._is_closed:
             self._is_told_soon = True
             self._start(self.tell_reconfigured())
 
@@ -230,7 +231,8 @@ class Showing:
         return False
 
     async def close(self) -> None:
-        """Give up the lists that still wait."""
+        """Give up the lists that still wait, and tell nobody anything more."""
+        self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -120,7 +120,7 @@ class LearnedContexts:
         self._term = GrowingRows.of(at[self._term.rows])
 
     def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> Likeness:
-        """How similar each context is that was learned for the scope, or for all."""
+        """How similar each context is that was learned in the scope."""
         shared = self._shared_words(terms)
         overall, meaning = shared.copy(), shared.copy()
         rows, numbers = self._matrices.get((model, len(vector)), (None, None))
@@ -133,8 +133,7 @@ class LearnedContexts:
         return Likeness(overall, meaning)
 
     def _counts_for(self, scope: str) -> NDArray[np.bool_]:
-        own, shared = self._scopes.get(scope, -1), self._scopes.get("", -1)
-        return np.asarray((self._scope.rows == own) | (self._scope.rows == shared))
+        return np.asarray(self._scope.rows == self._scopes.get(scope, -1))
 
     def _shared_words(self, terms: Sequence[int]) -> Scores:
         """The cosine of the contexts' words with those of another, rare words weighing more."""

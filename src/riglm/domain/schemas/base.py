@@ -16,7 +16,12 @@ class Section(BaseModel):
     """A part of the configuration: read once, never changed, nothing in it unknown."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, coerce_numbers_to_str=True, populate_by_name=True, defer_build=True
+        extra="forbid",
+        frozen=True,
+        coerce_numbers_to_str=True,
+        populate_by_name=True,
+        defer_build=True,
+        hide_input_in_errors=True,
     )
 
 

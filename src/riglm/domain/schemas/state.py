@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.schemas.base import Section, problem
+from riglm.domain.schemas.credentials import clearly_written
 from riglm.domain.secret import passwords_of_url
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
@@ -33,7 +34,7 @@ class State(Section):
     def _is_of_redis(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None and not url.get_secret_value().startswith(_SCHEMES):
             raise problem("this is no URL of Redis", "write it as redis://USER:PASSWORD@HOST:PORT/0")
-        return url
+        return clearly_written(url)
 
     @model_validator(mode="before")
     @classmethod

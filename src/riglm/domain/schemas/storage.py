@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.schemas.base import Seconds, Section, problem
+from riglm.domain.schemas.credentials import clearly_written
 from riglm.domain.secret import passwords_of_url
 
 _SCHEMES = ("postgresql://", "postgres://")
@@ -53,7 +54,7 @@ class Storage(Section):
                 "this is no URL of PostgreSQL",
                 "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a SQLite file is named by storage.path",
             )
-        return url
+        return clearly_written(url)
 
     @model_validator(mode="before")
     @classmethod

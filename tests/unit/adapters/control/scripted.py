@@ -140,7 +140,7 @@ class ScriptedControl(ControlPort):
     ) -> Page[SessionEntry]:
         self._answering(active_only=active_only, limit=limit, cursor=cursor)
         if cursor == "nowhere":
-            raise Invalid(Fault(path="cursor", detail="it leads nowhere"))
+            raise NotThere("the cursor leads nowhere")
         return Page(items=(ENTRY,), next_cursor="next")
 
     async def session(self, session_id: UUID) -> SessionDetail:

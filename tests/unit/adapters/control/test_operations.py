@@ -59,6 +59,7 @@ def test_lists_are_asked_for_as_parameters_say(served: Served):
         ("2026-05-28t22:26:40.500%2B02:00", NOON),
         ("2016-12-31T23:59:60Z", 1_483_228_800.0),
         ("1900-01-01T00:00:00Z", 0.0),
+        ("9999-12-31T23:59:59-23:59", 253_402_300_799.0),
         ("0", 0.0),
     ],
 )
@@ -89,9 +90,9 @@ def test_what_is_computed_of_totals_is_told_too(served: Served):
     assert (found["zero_hop"]["rate"], found["lists"]["reduction"], found["tokens"]["net"]) == (0.75, 0.75, 50)
 
 
-def test_between_an_end_and_a_later_begin_nothing_happened(served: Served):
-    assert served.ask("GET", "/stats/series?since=20&until=10").json == {"buckets": []}
-    assert len(served.ask("GET", "/stats/series?since=10&until=20").json["buckets"]) == 1
+def test_a_series_is_asked_for_as_parameters_say(served: Served):
+    assert len(served.ask("GET", "/stats/series?since=10&until=1970-01-01T00:00:20Z&buckets=3").json["buckets"]) == 1
+    assert served.inside.asked[-1] == {"since": 10.0, "until": 20.0, "buckets": 3}
 
 
 def test_a_prediction_tells_each_tool_and_the_list_without_each_signal(served: Served):

@@ -351,6 +351,6 @@ async def test_a_port_in_use_is_named():
     port = first.getsockname()[1]
     with pytest.raises(ConfigurationError, match=rf"downstream.port: cannot listen on 127.0.0.1:{port}.*--port"):
         bound_socket("127.0.0.1", port)
-    with pytest.raises(ConfigurationError, match="choose another downstream.host"):
+    with pytest.raises(ConfigurationError, match=r"choose another downstream\.host"):
         bound_socket("192.0.2.1", 0)
     first.close()

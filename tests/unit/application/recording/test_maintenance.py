@@ -341,3 +341,14 @@ def test_closing_gives_a_purge_up(store):
 
 def test_closing_what_never_started_is_allowed(store):
     Maintenance(lambda: store, lambda: 0).close()
+
+
+def test_another_measure_of_what_is_too_old_counts_at_the_next_look():
+    store = InMemoryAnalytics()
+    an_old_session(store)
+    maintenance = Maintenance(lambda: store, lambda: 0, clock=Clock())
+    assert maintenance.look_after()
+    assert len(store.list_sessions()) == 1
+    maintenance.keep(lambda now: Expiry.of_all(now - 10.0, now))
+    assert maintenance.look_after()
+    assert not store.list_sessions()

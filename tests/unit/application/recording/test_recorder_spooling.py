@@ -266,6 +266,58 @@ def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root):
     assert list(root.iterdir()) == []
 
 
+def test_what_the_store_takes_of_a_spool_at_the_end_does_not_stay_there(shop, root):
+    with FileSpool(root) as left:
+        left.append([a_session() for _ in range(10)])
+    recorder = spooling(shop, root, patience=3600.0)
+    shop.gate.clear()
+    recorder.start()
+    assert shop.tried.wait(SOON)
+    shop.on_try = lambda: until(lambda: recorder._queue.is_closed)
+    shop.gate.set()
+    counts = recorder.close(timeout=SOON)
+    assert (counts.stored, counts.spooled) == (10, 0)
+    assert list(root.iterdir()) == []
+
+
+def test_the_end_is_not_held_up_by_a_store_that_hangs_with_what_was_spooled(shop, root):
+    with FileSpool(root) as left:
+        left.append([a_session() for _ in range(10)])
+    recorder = spooling(shop, root, patience=3600.0)
+    shop.gate.clear()
+    recorder.start()
+    assert shop.tried.wait(SOON)
+    counts = recorder.close(timeout=0.05)
+    assert (counts.stored, counts.spooled) == (0, 10)
+    assert len(list(root.glob("*/*.seg"))) == 1
+    shop.gate.set()
+
+
+def test_a_session_that_a_full_spool_cannot_take_does_not_stand_in_the_way_of_calls(shop, root):
+    with FileSpool(root) as left:
+        left.append([an_invocation(a_session(), "old") for _ in range(400)])
+    session = a_session()
+    calls = [an_invocation(session, "live") for _ in range(100)]
+    step, go_on = threading.Semaphore(0), threading.Event()
+    shop.on_try = lambda: None if go_on.is_set() else step.acquire(timeout=SOON)
+    limits = QueueLimits(batch_records=10, batch_seconds=0.001)
+    recorder = spooling(shop, root, shelf=Shelf(root, max_bytes=1000), limits=limits, patience=3600.0)
+    for record in (session, *calls):
+        recorder.put(record)
+    with recorder:
+        for _ in range(30):
+            step.release()
+        until(lambda: shop.tries == 31)
+        done = [record for batch in shop.batches for record in batch]
+        go_on.set()
+        step.release()
+        until(lambda: recorder.counts().stored == 501)
+        assert obeys_the_law(recorder)
+    assert set(calls) <= set(done)
+    assert session not in done
+    assert list(shop.list_invocations(session.id)) == calls
+
+
 def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, caplog):
     shelf = Shelf(root)
     shelf.fails = shop.away = True

@@ -261,3 +261,14 @@ def test_whoever_wants_to_know_is_told_of_the_end_of_a_session_even_if_it_cannot
         service.when_closed(ended.append)
         service.session_closed(session, 1.0)
         assert ended[number] is session
+
+
+@pytest.mark.parametrize(
+    ("choice", "kept"), [("none", (None, False)), ("raw", (b"{}", True)), ("hash", (b"{}", False))]
+)
+def test_what_is_stored_of_arguments_can_change_between_calls(sink, choice, kept):
+    service, session = tracking(sink), a_session()
+    service.take_arguments(choice)
+    service.called(session, tool="a", upstream="u", arguments=b"{}", sequence_number=1, started=1.0, duration_ms=1.0)
+    note = sink.items[-1]
+    assert (note.arguments, note.keep_arguments) == kept

@@ -701,3 +701,35 @@ async def test_the_loop_is_free_between_those_who_are_told_of_an_override(stage)
         counts.append(len(told))
     assert sorted(told) == ["a", "b", "c"]
     assert all(after - before <= 1 for before, after in pairwise(counts))
+
+
+async def test_while_the_filter_is_off_a_list_passes_as_it_came_and_is_recorded_as_whole(stage):
+    stage.filter.is_off = True
+    stage.filter.shown = {"read"}
+    sink = stage.list()
+    page = b'{"tools":[{"name":"read"},{"name":"write"}],"nextCursor":"2", "x": 1}'
+    stage.link.asked[-1].result(page)
+    assert bytes((await sink.answer()).result) == page
+    assert stage.filter.passed_on == [(("read", "write"), False)]
+    assert stage.records.shown == [("read", "write")]
+    sink = stage.send(asks(9, "tools/list", b'{"cursor":"2"}').line)
+    stage.link.asked[-1].result(b'{"tools":[{"name":"more"}]}')
+    await sink.answer()
+    assert len(stage.filter.passed_on) == 1
+    await stage.conversation.close()
+
+
+async def test_a_client_is_told_when_other_rules_make_its_list_another_one(stage):
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools"))
+    await sink.answer()
+    await stage.showing.tell_reconfigured()
+    assert stage.channel.told == []
+    stage.filter.others = True
+    for _ in range(3):
+        stage.showing.reconfigured()
+    async with asyncio.timeout(10):
+        while not stage.channel.told:
+            await asyncio.sleep(0)
+    assert stage.channel.told == [CHANGED]
+    await stage.conversation.close()

@@ -369,3 +369,22 @@ async def test_a_stable_surface_adds_nothing_to_a_subscription(stage):
     stage.link.asked[-1].result(b"{}")
     assert len(sink.notes) == 1
     assert isinstance(stage.underway, Exchange)
+
+
+async def test_while_the_filter_is_off_a_list_passes_as_it_came(stage):
+    stage.filter.is_off = True
+    sink = stage.send(1, "tools/list")
+    page = b'{"tools":[{"name":"a"}], "ttlMs": 5, "cacheScope": "public"}'
+    stage.link.asked[-1].result(page)
+    assert bytes((await sink.answer()).result) == page
+    assert stage.filter.passed_on == [(("a",), True)]
+
+
+async def test_listeners_hear_of_other_rules_that_make_their_list_another_one(stage):
+    stage.filter.kind = Surface.DYNAMIC
+    sink = await listening(stage, 5, b'{"toolsListChanged":true}')
+    await stage.showing.tell_reconfigured()
+    assert len(sink.notes) == 1
+    stage.filter.others = True
+    await stage.showing.tell_reconfigured()
+    assert len(sink.notes) == 2

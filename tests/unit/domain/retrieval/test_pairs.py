@@ -76,13 +76,14 @@ def test_vectors_of_different_models_are_matched_by_words_alone():
     assert pairs.votes(other, "", HASHES).by_tool == {}
 
 
-def test_one_scope_does_not_learn_from_another_and_all_learn_from_what_is_shared():
+def test_one_scope_does_not_learn_from_another_not_even_from_that_of_callers_without_a_name():
     pairs = LearnedPairs()
     _learn(pairs, "ship it", scope="anna")
     assert pairs.votes(context("ship it"), "ben", HASHES).by_tool == {}
     assert pairs.votes(context("ship it"), "anna", HASHES).by_tool == pytest.approx({"deploy": 1.0})
     _learn(pairs, "ship it", tool="rollback")
-    assert set(pairs.votes(context("ship it"), "ben", HASHES).by_tool) == {"rollback"}
+    assert pairs.votes(context("ship it"), "ben", HASHES).by_tool == {}
+    assert set(pairs.votes(context("ship it"), "", HASHES).by_tool) == {"rollback"}
 
 
 def test_what_was_learned_of_another_description_does_not_vote():

@@ -39,7 +39,7 @@ let view = overview;
 let subject = "";
 let answeredAt = null;
 let isAsking = false;
-const poller = new Poller(onTurn);
+const poller = new Poller(onTurn, onPart);
 
 function chosenView({ view: word, subject: of }) {
   if (word === "sessions" || word === "together" || word === "overrides") return { sessions, together, overrides }[word];
@@ -60,6 +60,7 @@ function go() {
   page.data = {};
   page.refusals = {};
   main.removeAttribute("data-sources");
+  main.dataset.turns = 0;
   poller.watch(() => ({ health: "/health", ...view.sources(subject) }));
   if (!isFirst) {
     main.focus({ preventScroll: true });
@@ -70,6 +71,11 @@ function go() {
 function navigate(current) {
   const links = NAVIGATION.map(([word, text]) => h("a", { href: address(word), "aria-current": word === current ? "page" : undefined }, text));
   place("nav").replaceChildren(...links);
+}
+
+function onPart(data, refusals) {
+  Object.assign(page, { data, refusals });
+  if (!isShut()) draw();
 }
 
 function onTurn(data, refusals, sources, isNew) {

@@ -17,8 +17,8 @@ export const mean = orNothing((value) => TENTH.format(value));
 /** A share of one as 85.4 % */
 export const percent = orNothing((value) => `${TENTH.format(value * 100)} %`);
 
-/** 0.823 */
-export const score = orNothing((value) => value.toFixed(3));
+/** A score or a part of one, which may be below zero: −1.25 */
+export const score = orNothing((value) => value.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−"));
 
 /** Milliseconds: 4.2 ms, 120 ms, 1.3 s */
 export const duration = orNothing((value) => {

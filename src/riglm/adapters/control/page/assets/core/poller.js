@@ -1,17 +1,19 @@
 import { Refusal, read } from "./api.js";
 
 const PERIOD_MS = 2_000;
+const FIRST_MS = 150;
 
 /**
  * Asks again and again, while the page is seen, what the view shows, and tells when an answer is another one.
  *
- * `sources()` gives, for each name, what to ask; they may change from turn to turn. `onTurn(data, refusals, changed)`
- * hears of every turn: values and refusals by name, and whether any of them is new. A value stays while its source is
- * refused.
+ * `sources()` gives, for each name, what to ask; they may change from turn to turn. `onTurn(data, refusals, sources,
+ * isNew)` hears of every turn: values and refusals by name, and whether any of them is new. A value stays while its
+ * source is refused. `onPart(data, refusals)` hears of a first turn that takes long, so that what came does not wait for the rest.
  */
 export class Poller {
-  constructor(onTurn) {
+  constructor(onTurn, onPart) {
     this.onTurn = onTurn;
+    this.onPart = onPart;
     this.sources = () => ({});
     this.forget();
     document.addEventListener("visibilitychange", () => document.hidden || this.soon());
@@ -47,7 +49,9 @@ export class Poller {
     const asking = new AbortController();
     this.asking = asking;
     const asked = Object.entries(this.sources());
+    const early = this.texts.size === 0 && setTimeout(() => asking.signal.aborted || this.onPart(this.data, this.refusals), FIRST_MS);
     const outcomes = await Promise.all(asked.map(([name, path]) => this.one(name, path, asking.signal)));
+    clearTimeout(early);
     if (asking.signal.aborted) return;
     this.timer = setTimeout(() => this.turn(), PERIOD_MS);
     this.onTurn(this.data, this.refusals, Object.fromEntries(asked), outcomes.includes(true));

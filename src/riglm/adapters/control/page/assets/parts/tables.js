@@ -1,7 +1,7 @@
 import { h } from "../core/dom.js";
 
 /**
- * A table. Columns are `{ head, cell(row), number?, by?, wide? }`; `by` makes it one that rows can be sorted by.
+ * A table. Columns are `{ head, cell(row), number?, by?, wide?, kind? }`; `by` makes it one that rows can be sorted by.
  * Rows have a `key`. `sorted` is `{ by, down }` where the table can be sorted.
  */
 export function table({ caption, columns, rows, sorted, key = (row) => row.key, rowClass = () => undefined, id }) {
@@ -42,7 +42,7 @@ export function bar(part, kind = "") {
 }
 
 function head(column, sorted) {
-  const kind = column.number ? "number-column" : undefined;
+  const kind = kindOf(column);
   if (!column.by) return h("th", { scope: "col", class: kind, title: column.title }, column.head);
   const isIt = sorted.by === column.by;
   const order = isIt ? (sorted.down ? "descending" : "ascending") : undefined;
@@ -55,8 +55,9 @@ function head(column, sorted) {
   return h("th", { scope: "col", class: kind, "aria-sort": order }, button);
 }
 
+const kindOf = ({ number, wide, kind }) => [number && "number-column", wide && "wide", kind].filter(Boolean).join(" ") || undefined;
+
 function cell(column, row) {
   const tag = column.label ? "th" : "td";
-  const kind = [column.number && "number-column", column.wide && "wide"].filter(Boolean).join(" ");
-  return h(tag, { class: kind || undefined, scope: column.label ? "row" : undefined }, column.cell(row));
+  return h(tag, { class: kindOf(column), scope: column.label ? "row" : undefined }, column.cell(row));
 }

@@ -68,7 +68,7 @@ function headline(summary) {
   const figures = [
     ["Hit rate", show("/zero_hop/rate", format.percent), [show("/zero_hop/hits"), " from the list, ", show("/zero_hop/searched"), " by a search, ", show("/zero_hop/missed"), " by name only"]],
     ["Tools in a list", show("/lists/mean_shown", format.mean), ["of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
-    ["Tokens net", show("/tokens/net", format.rough), ["hidden ", show("/tokens/hidden", format.rough), ", costs ", show("/tokens/own", format.rough), " + ", show("/tokens/resent", format.rough)]],
+    ["Tokens net", show("/tokens/net", format.rough), ["hidden ", show("/tokens/hidden", format.rough), ", less own ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
     ["Calls", show("/calls"), [show("/failures"), " failed, ", show("/searches"), " searches"]],
     ["Live sessions", show("/sessions/active"), ["of ", show("/sessions/total"), " sessions, ", show("/lists/changes"), " list changes"]],
     ["Tools used", show("/tools/used"), ["of ", show("/tools/known"), ", ", show("/tools/never_used"), " never used"]],

@@ -78,8 +78,9 @@ function columns(prediction, session, overrides) {
     { head: "List", cell: (row) => standing(row) },
     { head: "Score", number: true, cell: (row) => show(`/tools/${row.index}/score`, format.score) },
     ...prediction.signals.map((signal) => ({
-      head: signal,
+      head: signal.split(/(?<=_)/).flatMap((part, index) => (index ? [h("wbr"), part] : [part])),
       number: true,
+      kind: "signal",
       title: `what the signal ${signal} adds to the score`,
       cell: (row) => contribution(row.contributions[signal], highest, () => show(`/tools/${row.index}/contributions/${step(signal)}`, format.score)),
     })),
@@ -90,7 +91,7 @@ function columns(prediction, session, overrides) {
 
 function contribution(value, highest, written) {
   if (value === undefined) return h("span", { class: "soft" }, "–");
-  return [bar(Math.abs(value) / highest, value < 0 ? "negative" : ""), written()];
+  return [written(), bar(Math.abs(value) / highest, value < 0 ? "negative" : "")];
 }
 
 function standing({ standing: word, shown }) {

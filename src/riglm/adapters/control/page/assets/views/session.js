@@ -38,7 +38,7 @@ function about(one) {
     ["Began", ago(one.started_at), " ago"],
     one.ended_at && ["Ended", ago(one.ended_at), " ago"],
     ["Spoken", `${one.era}, ${one.transport}`],
-    ["Recognised by", `${one.method}, confidence ${one.confidence}`],
+    ["Recognised by", one.method, one.confidence !== one.method && `, confidence ${one.confidence}`],
     ["Principal", one.principal ? h("code", {}, one.principal) : "without a name"],
     ["Calls", show("/invocations"), ", ", show("/failures"), " failed"],
     ["Lists", show("/lists"), ", ", show("/list_changes"), " changed, ", show("/searches"), " searches"],

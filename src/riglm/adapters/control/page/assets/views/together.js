@@ -12,10 +12,16 @@ export const together = {
   title: () => "Together",
   sources: () => ({ cooccurrence: `/stats/cooccurrence?limit=${TOOLS}` }),
   render(data, refusals) {
+    const { cooccurrence: found } = data;
+    const note = "In how many sessions two tools were both used. The darker a field, the more.";
     return [
       h("h1", {}, "Tools used together"),
-      panel("map", "Map", { note: "In how many sessions two tools were both used. The darker a field, the more." }, data.cooccurrence ? map(data.cooccurrence) : missing(refusals.cooccurrence)),
-      data.cooccurrence?.pairs.length > 0 && panel("pairs", "Pairs", { kind: "long" }, pairs(data.cooccurrence)),
+      h(
+        "div",
+        { class: "side-by-side" },
+        panel("map", "Map", { note }, found ? map(found) : missing(refusals.cooccurrence)),
+        found?.pairs.length > 0 && panel("pairs", "Pairs", { kind: "long" }, pairs(found)),
+      ),
     ];
   },
 };
@@ -58,8 +64,8 @@ function pairs(answer) {
     columns: [
       { head: "Tool", label: true, cell: (row) => h("a", { href: address("tools", row.a) }, name(row.a)) },
       { head: "and", cell: (row) => h("a", { href: address("tools", row.b) }, name(row.b)) },
-      { head: "Times together", number: true, cell: (row) => show(`/pairs/${row.index}/count`) },
-      { head: "Calls apart", number: true, cell: (row) => show(`/pairs/${row.index}/mean_distance`, format.mean) },
+      { head: "Together", title: "in so many sessions", number: true, cell: (row) => show(`/pairs/${row.index}/count`) },
+      { head: "Apart", title: "so many calls apart, on average", number: true, cell: (row) => show(`/pairs/${row.index}/mean_distance`, format.mean) },
     ],
   });
 }

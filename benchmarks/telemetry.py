@@ -1,0 +1,222 @@
+"""What telling of itself costs riglm: metrics and traces at each call, and a scrape of all metrics."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from rich.console import Console
+from rich.table import Table
+
+from riglm.adapters.telemetry.metrics import PrometheusMetrics
+from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
+from riglm.application.catalogues import Catalogues
+from riglm.application.overhead import Overhead
+from riglm.application.proxy import ProxyService
+from riglm.application.recording.record_queue import Item
+from riglm.application.recording.tracking import TrackingService
+from riglm.application.services import Services
+from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.tracing.traces import Traces
+from riglm.domain import jsonrpc
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Era, Transport
+from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
+from riglm.ports.downstream import Caller, ClientChannel, ReplySink
+from riglm.ports.telemetry import MeterPort, Readings, TracerPort
+from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink, UpstreamPort
+
+ROUNDS = 7
+CALLS = 20_000
+SCRAPES = 50
+LINE = (
+    b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"search_issues","arguments":'
+    b'{"owner":"octo","repo":"hello","query":"is:open label:bug","page":2}}}'
+)
+RESULT = b'{"content":[{"type":"text","text":"none"}]}'
+
+
+class _Nowhere(ReplySink, ClientChannel):
+    """A client that takes whatever comes."""
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        pass
+
+    def primed(self, event: EventMark) -> None:
+        pass
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        pass
+
+    def interrupted(self) -> None:
+        pass
+
+    def push(self, message: Message, event: EventMark | None = None) -> bool:
+        return True
+
+
+class _Link(UpstreamLink):
+    """A way to a server that answers whenever it is told to."""
+
+    def __init__(self, spec: UpstreamSpec) -> None:
+        self.spec = spec
+        self.waiting: Reply | None = None
+
+    def request(self, message: Message, reply: Reply) -> None:
+        self.waiting = reply
+
+    def send(self, message: Message) -> None:
+        pass
+
+    def cancel(self, reply: Reply, notice: Message | None) -> None:
+        pass
+
+    def listen(self, *, listening: bool) -> None:
+        pass
+
+    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class _Server(UpstreamPort):
+    """A server in memory."""
+
+    def __init__(self) -> None:
+        self.spec = UpstreamSpec(name="github", kind="stdio", command=("github",))
+        self.link = _Link(self.spec)
+
+    def connect(self, outlet: Outlet) -> UpstreamLink:
+        return self.link
+
+    def stateless(self, outlet: Outlet) -> UpstreamLink:
+        return self.link
+
+    def supports(self, era: Era) -> bool | None:
+        return True
+
+    def learned(self, era: Era, *, supported: bool) -> None:
+        pass
+
+    def health(self) -> UpstreamHealth:
+        return UpstreamHealth(name="github", state="open")
+
+    async def close(self) -> None:
+        pass
+
+
+class _Sink:
+    """Takes records and keeps none."""
+
+    def put(self, item: Item, size: int) -> None:
+        pass
+
+
+class _Privacy:
+    arguments: Literal["hash"] = "hash"
+
+
+class _Exporter(SpanExporter):
+    """Takes spans and keeps none."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
+
+
+def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -> ProxyService:
+    """All that a call passes inside riglm, without wires and records."""
+    hasher = KeyedHasher(bytes(32))
+    tracking = TrackingService(_Sink(), hasher, _Privacy(), meter=meter)
+    sessions = SessionRegistry(tracking, hasher, Evidence())
+    services = Services(tracking=tracking, sessions=sessions, catalogues=Catalogues())
+    if meter is not None:
+        services = replace(services, overhead=Overhead(meter))
+    return ProxyService(services, [server], traces=None if tracer is None else Traces(tracer))
+
+
+def call_cost(meter: MeterPort | None, tracer: TracerPort | None) -> float:
+    """Microseconds of a call through the inside of riglm, the least of several rounds."""
+    server, client = _Server(), _Nowhere()
+    connection = proxy(server, meter, tracer).connect(Caller(transport=Transport.STDIO), client, client)
+    rounds = []
+    for _ in range(ROUNDS):
+        start = time.thread_time()
+        for number in range(CALLS):
+            connection.received(LINE % number)
+            waiting = server.link.waiting
+            if waiting is not None:
+                waiting.replied(jsonrpc.result(b"%d" % number, RESULT))
+        rounds.append((time.thread_time() - start) / CALLS * 1e6)
+    return min(rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    accepted: int = 10
+    stored: int = 10
+    queued: int = 0
+    spooled: int = 0
+    dropped: int = 0
+    recovered: int = 0
+    reasons: dict[str, int] = field(default_factory=lambda: {"full": 0, "refused": 0, "damaged": 0, "closed": 0})
+    spool_bytes: int = 0
+
+
+def scrape_cost(servers: int, accept: str) -> tuple[float, int]:
+    """Milliseconds of processor time of a scrape, the median, and its lines."""
+    names = [f"server-{number}" for number in range(servers)]
+    metrics = PrometheusMetrics(names, lambda: "1")
+    metrics.read_from(
+        Readings(
+            records=_Records,
+            upstreams=lambda: [UpstreamHealth(name=name, state="open") for name in names],
+            sessions=lambda: 5,
+            embedder=lambda: None,
+        )
+    )
+    for name in names:
+        for kind in (None, *ErrorKind):
+            for found in Found:
+                metrics.called(name, found, kind, 0.01)
+    costs = []
+    for _ in range(SCRAPES):
+        start = time.thread_time()
+        body, _ = metrics.scrape(accept)
+        costs.append((time.thread_time() - start) * 1000)
+    return statistics.median(costs), body.count(b"\n")
+
+
+def main() -> None:
+    console = Console()
+    calls = Table(title="A call inside riglm, without wires and records", title_justify="left")
+    for column in ("", "µs", "more"):
+        calls.add_column(column, justify="left" if not column else "right")
+    plain = call_cost(None, None)
+    metrics = PrometheusMetrics(["github"], lambda: "1")
+    measured: list[tuple[str, Callable[[], float]]] = [("metrics", lambda: call_cost(metrics, None))]
+    calls.add_row("neither metrics nor traces", f"{plain:.2f}", "")
+    with OpenTelemetryTracer(lambda: "1", _Exporter) as tracer:
+        measured += [("traces", lambda: call_cost(None, tracer)), ("both", lambda: call_cost(metrics, tracer))]
+        for name, measure in measured:
+            cost = measure()
+            calls.add_row(name, f"{cost:.2f}", f"{cost - plain:.2f}")
+    console.print(calls)
+    scrapes = Table(title="A scrape, in its own thread", title_justify="left")
+    for column in ("servers", "format", "ms", "lines"):
+        scrapes.add_column(column, justify="right")
+    for servers in (1, 5, 20):
+        for accept, name in (("text/plain", "text"), ("application/openmetrics-text", "OpenMetrics")):
+            cost, lines = scrape_cost(servers, accept)
+            scrapes.add_row(str(servers), name, f"{cost:.2f}", str(lines))
+    console.print(scrapes)
+
+
+if __name__ == "__main__":
+    main()

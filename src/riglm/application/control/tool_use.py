@@ -1,0 +1,131 @@
+"""Tools as people look at them: how each is used, in what company, and which never are."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from riglm.application.control.company import Company
+from riglm.application.control.counting import Counting
+from riglm.application.control.crossing import ProxyLoop
+from riglm.application.control.cursors import cursor_of, key_of, page
+from riglm.application.control.history import History
+from riglm.domain.control import Companion, CooccurrenceMap, NotThere, Page, ToolDetail, ToolEntry, ToolPair
+from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.ports.analytics import AnalyticsPort, ToolStatistics
+
+_BUCKETS: Final = 60
+_MOST_COMPANIONS: Final = 50
+
+LiveTools = Callable[[], Mapping[str, str]]
+"""The tools that are listed now by the names that clients use, each with its server; called on the proxy's loop."""
+
+
+class ToolUse:
+    """Puts the tools that are listed now beside those that are recorded."""
+
+    def __init__(
+        self,
+        proxy: ProxyLoop,
+        counting: Counting,
+        history: History,
+        live_tools: LiveTools,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` gives seconds since the epoch."""
+        self._proxy = proxy
+        self._counting = counting
+        self._history = history
+        self._live_tools = live_tools
+        self._company = Company(clock)
+
+    async def known(self, since: float) -> Sequence[ToolEntry]:
+        """Every tool that is recorded since then or listed now, most used first, then by name."""
+        recorded = await self._counting.counted(("tools", since), lambda store: store.tools_known(since))
+        live = await self._proxy.look(self._live_tools)
+        found = [_entry(each, live) for each in recorded]
+        names = {each.tool for each in recorded}
+        found += [ToolEntry(tool=tool, upstream=upstream) for tool, upstream in live.items() if tool not in names]
+        return sorted(found, key=_place)
+
+    async def entries(self, *, unused_only: bool, since: float, limit: int, cursor: str | None) -> Page[ToolEntry]:
+        """The known tools, page by page."""
+        chosen = [each for each in await self.known(since) if not (unused_only and each.uses)]
+        if cursor is not None:
+            key = key_of(cursor, _tool_key)
+            chosen = [each for each in chosen if _place(each) > key]
+        return page(chosen, limit, lambda each: cursor_of(each.invocations, each.tool, each.upstream))
+
+    async def detail(self, name: str, *, since: float) -> ToolDetail:
+        """One tool, over all servers that had it.
+
+        Raises:
+            NotThere: it was neither used nor listed.
+        """
+        entries = [each for each in await self.known(since) if each.tool == name]
+        if not entries:
+            raise NotThere("there is no tool of this name: none was used or listed in that time")
+        entry = entries[0]
+        if len(entries) > 1:
+            totals = await self._counting.counted(("tool", name, since), lambda store: store.tool_totals(name, since))
+            entry = entry if totals is None else _entry(totals, {})
+        pairs = await self._together(("company", name), lambda store: store.get_cooccurrences([name]))
+        series = await self._history.buckets(since=since or None, until=None, count=_BUCKETS, tool=name)
+        return ToolDetail(tool=entry, cooccurrences=tuple(_companions(name, pairs)), series=series)
+
+    async def cooccurrence(self, limit: int) -> CooccurrenceMap:
+        """The tools that are used together most, and their pairs."""
+        found = await self._together(("map", limit), lambda store: store.top_cooccurrences(limit))
+        tools = dict.fromkeys(tool for pair in found for tool in (pair.tool_a, pair.tool_b))
+        pairs = (
+            ToolPair(a=pair.tool_a, b=pair.tool_b, count=pair.count, mean_distance=pair.average_distance)
+            for pair in found
+        )
+        return CooccurrenceMap(tools=tuple(tools), pairs=tuple(pairs))
+
+    async def _together(
+        self, key: tuple[object, ...], question: Callable[[AnalyticsPort], Sequence[ToolCooccurrence]]
+    ) -> Sequence[ToolCooccurrence]:
+        def counted(store: AnalyticsPort) -> Sequence[ToolCooccurrence]:
+            self._company.refresh(store)
+            return question(store)
+
+        return await self._counting.counted(key, counted)
+
+
+def _place(entry: ToolEntry) -> tuple[int, str, str]:
+    return -entry.invocations, entry.tool, entry.upstream
+
+
+def _tool_key(invocations: int, tool: str, upstream: str) -> tuple[int, str, str]:
+    return -int(invocations), str(tool), str(upstream)
+
+
+def _entry(found: ToolStatistics, live: Mapping[str, str]) -> ToolEntry:
+    if not found.invocations:
+        return ToolEntry(tool=found.tool, upstream=found.upstream or live.get(found.tool, ""))
+    return ToolEntry(
+        tool=found.tool,
+        upstream=found.upstream,
+        invocations=found.invocations,
+        uses=found.uses,
+        failures=found.failures,
+        sessions=found.sessions,
+        listed=found.listed,
+        searched=found.searched,
+        named=found.invocations - found.listed - found.searched,
+        median_ms=found.median_ms,
+        p95_ms=found.p95_ms,
+        last_used=found.last_used,
+    )
+
+
+def _companions(name: str, pairs: Iterable[ToolCooccurrence]) -> Sequence[Companion]:
+    return [
+        Companion(
+            tool=pair.tool_b if pair.tool_a == name else pair.tool_a,
+            count=pair.count,
+            mean_distance=pair.average_distance,
+        )
+        for pair in pairs
+    ][:_MOST_COMPANIONS]

@@ -1,0 +1,160 @@
+"""The container: the one place that knows which adapter stands behind which port."""
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from riglm.adapters.configuration.loading import Configuration
+from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.application.catalogues import Catalogues
+from riglm.application.recording.maintenance import Maintenance
+from riglm.application.recording.recorder import Recorder
+from riglm.application.recording.tracking import TrackingService
+from riglm.application.services import Services
+from riglm.application.sessions import SessionRegistry
+from riglm.composition.control import make_control, make_live
+from riglm.composition.knowledge import make_voice
+from riglm.composition.prediction import (
+    make_converging,
+    make_embedders,
+    make_filtering,
+    make_overrides,
+    make_owners,
+    make_prediction,
+    make_showing,
+    make_worker,
+)
+from riglm.composition.sessions import evidence, make_sharing, make_state
+from riglm.composition.storage import (
+    kept_open,
+    make_hasher,
+    make_maintenance,
+    make_recorder,
+    memory,
+    sql,
+    sqlite_choices,
+)
+from riglm.composition.telemetry import make_metrics, make_overhead, make_tracer
+from riglm.composition.wanted import is_shared
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.schemas.settings import Settings
+from riglm.injection import containers, providers
+from riglm.ports.analytics import AnalyticsPort
+
+if TYPE_CHECKING:
+    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.adapters.telemetry.metrics import PrometheusMetrics
+    from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
+    from riglm.application.control.configuration import LiveConfiguration
+    from riglm.application.control.service import ControlService
+    from riglm.application.filtering import FilteringService
+    from riglm.application.knowledge.inner_voice import InnerVoice
+    from riglm.application.overrides import Overrides
+    from riglm.application.prediction.converging import Converging
+    from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.worker import Worker
+    from riglm.application.sharing.sharing import Sharing
+    from riglm.application.showing.showing import Showing
+    from riglm.ports.embedder import Embedders
+    from riglm.ports.session_state import SessionStatePort
+
+
+class Container(containers.DeclarativeContainer):
+    """Everything that one riglm process is made of."""
+
+    settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
+    configuration: providers.Dependency[Configuration | None] = providers.Dependency(default=None)
+    logs: providers.Dependency[JsonLogs | None] = providers.Dependency(default=None)
+    hasher: providers.Provider[KeyedHasher] = providers.Singleton(make_hasher, settings)
+    analytics: providers.Provider[AnalyticsPort] = providers.Selector(
+        settings.provided.storage.kind,
+        memory=providers.Singleton(memory),
+        sqlite=providers.Factory(sql, settings, hasher.provider),
+        postgresql=providers.Factory(sql, settings, hasher.provider),
+    )
+    kept: providers.Provider[AnalyticsPort] = providers.Selector(  # whoever opens it may set a damaged file aside
+        settings.provided.storage.kind,
+        memory=analytics,
+        sqlite=providers.Factory(sql, settings, hasher.provider, sets_aside=True),
+        postgresql=analytics,
+    )
+    recorder: providers.Provider[Recorder] = providers.Singleton(make_recorder, settings, kept.provider)
+    tracer: "providers.Provider[OpenTelemetryTracer | None]" = providers.Singleton(make_tracer, settings)
+    metrics: "providers.Provider[PrometheusMetrics | None]" = providers.Singleton(make_metrics, settings)
+    tracking: providers.Provider[TrackingService] = providers.Singleton(
+        TrackingService, recorder, hasher, settings, meter=metrics
+    )
+    sessions: providers.Provider[SessionRegistry] = providers.Singleton(
+        SessionRegistry,
+        tracking,
+        hasher,
+        providers.Callable(evidence, settings),
+        shared=providers.Callable(is_shared, settings),
+    )
+    services: providers.Provider[Services] = providers.Singleton(
+        Services,
+        tracking=tracking,
+        sessions=sessions,
+        catalogues=providers.Singleton(Catalogues),
+        owners=providers.Singleton(make_owners, settings),
+        grace=settings.provided.timeouts.grace,
+        overhead=providers.Callable(make_overhead, metrics),
+    )
+    choices: "providers.Provider[AnalyticsPort | SqliteChoices]" = providers.Selector(
+        settings.provided.storage.kind,
+        memory=analytics,
+        sqlite=providers.Factory(sqlite_choices, settings),
+        postgresql=providers.Resource(kept_open, settings, hasher.provider),
+    )
+    worker: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-prediction")
+    asking: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-asking")
+    overrides: "providers.Provider[Overrides]" = providers.Singleton(make_overrides, asking, choices.provider)
+    embedders: "providers.Provider[Embedders]" = providers.Singleton(make_embedders, settings)
+    prediction: "providers.Provider[PredictionService]" = providers.Singleton(
+        make_prediction,
+        settings,
+        worker,
+        asking,
+        services,
+        recorder,
+        hasher,
+        analytics.provider,
+        choices.provider,
+        metrics,
+    )
+    voice: "providers.Provider[InnerVoice | None]" = providers.Singleton(
+        make_voice, settings, worker, embedders.provider
+    )
+    filtering: "providers.Provider[FilteringService]" = providers.Singleton(
+        make_filtering, settings, services, prediction, overrides
+    )
+    showing: "providers.Provider[Showing]" = providers.Singleton(make_showing, settings, services, filtering, voice)
+    state: "providers.Provider[SessionStatePort]" = providers.Singleton(make_state, settings)
+    sharing: "providers.Provider[Sharing]" = providers.Singleton(
+        make_sharing, settings, state, hasher, sessions, tracking, filtering.provider
+    )
+    converging: "providers.Provider[Converging]" = providers.Singleton(
+        make_converging, settings, prediction, sharing, worker, analytics.provider
+    )
+    maintenance: providers.Provider[Maintenance] = providers.Singleton(
+        make_maintenance, settings, recorder, kept.provider, prediction.provider
+    )
+    live: "providers.Provider[LiveConfiguration]" = providers.Singleton(
+        make_live, settings, configuration, logs, filtering, showing, prediction, tracking, sessions, maintenance
+    )
+    control: "providers.Provider[ControlService]" = providers.Factory(
+        make_control, settings, services, filtering, prediction, overrides, recorder, live, analytics.provider
+    )
+
+
+def build(settings: Settings, configuration: Configuration | None = None, logs: JsonLogs | None = None) -> Container:
+    """A container for these settings; `configuration` says where they come from, `logs` takes what is logged.
+
+    Raises:
+        ConfigurationError: they name a store whose driver is not installed.
+    """
+    if settings.storage.kind == "postgresql" and importlib.util.find_spec("psycopg") is None:
+        raise ConfigurationError(
+            "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
+        )
+    return Container(settings=settings, configuration=configuration, logs=logs)

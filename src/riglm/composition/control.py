@@ -1,0 +1,133 @@
+"""What is seen and steered while riglm runs, and the door to it."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from riglm.adapters.configuration.data_directory import data_directory
+from riglm.adapters.configuration.loading import Configuration
+from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.application.identity import server_info
+from riglm.application.recording.maintenance import Maintenance
+from riglm.application.recording.recorder import Recorder
+from riglm.application.recording.tracking import TrackingService
+from riglm.application.services import Services
+from riglm.application.sessions import SessionRegistry
+from riglm.composition.prediction import build_predictor, plan_of
+from riglm.composition.sessions import evidence
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.upstream import UpstreamPort
+
+if TYPE_CHECKING:
+    from riglm.adapters.control.rights import Tokens
+    from riglm.application.control.configuration import LiveConfiguration
+    from riglm.application.control.service import ControlService
+    from riglm.application.filtering import FilteringService
+    from riglm.application.overrides import Overrides
+    from riglm.application.prediction.service import PredictionService
+    from riglm.application.showing.showing import Showing
+
+_log: Final = logging.getLogger("riglm")
+
+
+def make_live(
+    settings: Settings,
+    configuration: Configuration | None,
+    logs: JsonLogs | None,
+    filtering: "FilteringService",
+    showing: "Showing",
+    prediction: "PredictionService",
+    tracking: TrackingService,
+    sessions: SessionRegistry,
+    maintenance: Maintenance,
+) -> "LiveConfiguration":
+    """The configuration that can be changed, with all that follows it."""
+    from riglm.adapters.configuration.persisting import ConfigurationDocuments
+    from riglm.application.control.configuration import LiveConfiguration
+    from riglm.application.control.following import FilteringFollower, Follower, Following, PredictionFollower
+
+    def learned_anew() -> None:
+        filtering.rechoose()
+        showing.reconfigured()
+
+    prediction.when_anew(learned_anew)
+    followers: list[Follower] = [
+        FilteringFollower(filtering, showing.reconfigured),
+        PredictionFollower(prediction, plan_of, build_predictor),
+        Following(lambda new: new.arguments, tracking.take_arguments),
+        Following(evidence, sessions.look_for),
+        Following(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
+        Following(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
+    ]
+    read = configuration or Configuration(settings, {})
+    if logs is not None:
+        known = read.settings.secrets()
+        of_logs = Following(
+            lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
+        )
+        followers.append(of_logs)
+    return LiveConfiguration(settings, ConfigurationDocuments(read), followers)
+
+
+def make_control(
+    settings: Settings,
+    services: Services,
+    filtering: "FilteringService",
+    prediction: "PredictionService",
+    overrides: "Overrides",
+    recorder: Recorder,
+    live: "LiveConfiguration",
+    open_store: Callable[[], AnalyticsPort],
+    upstreams: Sequence[UpstreamPort],
+) -> "ControlService":
+    """What the control API asks."""
+    from riglm.application.control.building import Proxy, build_control
+    from riglm.application.control.health import Identity
+
+    identity = Identity(
+        version=server_info()["version"],
+        started_at=time.time(),
+        store_kind=settings.storage.kind,
+        specs=settings.upstream_specs(),
+    )
+    proxy = Proxy(
+        services=services,
+        filtering=filtering,
+        prediction=prediction,
+        overrides=overrides,
+        recorder=recorder,
+        configuration=live,
+        upstreams=lambda: [upstream.health() for upstream in upstreams],
+    )
+    return build_control(proxy, identity, open_store)
+
+
+class ControlDoor(NamedTuple):
+    """Where the control API listens, and the tokens that open it."""
+
+    listener: socket.socket
+    tokens: "Tokens"
+
+
+def door_of(settings: Settings, *, is_needed: bool) -> ControlDoor | None:
+    """Where the control API is to be found; None when it is off, or not needed and somebody else listens there."""
+    control = settings.control
+    if not control.enabled:
+        return None
+    from riglm.adapters.control.rights import guarded
+    from riglm.adapters.mcp.downstream.http import bound_socket
+
+    tokens = guarded(control, data_directory(os.environ))
+    try:
+        listener = bound_socket(control.host, control.port, section="control", option="--control-port")
+    except ConfigurationError as error:
+        if is_needed:
+            raise
+        _log.warning("%s; riglm goes on without the control API", error)
+        return None
+    return ControlDoor(listener, tokens)

@@ -1,0 +1,28 @@
+"""The inner voice, where it is switched on."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from riglm.composition.storage import knowledge_store
+from riglm.composition.wanted import is_silent
+from riglm.domain.schemas.settings import Settings
+
+if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+    from riglm.application.knowledge.inner_voice import InnerVoice
+    from riglm.application.prediction.worker import Worker
+    from riglm.ports.embedder import Embedders
+
+
+def make_voice(settings: Settings, worker: "Worker", embedders: "Callable[[], Embedders]") -> "InnerVoice | None":
+    """The tool that asks the knowledge store, if it is switched on."""
+    if not settings.knowledge.enabled:
+        return None
+    from riglm.application.knowledge.building import build_inner_voice
+
+    return build_inner_voice(
+        settings.knowledge,
+        worker,
+        embedders,
+        lambda: knowledge_store(settings),
+        is_silent=is_silent(),
+    )

@@ -1,0 +1,158 @@
+"""Opens what the container builds, and closes it in reverse order."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from riglm.application.forgetting import Forgetting
+from riglm.application.identity import server_info
+from riglm.application.proxy import ProxyService
+from riglm.composition.container import Container
+from riglm.composition.control import ControlDoor
+from riglm.composition.prediction import SWITCH_SECONDS
+from riglm.composition.telemetry import make_traces
+from riglm.composition.wanted import is_shared, stands_in_the_way
+from riglm.domain.forgetting import Forgotten
+from riglm.ports.telemetry import Readings
+from riglm.ports.upstream import UpstreamPort
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from riglm.application.sharing.sharing import Sharing
+
+_SWEEP_SECONDS: Final = 30.0
+_OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
+_log: Final = logging.getLogger("riglm")
+
+
+@contextlib.asynccontextmanager
+async def lifespan(container: Container, control: "ControlDoor | None" = None) -> AsyncIterator[ProxyService]:
+    """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
+    from riglm.adapters.mcp.upstream.building import Upstreams
+
+    settings = container.settings()
+    services = container.services()
+    recorder = container.recorder()
+    container.tracking().when_listed(recorder.begin)
+    upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
+    tracer = container.tracer()
+    with contextlib.ExitStack() as stack:
+        if tracer is not None:
+            stack.enter_context(tracer)
+        stack.enter_context(recorder)
+        filtered = stands_in_the_way(settings)
+        stack.enter_context(container.maintenance())
+        if settings.filtering.denies and not settings.filtering.is_on:
+            _log.warning("filtering.enabled is false: what filtering.allowlist and filtering.denylist deny can be used")
+        if filtered:
+            stack.callback(container.shutdown_resources)
+            stack.enter_context(container.worker())
+            stack.enter_context(container.asking())
+        async with contextlib.AsyncExitStack() as opened:
+            if is_shared(settings):
+                await opened.enter_async_context(container.state())
+            ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
+            read_for_metrics(container, ports)
+            showing = container.showing() if filtered else None
+            proxy = ProxyService(services, ports, settings.naming, showing, make_traces(tracer))
+            sharing = container.sharing() if is_shared(settings) else None
+            if sharing is not None:
+                await sharing.begin()
+                sharing.share_changes(proxy)
+                if filtered:
+                    container.converging()
+            if filtered or sharing is not None:
+                container.maintenance().when_forgotten(_letting_go(container, sharing, filtered=filtered))
+            tasks = [asyncio.create_task(_sweep(proxy, sharing))]
+            try:
+                async with controlled(container, ports, control):
+                    if showing is not None:
+                        container.overrides().when_changed(showing.overridden)
+                        tasks.append(asyncio.create_task(container.overrides().follow()))
+                        await container.overrides().ready(_OVERRIDES_SECONDS)
+                    await proxy.check_names()
+                    yield proxy
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await proxy.close()
+                if filtered:
+                    await _closed_behind(container)
+
+
+async def _closed_behind(container: Container) -> None:
+    """Close what works for a proxy that is closed already."""
+    voice = container.voice()
+    if voice is not None:
+        await voice.close()
+    await container.prediction().close()
+
+
+@contextlib.asynccontextmanager
+async def controlled(
+    container: Container, upstreams: Sequence[UpstreamPort], door: "ControlDoor | None"
+) -> AsyncIterator[None]:
+    """The control API is served meanwhile, if it has a door."""
+    metrics = container.metrics()
+    if door is None or metrics is None:
+        yield
+        return
+    from riglm.adapters.control.server import ControlServer
+
+    service, control = container.control(upstreams=upstreams), container.settings().control
+
+    def build_app() -> "ASGIApp":
+        from riglm.adapters.control.app import control_app
+
+        return control_app(service, control, door.tokens, metrics.scrape, version=server_info()["version"])
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    server = ControlServer(door.listener, build_app)
+    server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+        service.close()
+
+
+def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) -> None:
+    """Let whoever scrapes metrics see also what is not counted, but known."""
+    metrics = container.metrics()
+    if metrics is None:
+        return
+    sessions, filtering, prediction = container.sessions(), container.filtering(), container.prediction()
+    readings = Readings(
+        records=container.recorder().counts,
+        upstreams=lambda: [upstream.health() for upstream in upstreams],
+        sessions=lambda: len(sessions),
+        embedder=lambda: prediction.embedder_status() if filtering.predicts else None,
+    )
+    metrics.read_from(readings)
+
+
+def _letting_go(
+    container: Container, sharing: "Sharing | None", *, filtered: bool
+) -> Callable[[Sequence[Forgotten]], None]:
+    """Has what this process remembers of sessions let go; asked on another thread."""
+    loop = asyncio.get_running_loop()
+    remembering = [container.filtering().forget] if filtered else []
+    forgetting = Forgetting(container.sessions(), remembering if sharing is None else [*remembering, sharing.forgotten])
+
+    def let_go(forgotten: Sequence[Forgotten]) -> None:
+        with contextlib.suppress(RuntimeError):  # it ends just now
+            loop.call_soon_threadsafe(forgetting.heard, forgotten)
+
+    return let_go
+
+
+async def _sweep(proxy: ProxyService, sharing: "Sharing | None") -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        proxy.sweep()
+        if sharing is not None:
+            await sharing.sweep()

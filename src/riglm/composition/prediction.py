@@ -1,0 +1,210 @@
+"""What learns and predicts, and what chooses by it."""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from riglm.application.owners import ToolOwners
+from riglm.application.recording.recorder import Recorder
+from riglm.application.services import Services
+from riglm.composition.storage import store_url
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.analytics import AnalyticsPort
+
+if TYPE_CHECKING:
+    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.application.filtering import FilteringService
+    from riglm.application.knowledge.inner_voice import InnerVoice
+    from riglm.application.overrides import Overrides
+    from riglm.application.prediction.converging import Converging
+    from riglm.application.prediction.knowledge import Recollection
+    from riglm.application.prediction.plan import Plan
+    from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.worker import Worker
+    from riglm.application.sharing.sharing import Sharing
+    from riglm.application.showing.showing import Showing
+    from riglm.ports.embedder import EmbedderPort, Embedders
+    from riglm.ports.predictor import PredictorPort
+    from riglm.ports.telemetry import MeterPort
+
+SWITCH_SECONDS: Final = 0.0005
+"""While another thread learns or shows, the event loop waits no longer for it; by default it is 5 ms."""
+
+
+def build_predictor(settings: Settings) -> "PredictorPort":
+    """The predictor that the configuration asks for; one that was not written here under guard.
+
+    Raises:
+        ConfigurationError: there is none of this kind, or it does not take its options.
+    """
+    from riglm.adapters.prediction.selection import select_predictor
+
+    chosen = select_predictor(settings.predictor.kind, settings.predictor.options)
+    if type(chosen).__module__.startswith("riglm.adapters."):
+        return chosen
+    from riglm.application.prediction.guarding import GuardedPredictor
+
+    return GuardedPredictor(chosen, select_predictor("hybrid"))
+
+
+def build_embedder(settings: Settings) -> "EmbedderPort":
+    """The embedder that the configuration asks for, with its vectors kept in the store; not open yet."""
+    return make_embedders(settings).always
+
+
+def make_embedders(settings: Settings) -> "Embedders":
+    """The one embedder of a process, whoever uses it; made on the worker, since numpy comes with it."""
+    from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
+    from riglm.adapters.embedding.building import build_embedders
+    from riglm.adapters.embedding.shared import SharedEmbedder
+
+    is_kept = settings.storage.kind != "memory"
+    vectors = SqlVectors(store_url(settings), timeout=settings.storage.timeout) if is_kept else InMemoryVectors()
+    made = build_embedders(settings.embedder, vectors)
+    return dataclasses.replace(made, always=SharedEmbedder(made.always))
+
+
+def make_worker(name: str) -> "Worker":
+    """A thread for what would hold the event loop."""
+    from riglm.application.prediction.worker import Worker
+
+    return Worker(name)
+
+
+def make_overrides(asking: "Worker", open_choices: "Callable[[], AnalyticsPort | SqliteChoices]") -> "Overrides":
+    """What people decided by hand."""
+    from riglm.application.overrides import Overrides
+
+    return Overrides(asking, open_choices)
+
+
+def make_prediction(
+    settings: Settings,
+    worker: "Worker",
+    asking: "Worker",
+    services: Services,
+    recorder: Recorder,
+    hasher: KeyedHasher,
+    open_store: Callable[[], AnalyticsPort],
+    open_choices: "Callable[[], AnalyticsPort | SqliteChoices]",
+    meter: "MeterPort | None",
+    embedders: "Callable[[], Embedders]",
+) -> "PredictionService":
+    """What learns and predicts; models and the past are loaded on the worker."""
+    from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.warm_sets import WarmSets
+    from riglm.ports.embedder import EmbedderStatus
+
+    def recollection() -> "Recollection":
+        from riglm.application.prediction.knowledge import Recollection
+        from riglm.domain.coverage import CoverageCalibrator
+
+        sys.setswitchinterval(SWITCH_SECONDS)
+        filtering = settings.filtering
+        return Recollection(
+            open_store=open_store,
+            make_predictor=lambda: build_predictor(settings),
+            make_embedder=lambda: embedders().always,
+            make_coverage=lambda: CoverageCalibrator(filtering.coverage, filtering.min_tools, filtering.max_tools),
+            put=recorder.put,
+            most_pairs=settings.learning.max_pairs,
+            key=hasher.derived_key("learned pairs"),
+            by_principal=settings.learning.scope == "principal",
+        )
+
+    asked = settings.embedder
+    configured = EmbedderStatus(
+        provider=asked.provider,
+        model=asked.model,
+        status="loading",
+        actual_provider="none",
+        actual_model="",
+        dimensions=0,
+        is_fallback_active=False,
+        semantic_quality="none",
+    )
+    warm_sets = WarmSets(open_choices, settings.filtering.epoch, settings.filtering.coverage)
+    return PredictionService(
+        worker,
+        recollection,
+        services.owners,
+        warm_sets,
+        configured,
+        asking=asking,
+        predictor=settings.predictor.kind,
+        scope=settings.learning.scope,
+        meter=meter,
+    )
+
+
+def make_owners(settings: Settings) -> ToolOwners:
+    """Which server a tool belongs to."""
+    specs = settings.upstream_specs()
+    return ToolOwners(specs[0].name if len(specs) == 1 else "")
+
+
+def make_filtering(
+    settings: Settings, services: Services, prediction: "PredictionService", overrides: "Overrides"
+) -> "FilteringService":
+    """What decides which tools are shown."""
+    from riglm.application.filtering import FilteringService
+
+    return FilteringService(
+        settings.filtering,
+        prediction,
+        predictor=settings.predictor.kind,
+        overrides=overrides.in_force,
+        owner=services.owners.of,
+        is_steered=settings.control.enabled,
+    )
+
+
+def make_showing(
+    settings: Settings, services: Services, filtering: "FilteringService", voice: "InnerVoice | None"
+) -> "Showing":
+    """What shows clients that choice, and what riglm offers of its own."""
+    from riglm.application.knowledge.definition import NAME
+    from riglm.application.meta_tools import MetaTools
+    from riglm.application.showing.showing import Showing
+
+    alias = settings.knowledge.alias
+    names = (NAME,) if alias in (None, NAME) else (alias, NAME)
+    meta_tools = MetaTools(filtering, voice, names)
+    if voice is None:
+        return Showing(services, filtering, meta_tools)
+    from riglm.application.knowledge.definition import definition
+    from riglm.application.showing.always_listed import AlwaysListed
+
+    return Showing(services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0])))
+
+
+def plan_of(settings: Settings) -> "Plan":
+    """What prediction goes by, of a configuration."""
+    from riglm.application.prediction.plan import Plan
+
+    rules = settings.filtering
+    return Plan(
+        predictor=settings.predictor.kind,
+        make_predictor=lambda: build_predictor(settings),
+        scope=settings.learning.scope,
+        most_pairs=settings.learning.max_pairs,
+        coverage=rules.coverage,
+        least=rules.min_tools,
+        most=rules.max_tools,
+        epoch=rules.epoch,
+    )
+
+
+def make_converging(
+    settings: Settings,
+    prediction: "PredictionService",
+    sharing: "Sharing",
+    worker: "Worker",
+    open_store: Callable[[], AnalyticsPort],
+) -> "Converging":
+    """What learns along with other processes."""
+    from riglm.application.prediction.converging import Converging
+
+    return Converging(prediction, sharing.news, worker, open_store, settings.learning.max_pairs)

@@ -1,0 +1,112 @@
+"""One riglm process from its start to its end."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from riglm.adapters.configuration.data_directory import data_directory
+from riglm.adapters.configuration.loading import Configuration
+from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.application.proxy import ProxyService
+from riglm.composition.container import Container, build
+from riglm.composition.control import door_of
+from riglm.composition.lifespan import lifespan
+from riglm.composition.wanted import is_shared, is_silent
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.schemas.state import State
+
+_log: Final = logging.getLogger("riglm")
+_USUAL_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
+_STORE_SECONDS: Final = (
+    2.0  # a server of many clients starts once: better it than its first clients pays for the imports
+)
+
+
+def run_stdio(configuration: Configuration) -> int:
+    """Serve one client on stdin and stdout until it leaves; the exit code."""
+    from riglm.adapters.mcp.downstream.stdio import serve_stdio
+
+    settings = configuration.settings
+
+    async def serve(proxy: ProxyService, _: Container, stop: asyncio.Event) -> None:
+        await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
+
+    alone = settings.model_copy(update={"state": State()})  # nobody else can speak with this client
+    return _run(alone, configuration, serve)
+
+
+def run_http(configuration: Configuration) -> int:
+    """Serve clients over HTTP until a signal ends it; the exit code."""
+    from riglm.adapters.mcp.downstream.http import HttpDownstream, bound_socket
+
+    settings = configuration.settings
+    downstream = settings.downstream
+
+    async def serve(proxy: ProxyService, container: Container, stop: asyncio.Event) -> None:
+        sharing = container.sharing() if is_shared(settings) else None
+        await HttpDownstream(proxy, settings, sharing).serve(listener, stop)
+
+    with _alone(settings):
+        listener = bound_socket(downstream.host, downstream.port)
+        return _run(settings, configuration, serve, serves_many=True)
+
+
+def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
+    """Keep a second server off the data directory, as far as anything is kept there."""
+    from riglm.adapters.spool.sole_server import sole_server
+
+    if settings.storage.kind == "memory":
+        return contextlib.nullcontext()
+    downstream = settings.downstream
+    return sole_server(data_directory(os.environ), f"{downstream.host} port {downstream.port}")
+
+
+def _run(
+    settings: Settings,
+    configuration: Configuration,
+    serve: Callable[[ProxyService, Container, asyncio.Event], Awaitable[None]],
+    *,
+    serves_many: bool = False,
+) -> int:
+    """Serve until the end; who `serves_many` has the store open before that, if it can be soon, and the control API."""
+
+    async def main() -> None:
+        if not is_silent():
+            for warning in configuration.warnings:
+                _log.warning("%s", warning)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, stop.set)
+        container = build(settings, configuration, logs)
+        recorder = container.recorder()
+        if serves_many:
+            recorder.open_at_once()
+        async with lifespan(container, control) as proxy:
+            recorder.opened(_STORE_SECONDS)
+            gc.collect()
+            gc.freeze()  # what start made lives to the end: the collector need not walk it again
+            gc.set_threshold(*_USUAL_THRESHOLD)
+            await serve(proxy, container, stop)
+
+    with (
+        JsonLogs(level=settings.logging.level, secrets=settings.secrets()) as logs,
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+    ):
+        control = door_of(settings, is_needed=serves_many)
+        runner.run(main())
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop

@@ -1,0 +1,143 @@
+"""The store, the spool beside it, and what records into them and looks after them."""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from riglm.adapters.configuration.data_directory import data_directory
+from riglm.application.recording.maintenance import Maintenance
+from riglm.application.recording.recorder import Recorder
+from riglm.composition.wanted import stands_in_the_way
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.hashing import KEY_BYTES, KeyedHasher
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.analytics import AnalyticsPort
+
+if TYPE_CHECKING:
+    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.application.prediction.service import PredictionService
+    from riglm.ports.knowledge import KnowledgePort
+    from riglm.ports.spool import SpoolPort
+
+_log: Final = logging.getLogger("riglm")
+
+
+def store_path(settings: Settings) -> Path:
+    """The database file; where the store is elsewhere, riglm still keeps its key in the directory of this file."""
+    named = settings.storage.path
+    return Path(named).expanduser() if named else data_directory(os.environ) / "riglm.db"
+
+
+def store_url(settings: Settings) -> str:
+    """Where the database is, with its password."""
+    url = settings.storage.url
+    return f"sqlite:///{store_path(settings)}" if url is None else url.get_secret_value()
+
+
+def knowledge_store(settings: Settings) -> "KnowledgePort":
+    """Where knowledge is kept; not open yet."""
+    if settings.storage.kind == "memory":
+        from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+
+        return InMemoryKnowledge()
+    from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+
+    return SqlKnowledge(store_url(settings), timeout=settings.storage.timeout)
+
+
+def memory() -> AnalyticsPort:
+    """A store that forgets everything at the end."""
+    from riglm.adapters.analytics.memory import InMemoryAnalytics
+
+    return InMemoryAnalytics()
+
+
+def sql(settings: Settings, hasher: Callable[[], KeyedHasher], *, sets_aside: bool = False) -> AnalyticsPort:
+    """The store in a database, not open yet."""
+    from riglm.adapters.analytics.sql import SqlAnalytics
+
+    storage = settings.storage
+    return SqlAnalytics(
+        store_url(settings),
+        timeout=storage.timeout,
+        durable=storage.durability == "full",
+        sets_aside=sets_aside,
+        names=lambda name: hasher().client_name(name),  # whoever only reads needs no key
+    )
+
+
+def spool_path(settings: Settings) -> Path:
+    """The directory of the spools of all processes that record into this store."""
+    from riglm.adapters.spool.place import spool_directory
+
+    url, named = settings.storage.url, settings.storage.spool.path
+    store = url.get_secret_value() if url else str(store_path(settings).absolute())
+    return spool_directory(Path(named).expanduser() if named else data_directory(os.environ) / "spool", store)
+
+
+def make_recorder(settings: Settings, open_store: Callable[[], AnalyticsPort]) -> Recorder:
+    """What stores records, with a spool where there is a disk for it."""
+
+    def open_spool() -> "SpoolPort":
+        from riglm.adapters.spool.files import FileSpool
+
+        storage = settings.storage
+        durable = storage.durability == "full"
+        return FileSpool(spool_path(settings), max_bytes=storage.spool.max_bytes, durable=durable)
+
+    return Recorder(open_store, open_spool=None if settings.storage.kind == "memory" else open_spool)
+
+
+def make_hasher(settings: Settings) -> KeyedHasher:
+    """The key of all hashes, made at the first start."""
+    from riglm.adapters.analytics.keyfile import load_or_create_key
+
+    if settings.privacy.key is not None:
+        return KeyedHasher(hashlib.sha256(settings.privacy.key.get_secret_value().encode()).digest())
+    if settings.storage.kind == "memory":
+        return KeyedHasher(os.urandom(KEY_BYTES))
+    try:
+        return KeyedHasher(load_or_create_key(store_path(settings).parent / "riglm.key"))
+    except ConfigurationError as error:
+        _log.warning("%s; until the next start the key is one in memory, and its hashes match no others", error)
+        return KeyedHasher(os.urandom(KEY_BYTES))
+
+
+def sqlite_choices(settings: Settings) -> "SqliteChoices":
+    """What people decided and warm sets, read without the weight of the whole store."""
+    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+
+    return SqliteChoices(store_path(settings))
+
+
+def kept_open(settings: Settings, hasher: Callable[[], KeyedHasher]) -> Iterator[AnalyticsPort]:
+    """A server's store, open from the first question on: what was decided is asked for again and again."""
+    with sql(settings, hasher) as store:
+        yield store
+
+
+def make_maintenance(
+    settings: Settings,
+    recorder: Recorder,
+    open_store: Callable[[], AnalyticsPort],
+    prediction: "Callable[[], PredictionService]",
+) -> Maintenance:
+    """What looks after the store, and has learned anew what is left after something was forgotten."""
+    loop = asyncio.get_running_loop()
+
+    def relearn() -> None:
+        with contextlib.suppress(RuntimeError):  # it ends just now
+            loop.call_soon_threadsafe(lambda: prediction().relearn())
+
+    return Maintenance(
+        open_store,
+        lambda: recorder.counts().stored,
+        expiry=settings.retention.expiry,
+        on_forgotten=relearn if stands_in_the_way(settings) else None,
+        idle_gap=settings.sessions.idle_gap,
+    )

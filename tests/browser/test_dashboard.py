@@ -1,0 +1,230 @@
+"""The dashboard as people see it: in a real browser, on a real riglm, with a real client in front of it."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from mcp import Client
+from selenium.webdriver.common.keys import Keys
+
+from tests.browser.contrast import TOO_FAINT
+from tests.browser.served import HOSTILE, READ_TOKEN, TOOLS, WRITE_TOKEN, Served
+from tests.browser.window import Window
+
+
+async def listed(client: Client) -> list[str]:
+    return [tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools]
+
+
+def views(riglm: Served) -> dict[str, str]:
+    """The address of each view, and a word that it says when it is there."""
+    session = riglm.ask("/sessions?limit=1")["items"][0]["id"]
+    return {
+        "#/": "Tools used most",
+        "#/sessions": "Newest first",
+        f"#/session/{session}": "Without each signal",
+        "#/tools": "Last used",
+        f"#/tools/{quote(TOOLS[0], safe='')}": "Used together with",
+        "#/together": "Pairs",
+        "#/overrides": "In force",
+    }
+
+
+def differences(page: Window, riglm: Served) -> list[str]:
+    """The numbers on the page that are not those of the API."""
+    answers = {name: riglm.ask(path) for name, path in page.sources().items()}
+    shown = page.numbers()
+    return [f"{place}: {value}" for place, value in shown.items() if not _is(answers, place, value)]
+
+
+def _is(answers: dict[str, Any], place: str, value: str) -> bool:
+    source, _, pointer = place.partition("#")
+    found = answers[source]
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    assert isinstance(found, int | float | None), place
+    return json.loads(value) == pytest.approx(found, abs=0) if found is not None else value == "null"
+
+
+def test_every_number_on_every_view_is_the_apis(page, riglm):
+    counts = {}
+    for address, word in views(riglm).items():
+        page.open(f"{riglm.control}/{address}")
+        page.says(word)
+        if differences(page, riglm):  # what was asked for a moment ago may have been another state
+            page.next_turn()
+        assert differences(page, riglm) == [], address
+        counts[address] = len(page.numbers())
+    assert sum(counts.values()) > 500, counts
+    assert min(counts.values()) == counts["#/overrides"] == 0, counts
+
+
+def test_no_view_complains_or_asks_another_host(page, riglm):
+    for address, word in views(riglm).items():
+        page.open(f"{riglm.control}/{address}")
+        page.says(word)
+    page.open(f"{riglm.control}/")
+    page.find("#chart-found canvas")
+    assert page.complaints() == []
+    assert page.hosts() == {riglm.control.removeprefix("http://")}
+
+
+async def test_calls_appear_while_they_run(page, riglm):
+    page.open(f"{riglm.control}/")
+    page.says("Tools used most")
+    before = int(page.numbers()["summary#/calls"])
+    async with riglm.client() as client:
+        for tool in TOOLS[:3]:
+            await client.call_tool(tool, {})
+        page.until(lambda: int(page.numbers()["summary#/calls"]) >= before + 3, "three calls more")
+        page.until(lambda: int(page.numbers()["summary#/sessions/active"]) >= 1, "a live session")
+    assert page.complaints() == []
+
+
+async def test_an_override_by_a_button_changes_the_next_list(page, riglm):
+    async with riglm.client() as client:
+        tool = "share_page"
+        assert tool in await listed(client)
+        page.open(f"{riglm.control}/#/sessions")
+        page.click("tbody th a")
+        page.says("Its next list")
+        page.until(lambda: page.run(_CLICK_OVERRIDE, tool), f"a button for {tool}")
+        page.click("dialog [name=kind][value=exclude]")
+        page.click("dialog .main-button")
+        page.until(lambda: f"{tool} is excluded for a session" in page.run(_SPOKEN), "it is said aloud")
+        assert tool not in await listed(client)
+        page.until(lambda: page.run(_ROW, tool) and "away" in page.run(_ROW, tool), "the row says so")
+        page.open(f"{riglm.control}/#/overrides")
+        page.click("[data-action=delete-override]")
+        page.says("No override is in force")
+        assert tool in await listed(client)
+    assert page.complaints() == []
+
+
+_BUTTON = """
+const buttons = [...document.querySelectorAll("[data-action=override]")];
+const button = buttons.find((one) => one.dataset.tool === arguments[0]);
+"""
+_CLICK_OVERRIDE = f"""
+{_BUTTON}
+button ? button.click() : document.querySelector("[data-action=whole]")?.click();
+return button !== undefined;
+"""
+_ROW = f"""
+{_BUTTON}
+return button?.closest("tr").innerText;
+"""
+_SPOKEN = "return document.getElementById('spoken').textContent"
+
+
+def test_a_tool_is_pinned_by_keyboard_alone(page, riglm):
+    page.open(f"{riglm.control}/")
+    page.says("Tools used most")
+    page.tab_to(".skip")
+    page.press(Keys.ENTER)
+    assert page.run("return document.activeElement.id") == "main"
+    page.open(f"{riglm.control}/")
+    page.tab_to("nav a[href='#/tools']")
+    page.press(Keys.ENTER)
+    page.says("Last used")
+    page.tab_to("[data-action=find]")
+    page.press("share_note")
+    page.until(lambda: page.run("return document.querySelectorAll('tbody tr').length") == 1, "one tool is left")
+    page.tab_to("[data-action=override][data-tool=share_note]")
+    assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.press(Keys.ENTER)
+    page.tab_to("dialog [value=pin]")
+    page.tab_to("dialog .main-button")
+    page.press(Keys.ENTER)
+    page.until(lambda: "share_note is pinned" in page.run(_SPOKEN), "it is said aloud")
+    assert page.run("return document.activeElement.dataset.tool") == "share_note", "the focus is where it was"
+    pinned = riglm.ask("/override")["items"]
+    assert [(one["kind"], one["tool"], one["scope"]) for one in pinned] == [("pin", "share_note", "all")]
+    page.open(f"{riglm.control}/#/overrides")
+    page.tab_to("[data-action=delete-override]")
+    page.press(Keys.ENTER)
+    page.says("No override is in force")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_in_light_and_in_dark(page, riglm, scheme):
+    page.prefer(scheme)
+    for address, word in views(riglm).items():
+        page.open(f"{riglm.control}/{address}")
+        page.says(word)
+        page.run(_ALL_SHADES)
+        assert page.run(TOO_FAINT, 4.5) == [], address
+    ground = page.run("return getComputedStyle(document.body).backgroundColor")
+    page.run("const theme = document.getElementById('theme'); theme.value = arguments[0];"
+             "theme.dispatchEvent(new Event('change'))", "light" if scheme == "dark" else "dark")  # fmt: skip
+    assert page.run("return getComputedStyle(document.body).backgroundColor") != ground, "the switch counts"
+
+
+_ALL_SHADES = """
+for (const [index, field] of document.querySelectorAll(".map td:has(.number)").entries()) {
+  field.className = `shade-${index % 6}`;
+}
+"""
+
+
+def test_a_name_that_looks_like_a_page_is_only_text(page, riglm):
+    page.open(f"{riglm.control}/#/tools")
+    page.says(HOSTILE)
+    assert page.run("return document.querySelectorAll('main img').length") == 0
+    page.open(f"{riglm.control}/#/tools/{quote(HOSTILE, safe='')}")
+    page.says("Used together with")
+    assert page.run("return document.querySelector('h1').innerText") == HOSTILE
+    assert HOSTILE in page.driver.title
+    assert page.complaints() == []
+
+
+def test_nothing_is_wider_than_a_narrow_screen(page, riglm):
+    page.size(360, 740)
+    for address, word in views(riglm).items():
+        page.open(f"{riglm.control}/{address}")
+        page.says(word)
+        assert page.run("return document.documentElement.scrollWidth") <= 360, address
+
+
+def test_a_riglm_that_is_gone_is_told_and_found_again(page, riglm):
+    page.open(f"{riglm.control}/")
+    page.says("Tools used most")
+    page.online(False)
+    page.says("riglm does not answer")
+    page.says("Tools used most")
+    page.online(True)
+    page.until(lambda: "does not answer" not in page.text(), "the page found it again")
+
+
+def test_what_did_not_change_is_not_drawn_again(page, riglm):
+    page.open(f"{riglm.control}/#/overrides")
+    page.says("No override is in force")
+    page.next_turn()
+    page.run(_COUNT_CHANGES)
+    page.next_turn()
+    assert page.run("return window.drawn") == 0
+
+
+_COUNT_CHANGES = """
+window.drawn = 0;
+const observer = new MutationObserver((found) => { window.drawn += found.length; });
+observer.observe(document.getElementById("main"), { childList: true, subtree: true, characterData: true });
+"""
+
+
+def test_without_a_token_the_page_asks_for_one_and_buttons_are_for_those_who_may(stranger, riglm):
+    page = stranger
+    page.open(f"{riglm.control}/#/tools")
+    page.find("#token").send_keys("wrong-0123456789abcdef", Keys.ENTER)
+    page.says("riglm does not take this token")
+    field = page.find("#token")
+    field.clear()
+    field.send_keys(READ_TOKEN, Keys.ENTER)
+    page.says("Last used")
+    assert page.run("return document.querySelectorAll('[data-action=override]').length") == 0
+    page.click("#forget-token")
+    page.find("#token").send_keys(WRITE_TOKEN, Keys.ENTER)
+    page.find("[data-action=override]")
+    assert page.run("return localStorage.length") == 0, "the token is kept for this tab only"

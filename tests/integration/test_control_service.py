@@ -1,0 +1,168 @@
+"""What people see of a riglm at work and do to it: a real proxy with clients, a real predictor, a real store."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from riglm.domain.control import NotThere, OverrideWish
+from riglm.domain.identifier import uuid7
+from riglm.domain.override import OverrideKind, OverrideScope
+from tests.integration.live import FILE, PATIENCE, TOOLS, standing
+
+SOME = ("tool05", "tool06", "tool07")
+STORED = FILE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
+
+
+@asynccontextmanager
+async def looked_at(folder, text=FILE):
+    """A riglm with its control service."""
+    async with standing(folder, text) as stage:
+        service = stage.container.control(stage.proxy._upstreams)
+        try:
+            yield stage, service
+        finally:
+            service.close()
+
+
+async def until(ask, holds):
+    """What `ask` gives once it holds; records are stored a moment after they were made."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds(found := await ask()):
+            await asyncio.sleep(0.01)
+        return found
+
+
+async def at_work(stage):
+    """A client that used some tools again and again, and its list."""
+    client = await stage.client()
+    await client.listed()
+    async with asyncio.timeout(PATIENCE):
+        while stage.container.prediction().knowledge is None:
+            await asyncio.sleep(0.01)
+    for name in SOME * 10:
+        assert await client.call(name) == name
+    async with asyncio.timeout(PATIENCE):
+        while len(stage.container.prediction()._lessons):
+            await asyncio.sleep(0.01)
+    return client
+
+
+def of_servers(names):
+    return [name for name in names if name in TOOLS]
+
+
+async def test_the_next_list_is_the_one_that_was_told_and_contributions_add_up(tmp_path):
+    async with looked_at(tmp_path) as (stage, service):
+        client = await at_work(stage)
+        [session] = (await service.sessions()).items
+        first, second = await service.prediction(session.id), await service.prediction(session.id)
+        assert [each.tool for each in first.tools] == [each.tool for each in second.tools]
+        assert first.shown == second.shown
+        assert of_servers(await client.listed()) == list(first.shown)
+        scored = [each for each in first.tools if each.score is not None]
+        assert len(scored) == len(TOOLS) - 1
+        assert {each.tool for each in scored[:3]} == set(SOME)
+        for each in scored:
+            assert sum(each.contributions.values()) == pytest.approx(each.score)
+        [denied] = [each for each in first.tools if each.standing == "denied"]
+        assert (denied.tool, denied.why) == ("tool39", "denied: filtering.denylist names it")
+
+
+async def test_an_override_counts_for_the_next_list_and_the_client_is_told(tmp_path):
+    async with looked_at(tmp_path) as (stage, service):
+        client = await stage.client()
+        assert "tool09" in await client.listed()
+        [session] = (await service.sessions()).items
+        wish = OverrideWish(
+            kind=OverrideKind.EXCLUDE, tool="tool09", scope=OverrideScope.SESSION, key=str(session.id), reason="no"
+        )
+        made = await service.put_override(wish)
+        assert "tool09" not in await client.listed()
+        async with asyncio.timeout(PATIENCE):
+            await client.told.changed.wait()
+        [away] = [each for each in (await service.prediction(session.id)).tools if each.standing == "away"]
+        assert (away.tool, away.why) == ("tool09", "an override (exclude, session) was made for it: no")
+        assert (await service.overrides()).items == (made,)
+        assert await service.override(made.id) == made
+        await service.delete_override(made.id)
+        assert "tool09" in await client.listed()
+        assert (await service.overrides()).items == ()
+
+
+@pytest.mark.parametrize("text", [FILE, STORED], ids=["memory", "sqlite"])
+async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    async with looked_at(tmp_path, text) as (stage, service):
+        assert (await service.sessions()).items == ()
+        client = await at_work(stage)
+        [session] = (await service.sessions(active_only=True)).items
+        assert (session.client.name, session.invocations, session.active) == ("c", 30, True)
+        detail = await until(lambda: service.session(session.id), lambda found: len(found.calls) == 30)
+        assert [call.tool for call in detail.calls[:3]] == list(SOME)
+        assert (detail.session.lists, detail.shown[0].hidden) == (1, 0)
+        summary = await until(service.summary, lambda found: found.calls == 30)
+        assert (summary.zero_hop.hits, summary.zero_hop.rate, summary.failures) == (30, 1.0, 0)
+        assert (summary.tools.known, summary.tools.used) == (len(TOOLS), 3)
+        records = summary.records
+        assert records.accepted == records.stored + records.queued + records.spooled + records.dropped
+        tools = (await until(service.tools, lambda found: found.items[0].uses)).items
+        assert [(each.tool, each.uses) for each in tools[:3]] == [(name, 10) for name in SOME]
+        assert len(tools) == len(TOOLS)
+        assert sum(bucket.calls for bucket in await service.series(buckets=10)) == 30
+        assert (await service.tool("tool05")).tool.uses == 10
+        await client.close()
+        stage.clients.clear()
+        gone = await until(lambda: service.session(session.id), lambda found: not found.session.active)
+        assert gone.session.ended_at is not None
+        past = await service.prediction(session.id)
+        assert (past.live, past.has_context) == (False, False)
+        assert set(SOME) <= set(past.shown)
+        assert {each.tool for each in past.tools} == set(TOOLS[:-1])
+        for name in ("session", "prediction", "override", "delete_override"):
+            with pytest.raises(NotThere):
+                await getattr(service, name)(uuid7())
+
+
+async def test_health_and_configuration_are_told(tmp_path):
+    async with looked_at(tmp_path) as (stage, service):
+        health = await service.health()
+        assert (health.status, health.ready, health.store.kind, health.store.state) == ("ok", True, "memory", "ok")
+        [upstream] = health.upstreams
+        assert (upstream.transport, upstream.state, upstream.tools) == ("http", "idle", None)
+        client = await stage.client()
+        await client.listed()
+        [upstream] = (await service.health()).upstreams
+        assert (upstream.state, upstream.tools) == ("open", len(TOOLS))
+        assert set(await service.embedder()) == {"embeddings", "tools", "learned_pairs", "weights", "advice"}
+        before = await service.configuration()
+        changed = await service.put_configuration(
+            {"filtering": {"denylist": ["tool01"]}}, expected_version=before.version
+        )
+        assert changed.version > before.version
+        assert "tool01" not in await client.listed()
+
+
+async def test_the_answers_are_the_same_from_another_thread(tmp_path):
+    async with looked_at(tmp_path) as (stage, service):
+        await at_work(stage)
+
+        async def asked():
+            [session] = (await service.sessions()).items
+            return session.id, (await service.prediction(session.id)).shown
+
+        assert await asyncio.to_thread(asyncio.run, asked()) == await asked()
+
+
+async def test_a_session_s_state_is_what_it_was_before_anybody_looked(tmp_path):
+    async with looked_at(tmp_path) as (stage, service):
+        await at_work(stage)
+        [session] = stage.container.sessions().live()
+        state = stage.container.filtering().state(session)
+        before = replace(state), state.calls.copy(), state.used_in_turn.copy()
+        await service.prediction(session.id)
+        after = replace(state), state.calls, state.used_in_turn
+        assert after[1:] == before[1:]
+        for name in ("turn", "view", "choice", "shown", "has", "changes", "last_at", "context"):
+            assert getattr(after[0], name) is getattr(before[0], name), name

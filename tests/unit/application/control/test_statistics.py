@@ -1,0 +1,192 @@
+"""What is summed up: tools, zero hops, lists, tokens, time."""
+
+import pytest
+
+from riglm.application.control.counting import Counting
+from riglm.application.control.history import History
+from riglm.application.control.statistics import Statistics
+from riglm.application.control.tool_use import ToolUse
+from riglm.application.recording.record_queue import RecordCounts
+from riglm.domain.control import Invalid, NotThere, RecordTotals, ToolEntry, ZeroHop
+from riglm.domain.exposure import SEARCH_SURFACE
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.unit.application.control.office import an_office
+
+COUNTS = RecordCounts(
+    accepted=10, stored=5, queued=2, spooled=2, dropped=1, recovered=0, reasons={"full": 1, "refused": 0}
+)
+
+
+class Desk:
+    """Statistics over an archive, and the tools that are listed now."""
+
+    def __init__(self, office):
+        self.archive = office.archive
+        self.live = {}
+        self.now = 100_000.0
+        counting = Counting(office.store)
+        self.history = History(counting, clock=lambda: self.now)
+        self.use = ToolUse(office.proxy, counting, self.history, lambda: self.live, clock=lambda: self.now)
+        self.statistics = Statistics(counting, self.use, lambda: COUNTS)
+
+    async def tools(self, *, unused_only=False, since=0.0):
+        page = await self.use.entries(unused_only=unused_only, since=since, limit=1000, cursor=None)
+        return {each.tool: each for each in page.items}
+
+
+@pytest.fixture
+async def desk():
+    with an_office() as office:
+        yield Desk(office)
+
+
+async def test_a_tool_is_told_with_how_it_was_used(desk):
+    session = a_session()
+    calls = [an_invocation(session, "read", found=each, duration_ms=4.0) for each in Found]
+    calls.append(an_invocation(session, "read", success=False, error_kind=ErrorKind.TIMEOUT, duration_ms=9.0))
+    desk.archive.record_many(list(calls))
+    assert await desk.tools() == {
+        "read": ToolEntry(
+            tool="read",
+            upstream="github",
+            invocations=4,
+            uses=3,
+            failures=1,
+            sessions=1,
+            listed=1,
+            searched=1,
+            named=2,
+            median_ms=4.0,
+            p95_ms=9.0,
+            last_used=calls[-1].timestamp,
+        )
+    }
+
+
+async def test_tools_that_are_listed_now_are_known_though_no_list_is_recorded(desk):
+    session = a_session()
+    desk.archive.record_many([an_exposure(session, "shown", hidden=("hidden",)), an_invocation(session, "used")])
+    desk.live = {"new": "github", "shown": "github", "used": "github"}
+    found = await desk.tools(unused_only=True)
+    assert {name: each.upstream for name, each in found.items()} == {"hidden": "", "new": "github", "shown": "github"}
+    assert all(each.last_used is None and each.median_ms is None for each in found.values())
+
+
+async def test_tools_come_most_used_first_then_by_name_page_by_page(desk):
+    session = a_session()
+    for name, uses in {"b": 2, "a": 2, "z": 5, "m": 1}.items():
+        desk.archive.record_many([an_invocation(session, name) for _ in range(uses)])
+    desk.live = {"never": "x", "ever": "x"}
+    found, cursor = [], None
+    for _ in range(3):
+        page = await desk.use.entries(unused_only=False, since=0.0, limit=2, cursor=cursor)
+        found += [each.tool for each in page.items]
+        cursor = page.next_cursor
+    assert (found, cursor) == (["z", "a", "b", "m", "ever", "never"], None)
+
+
+async def test_one_tool_is_told_over_all_servers_with_its_company(desk):
+    one, two = a_session(), a_session()
+    desk.archive.record_many([an_invocation(one, "read", upstream="old"), an_invocation(one, "write")])
+    desk.archive.record_many([an_invocation(two, "read", upstream="new") for _ in range(3)])
+    desk.archive.record_many([an_invocation(two, "write"), an_invocation(two, "list")])
+    desk.now = 2000.0
+    found = await desk.use.detail("read", since=0.0)
+    assert (found.tool.upstream, found.tool.invocations, found.tool.sessions) == ("new", 4, 2)
+    assert [(each.tool, each.count) for each in found.cooccurrences] == [("write", 2), ("list", 1)]
+    assert sum(each.calls for each in found.series) == 4
+
+
+async def test_a_tool_that_is_only_listed_is_told_and_one_that_is_not_is_not_there(desk):
+    desk.live = {"new": "github"}
+    assert (await desk.use.detail("new", since=0.0)).tool == ToolEntry(tool="new", upstream="github")
+    with pytest.raises(NotThere, match="there is no tool of this name"):
+        await desk.use.detail("other", since=0.0)
+
+
+async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
+    session = a_session()
+    found = [Found.LISTED] * 3 + [Found.SEARCHED] + [Found.NAMED]
+    calls = [an_invocation(session, "read", found=each) for each in found]
+    lost = an_invocation(session, "nothing", found=Found.NAMED, success=False, error_kind=ErrorKind.PROTOCOL)
+    own = an_invocation(session, "call_tool", upstream=OWN_UPSTREAM)
+    desk.archive.record_many([session, a_session(ended_at=2000.0), *calls, lost, own])
+    summary = await desk.statistics.summary(0.0)
+    assert (summary.calls, summary.failures) == (6, 1)
+    assert summary.zero_hop == ZeroHop(hits=3, searched=1, missed=1)
+    assert summary.zero_hop.rate == 0.6
+    assert (summary.sessions.active, summary.sessions.total) == (1, 2)
+    assert (summary.tools.known, summary.tools.used, summary.tools.never_used) == (2, 1, 1)
+    assert summary.records == RecordTotals(
+        accepted=10, stored=5, queued=2, spooled=2, dropped=1, reasons={"full": 1, "refused": 0}
+    )
+
+
+async def test_the_summary_tells_what_clients_were_given_and_shadows_hid_nothing(desk):
+    session = a_session()
+    tokens = {"tokens_shown": 100, "tokens_hidden": 900, "tokens_own": 40}
+    desk.archive.record_many(
+        [
+            an_exposure(session, "a", hidden=("b", "c", "d"), timestamp=1.0, mode="enforce", **tokens),
+            an_exposure(session, "b", hidden=("a", "c", "d"), timestamp=2.0, mode="enforce", **tokens),
+            an_exposure(session, "c", timestamp=3.0, mode="enforce", surface=SEARCH_SURFACE, tokens_shown=7),
+            an_exposure(a_session(), "a", hidden=("b", "c", "d"), timestamp=4.0, mode="shadow", **tokens),
+        ]
+    )
+    summary = await desk.statistics.summary(0.0)
+    assert (summary.lists.shown, summary.lists.changes, summary.searches) == (3, 1, 1)
+    assert (summary.lists.mean_shown, summary.lists.mean_available, summary.lists.reduction) == (2.0, 4.0, 0.5)
+    assert (summary.tokens.shown, summary.tokens.hidden) == (200 + 1000, 1800)
+    assert (summary.tokens.own, summary.tokens.resent) == (80 + 7, 100)
+    assert summary.tokens.net == 1800 - 87 - 100
+
+
+async def test_without_records_there_are_no_rates(desk):
+    summary = await desk.statistics.summary(0.0)
+    assert (summary.zero_hop.rate, summary.lists.reduction, summary.lists.mean_shown) == (None, None, None)
+
+
+async def test_time_is_cut_into_buckets_that_end_now(desk):
+    session = a_session()
+    times = [desk.now - 86_399.0, desk.now - 1.0]
+    desk.archive.record_many([an_invocation(session, "read", timestamp=at) for at in times])
+    desk.archive.record_many([an_exposure(session, "a", hidden=("b",), timestamp=times[1])])
+    first, second = await desk.history.buckets(since=None, until=None, count=2)
+    assert (first.at, first.seconds, first.calls, first.mean_shown) == (desk.now - 86_400.0, 43_200.0, 1, None)
+    assert (second.at, second.calls, second.mean_shown, second.mean_available) == (desk.now - 43_200.0, 1, 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("since", "until"), [(10.0, 10.0), (11.0, 10.0), (None, 1e300), (float("nan"), 10.0), (200_000.0, None)]
+)
+async def test_a_time_without_length_has_no_buckets(desk, since, until):
+    assert await desk.history.buckets(since=since, until=until, count=2) == ()
+
+
+@pytest.mark.parametrize("buckets", [0, 1001])
+async def test_there_are_neither_no_buckets_nor_too_many(desk, buckets):
+    with pytest.raises(Invalid) as refused:
+        await desk.history.buckets(since=0.0, until=10.0, count=buckets)
+    assert [fault.path for fault in refused.value.faults] == ["buckets"]
+
+
+async def test_what_is_used_together_is_computed_anew_while_somebody_looks(desk):
+    session = a_session()
+    desk.archive.record_many([an_invocation(session, "read"), an_invocation(session, "write")])
+    assert len((await desk.use.cooccurrence(30)).pairs) == 1
+    desk.archive.record_many([an_invocation(session, "list")])
+    assert len((await desk.use.cooccurrence(31)).pairs) == 1
+    desk.now += 30.0
+    with desk.archive.maintenance_lease():
+        assert len((await desk.use.cooccurrence(32)).pairs) == 1
+    desk.now += 30.0
+    assert len((await desk.use.cooccurrence(33)).pairs) == 3
+
+
+async def test_the_map_has_the_tools_that_are_used_together(desk):
+    session = a_session()
+    desk.archive.record_many([an_invocation(session, "read"), an_invocation(session, "write")])
+    found = await desk.use.cooccurrence(30)
+    assert found.tools == ("read", "write")
+    assert [(each.a, each.b, each.count, each.mean_distance) for each in found.pairs] == [("read", "write", 1, 1.0)]

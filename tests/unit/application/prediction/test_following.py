@@ -1,0 +1,134 @@
+"""Prediction goes by another plan while it is at work."""
+
+import asyncio
+
+import numpy as np
+
+from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.application.prediction.plan import Plan
+from riglm.domain.session_state import SessionState
+from tests.unit.application.prediction.scripted_embedder import TOOLS, Stage, a_session
+
+NAMES = TOOLS.names
+
+
+class Contrary(FrequencyPredictor):
+    """Likes best what is used least."""
+
+    def predict(self, situation, *, explain=False):
+        prediction = super().predict(situation, explain=explain)
+        prediction.scores[:] = -np.asarray(prediction.scores)
+        return prediction
+
+
+def a_plan(**changes):
+    given = {
+        "predictor": "contrary",
+        "make_predictor": Contrary,
+        "scope": "principal",
+        "most_pairs": 3,
+        "coverage": 0.5,
+        "least": 1,
+        "most": 2,
+        "epoch": 60.0,
+    }
+    return Plan(**{**given, **changes})
+
+
+def predictor(stage, principal=""):
+    return type(stage.service.knowledge.experiences.of(principal).predictor)
+
+
+async def loaded(stage, *principals):
+    stage.service.know(TOOLS)
+    await stage.recalled()
+    for principal in principals:
+        await stage.service.set_context(a_session(principal), SessionState(), "zebra")
+    await stage.at_rest()
+
+
+async def test_another_predictor_learns_from_the_record_before_it_answers():
+    stage = Stage()
+    stage.used_before("read_file", "read_file", "send_mail")
+    stage.used_before("play_song", principal="ann")
+    async with stage.running() as service:
+        await loaded(stage, "ann")
+        before = {who: predictor(stage, who) for who in ("", "ann", "bob")}
+        told = asyncio.Event()
+        service.when_anew(told.set)
+        service.follow(a_plan(), anew=True)
+        assert {who: predictor(stage, who) for who in before} == before
+        async with asyncio.timeout(10):
+            await told.wait()
+        assert {predictor(stage, who) for who in before} == {Contrary}
+        knowledge = service.knowledge.experiences
+        assert (knowledge.of("").used, knowledge.of("ann").used) == ({"read_file", "send_mail"}, {"play_song"})
+
+
+async def test_a_plan_that_comes_before_anything_is_loaded_counts_from_the_beginning():
+    stage = Stage()
+    stage.used_before("read_file")
+    async with stage.running() as service:
+        service.follow(a_plan(), anew=True)
+        await loaded(stage)
+        assert predictor(stage) is Contrary
+
+
+async def test_a_plan_that_comes_while_everything_is_being_loaded_counts_soon_after():
+    stage = Stage()
+    stage.used_before("read_file")
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        told = asyncio.Event()
+        service.when_anew(told.set)
+        service.know(TOOLS)
+        assert await service._loading.loaded() is not None
+        service.follow(a_plan(), anew=True)
+        stage.embedder.opening.set()
+        async with asyncio.timeout(10):
+            await told.wait()
+        assert predictor(stage) is Contrary
+
+
+async def test_the_last_of_several_plans_counts():
+    stage = Stage()
+    stage.used_before("read_file")
+    async with stage.running() as service:
+        await loaded(stage)
+        told = asyncio.Event()
+        service.when_anew(told.set)
+        for make in (FrequencyPredictor, Contrary, FrequencyPredictor, Contrary):
+            service.follow(a_plan(make_predictor=make), anew=True)
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await told.wait()
+        await stage.at_rest()
+        assert predictor(stage) is Contrary
+
+
+async def test_what_all_learned_together_serves_nobody_once_each_learns_alone():
+    stage = Stage(scope="instance")
+    stage.used_before("play_song", "play_song", principal="ann")
+    async with stage.running() as service:
+        await loaded(stage, "bob")
+        assert service.predict(a_session("bob"), SessionState(), NAMES) is not None
+        service.follow(a_plan(), anew=False)
+        assert service.predict(a_session("bob"), SessionState(), NAMES) is None
+        await stage.at_rest()
+        assert service.predict(a_session("bob"), SessionState(), NAMES) is None
+        await loaded(stage, "ann")
+        assert service.predict(a_session("ann"), SessionState(), NAMES) is not None
+
+
+async def test_bounds_and_goals_count_without_learning_anew():
+    stage = Stage()
+    stage.used_before("read_file", "send_mail")
+    async with stage.running() as service:
+        await loaded(stage)
+        session, state = a_session(), SessionState(calls=["read_file"])
+        before = service.knowledge.experiences.of("")
+        assert service.size(session, service.predict(session, state, NAMES)) == len(NAMES)
+        service.follow(a_plan(most=2), anew=False)
+        assert service.knowledge.experiences.of("") is before
+        assert service.size(session, service.predict(session, state, NAMES)) == 2
+        assert service.knowledge.learner.most_pairs == 3

@@ -1,0 +1,186 @@
+"""The rules of filtering change while sessions go on."""
+
+import pytest
+
+from riglm.application.sharing.session_record import decoded, encoded
+from riglm.domain.invocation import Found
+from riglm.domain.override import OverrideKind
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.session import Era
+from riglm.testing.records import an_override
+from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
+
+ALL = [f"tool{number:02}" for number in range(30)]
+
+
+@pytest.fixture
+def catalogue():
+    return a_catalogue(count=30)
+
+
+def change(stage, predictor="hybrid", **rules):
+    """Change over to other rules; what is not named stays."""
+    given = {**stage.filtering.rules.model_dump(exclude_unset=True), **rules}
+    stage.filtering.prepared(Filtering(**given), predictor)()
+
+
+async def limited(stage, session, catalogue):
+    """A session that is shown three tools."""
+    stage.shown(session, catalogue)
+    await stage.about(session, "mail", "tool01", "tool02", "tool03")
+    return stage.shown(session, catalogue)
+
+
+async def test_nothing_changes_before_the_change_over(catalogue):
+    stage, session = Stage(), a_session()
+    before = await limited(stage, session, catalogue)
+    ready = stage.filtering.prepared(Filtering(denylist=("tool01",), passthrough_below={"tools": 0}), "hybrid")
+    assert stage.shown(session, catalogue) == before
+    assert stage.filtering.denial(session, "tool01") is None
+    ready()
+    assert stage.filtering.denial(session, "tool01")
+    assert "tool01" not in stage.shown(session, catalogue)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"denylist": ("tool02",)},
+        {"allowlist": ("tool01", "tool02")},
+        {"pinned": ("tool29",)},
+        {"max_tools": 2},
+        {"enabled": False},
+        {"mode": "shadow"},
+        {"strategy": "none"},
+        {"surface": "full"},
+        {"surface": "hints"},
+        {"surface": "stable"},
+        {"clients": {"": "full"}},
+        {"passthrough_below": {"tools": 99}},
+        {"meta_tools": {"mark_tool": False}},
+    ],
+    ids=str,
+)
+async def test_a_list_that_other_rules_make_another_one_is_noticed_until_it_is_shown(catalogue, rules):
+    stage, session = Stage(), a_session()
+    assert await limited(stage, session, catalogue) == ["tool01", "tool02", "tool03"]
+    assert stage.filtering.reconfigured(session) is False
+    change(stage, **rules)
+    assert [stage.filtering.reconfigured(session) for _ in range(2)] == [True, True]
+    if stage.filtering.is_on:
+        stage.filtering.compose(session, catalogue)
+    else:
+        stage.filtering.passed(session, catalogue, is_whole=True)
+    assert stage.filtering.reconfigured(session) is False
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"answer_tools": 3}, {"turn_pause": 9}, {"denylist": ("nobody's",)}, {"pinned": ("tool01",)}, {"min_tools": 2}],
+    ids=str,
+)
+async def test_rules_that_leave_a_list_as_it_is_are_no_news(catalogue, rules):
+    stage, session = Stage(), a_session()
+    await limited(stage, session, catalogue)
+    change(stage, **rules)
+    assert stage.filtering.reconfigured(session) is False
+
+
+async def test_other_rules_are_no_news_to_a_session_that_was_shown_nothing(catalogue):
+    stage = Stage()
+    stage.shown(a_session(), catalogue)
+    change(stage, denylist=("tool01",))
+    assert stage.filtering.reconfigured(a_session()) is False
+
+
+async def test_what_a_session_did_is_kept_when_the_rules_change(catalogue):
+    stage, session = Stage(), a_session()
+    await limited(stage, session, catalogue)
+    stage.calls(session, "tool07", "tool08")
+    change(stage, max_tools=10, retained_turns=4)
+    state = stage.filtering.state(session)
+    assert (state.context.text, state.calls, state.changes) == ("mail", ["tool07", "tool08"], 1)
+    assert {"tool07", "tool08"} <= set(stage.shown(session, catalogue))
+
+
+async def test_the_choice_of_a_context_stays_when_the_rules_it_was_made_by_do(catalogue):
+    stage, session = Stage(), a_session()
+    await limited(stage, session, catalogue)
+    stage.prediction.likes = ("tool20",)
+    change(stage, answer_tools=5)
+    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
+    change(stage, max_tools=4)
+    assert "tool20" in stage.shown(session, catalogue)
+
+
+@pytest.mark.parametrize("rules", [{"enabled": False}, {"strategy": "none"}], ids=str)
+def test_where_nothing_is_filtered_everything_may_be_seen_and_used(catalogue, rules):
+    stage = Stage(denylist=("tool01",), overrides=[an_override(kind=OverrideKind.EXCLUDE, tool="tool02")])
+    session = a_session()
+    stage.shown(session, catalogue)
+    change(stage, **{**rules, "denylist": () if "strategy" in rules else ("tool01",)})
+    filtering = stage.filtering
+    assert (filtering.is_on, filtering.guards, filtering.announces(session)) == (False, False, False)
+    assert filtering.denial(session, "tool01") is None
+    assert filtering.offered(session) == ()
+    listed = filtering.compose(session, catalogue)  # one that was asked for before
+    assert (names_in(listed.raw), listed.untouched) == (ALL, True)
+    assert filtering.called(session, "tool01", Found.LISTED, "") is False
+    assert stage.prediction.lessons == []
+
+
+def test_what_a_client_got_while_nothing_was_filtered_is_what_it_has(catalogue):
+    stage, session = Stage(enabled=False, strategy="denylist", denylist=("tool01",)), a_session()
+    stage.filtering.passed(session, catalogue, is_whole=True)
+    assert stage.filtering.listed(session) == set(ALL)
+    change(stage, enabled=True, denylist=("nobody's",))
+    assert stage.filtering.reconfigured(session) is False
+    change(stage, denylist=("tool01",))
+    assert stage.filtering.reconfigured(session) is True
+
+
+def test_of_a_client_that_got_a_part_of_a_list_it_is_not_known_what_it_has(catalogue):
+    stage, session = Stage(enabled=False), a_session()
+    stage.filtering.passed(session, catalogue, is_whole=False)
+    change(stage, enabled=True, strategy="denylist", denylist=("nobody's",))
+    assert stage.filtering.reconfigured(session) is True
+
+
+async def test_from_shadow_on_the_list_is_what_the_shadow_said(catalogue):
+    stage, session = Stage(mode="shadow"), a_session()
+    would_be = await limited(stage, session, catalogue)
+    assert would_be == ["tool01", "tool02", "tool03"]
+    assert stage.filtering.listed(session) == set(ALL)
+    change(stage, mode="enforce")
+    assert stage.filtering.listed(session) == set(ALL)  # until the client asks again
+    assert stage.filtering.reconfigured(session) is True
+    assert stage.shown(session, catalogue) == would_be
+
+
+@pytest.mark.parametrize("era", list(Era))
+@pytest.mark.parametrize("surface", ["full", "hints", "stable"])
+def test_where_rules_may_change_changes_are_promised(era, surface):
+    stage = Stage(surface=surface)
+    assert stage.filtering.announces(a_session(era=era)) is False
+    stage.filtering._is_steered = True
+    assert stage.filtering.announces(a_session(era=era)) is True
+
+
+def test_a_prediction_that_fails_lets_the_client_ask_again(catalogue):
+    stage, session = Stage(surface="stable"), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.error = ValueError("no")
+    assert stage.filtering.reconfigured(session) is True
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("enforce", {"tool03"}), ("shadow", set(ALL))])
+async def test_of_a_list_that_another_process_gave_it_is_known_what_it_shared(catalogue, mode, expected):
+    here, there, session = Stage(mode=mode), Stage(mode=mode), a_session()
+    await limited(here, session, catalogue)
+    there.prediction.most = 1
+    there.shown(session, catalogue)
+    await there.about(session, "mail", "tool03")
+    there.shown(session, catalogue)
+    decoded(encoded(session, there.filtering.state(session))).bring(session, here.filtering.state(session))
+    assert here.filtering.listed(session) == expected
+    assert here.filtering.reconfigured(session) is True  # better once too often

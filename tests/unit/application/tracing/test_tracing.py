@@ -1,0 +1,242 @@
+"""Every request of a client is a span, and every request to a server for it is one within."""
+
+import json
+
+import pytest
+
+from riglm.application.proxy import ProxyService
+from riglm.application.tracing.traces import Traces
+from riglm.domain import jsonrpc
+from riglm.domain.session import Transport
+from riglm.ports.downstream import Caller
+from riglm.ports.telemetry import Span, TracerPort
+from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened, tools
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "c"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+HELLO = b'{"protocolVersion":"2025-11-25","capabilities":{}}'
+
+
+class Made(Span):
+    """A span that a test looks at."""
+
+    def __init__(self, name, attributes, within=None, carrier=None):
+        self.name = name
+        self.attributes = dict(attributes)
+        self.within = within
+        self.came_with = carrier
+        self.ends = []
+
+    def carrier(self):
+        return {"traceparent": f"of-{self.name}"}
+
+    def ended(self, error=None, code=None):
+        self.ends.append((error, code))
+
+
+class Tracer(TracerPort):
+    """Keeps all spans."""
+
+    def __init__(self):
+        self.served_spans = []
+        self.asked_spans = []
+
+    def served(self, name, attributes, carrier):
+        self.served_spans.append(Made(name, attributes, carrier=dict(carrier)))
+        return self.served_spans[-1]
+
+    def asked(self, name, attributes, within):
+        self.asked_spans.append(Made(name, attributes, within))
+        return self.asked_spans[-1]
+
+
+class Stage(World):
+    """A client in front of servers, with every span in sight."""
+
+    def __init__(self, *servers, naming="prefix"):
+        super().__init__()
+        self.tracer = Tracer()
+        self.servers = servers or (Server("up"),)
+        self.proxy = ProxyService(self.services, self.servers, naming, traces=Traces(self.tracer))
+        self.sink, self.channel = Sink(), Channel()
+        self.connection = self.proxy.connect(Caller(transport=Transport.STDIO), self.channel, self.sink)
+
+    @property
+    def link(self):
+        return self.servers[0].link
+
+    def send(self, number, method, params=b"{}"):
+        self.connection.received(asks(number, method, params).line)
+
+    def call(self, number, name="t", **meta):
+        self.send(number, "tools/call", json.dumps({"name": name, "_meta": meta}).encode())
+
+    def cancel(self, number):
+        params = b'{"requestId":%d}' % number
+        self.connection.received(jsonrpc.notification("notifications/cancelled", params).line)
+
+    @property
+    def served(self):
+        return self.tracer.served_spans
+
+    @property
+    def asked(self):
+        return self.tracer.asked_spans
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+async def test_a_call_is_a_span_of_the_client_and_one_of_the_server_within(stage):
+    stage.call(1, traceparent=PARENT, tracestate="v=1", other=[1.0])
+    ((served,), (asked,)) = stage.served, stage.asked
+    assert served.came_with == {"traceparent": PARENT, "tracestate": "v=1"}
+    assert asked.within is served
+    assert (served.ends, asked.ends) == ([], [])
+    (request,) = stage.link.asked
+    meta = jsonrpc.plain(jsonrpc.members(request.message.params)["_meta"])
+    assert meta == {"traceparent": "of-tools/call", "other": [1.0]}  # a state without its parent means nothing
+    request.result()
+    assert (served.ends, asked.ends) == ([(None, None)], [(None, None)])
+
+
+async def test_attributes_are_names_and_nothing_that_was_said(stage):
+    stage.send(1, "tools/call", b'{"name":"t","arguments":{"secret":"canary"}}')
+    stage.send(2, "prompts/get", b'{"name":"p","arguments":{"secret":"canary"}}')
+    stage.send(3, "resources/read", b'{"uri":"file:///canary"}')
+    call, prompt, resource = (span.attributes for span in stage.served)
+    about = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t"}
+    assert call == {**about, "network.transport": "pipe"}
+    assert prompt == {"mcp.method.name": "prompts/get", "gen_ai.prompt.name": "p", "network.transport": "pipe"}
+    assert resource == {"mcp.method.name": "resources/read", "network.transport": "pipe"}
+    assert stage.asked[0].attributes == {**about, "network.transport": "tcp", "riglm.upstream": "up"}
+
+
+async def test_how_a_request_ends_is_how_its_spans_end(stage):
+    for number in range(1, 5):
+        stage.call(number)
+    refused, failed, gone, fine = stage.link.asked
+    refused.error(-31999)
+    failed.result(b'{"content":[],"isError":true}')
+    gone.dies()
+    fine.result()
+    assert [span.ends for span in stage.asked] == [
+        [("-31999", -31999)],
+        [("tool_error", None)],
+        [("unavailable", None)],
+        [(None, None)],
+    ]
+    assert [span.ends for span in stage.served] == [
+        [("-31999", -31999)],
+        [("tool_error", None)],
+        [("-32000", -32000)],
+        [(None, None)],
+    ]
+
+
+async def test_a_request_that_is_given_up_ends_both_spans_and_no_other(stage):
+    stage.call(1)
+    stage.call(2)
+    stage.cancel(1)
+    assert [span.ends for span in stage.served] == [[("cancelled", None)], []]
+    assert [span.ends for span in stage.asked] == [[("cancelled", None)], []]
+    ((_, notice),) = stage.link.cancelled
+    assert b'"requestId":1' in notice
+    stage.link.asked[1].result()
+    assert stage.served[1].ends == [(None, None)]
+
+
+async def test_what_is_open_when_the_client_leaves_is_given_up(stage):
+    stage.call(1)
+    await stage.connection.close()
+    assert stage.served[0].ends == [("cancelled", None)]
+
+
+async def test_a_request_of_the_modern_era_is_a_span_whether_it_ends_or_is_given_up(stage):
+    stage.servers[0].eras = {}
+    for number in (1, 2):
+        stage.call(number, **MODERN, traceparent=PARENT)
+    (probe,) = stage.link.of("server/discover")
+    probe.result(b'{"supportedVersions":["2026-07-28"]}')
+    one, _ = stage.link.of("tools/call")
+    one.result()
+    stage.cancel(2)
+    assert [span.ends for span in stage.served] == [[(None, None)], [("cancelled", None)]]
+    assert [span.attributes["mcp.protocol.version"] for span in stage.served] == ["2026-07-28"] * 2
+
+
+async def test_what_waits_for_the_answer_to_anothers_question_is_within_its_own_request(stage):
+    for number in (1, 2):
+        stage.call(number, **MODERN)
+    (probe,) = stage.link.of("server/discover")
+    probe.result(b'{"supportedVersions":["2026-07-28"]}')
+    within = [span.within for span in stage.asked if span.name == "tools/call"]
+    assert within == stage.served
+
+
+async def test_the_handshake_passes_as_it_came(stage):
+    stage.send(1, "initialize", HELLO)
+    assert stage.link.asked[0].message.line == asks(1, "initialize", HELLO).line
+    assert [span.name for span in stage.asked] == ["initialize"]
+
+
+@pytest.mark.parametrize("params", [b"[1,2]", b"null", b'{"_meta":[1]}', b'{"_meta":null}'])
+async def test_what_has_no_place_for_a_trace_passes_as_it_came(stage, params):
+    stage.send(1, "vendor/x", params)
+    assert stage.link.asked[0].message.line == asks(1, "vendor/x", params).line
+    stage.link.asked[0].result()
+    assert stage.served[0].ends == [(None, None)]
+
+
+async def test_all_but_the_trace_passes_byte_for_byte(stage):
+    stage.send(1, "vendor/x", b'{"a":1.50,"b":"\\u0061","_meta":{"progressToken":7.0,"baggage":"k=\\u0061"},"c":[ 1 ]}')
+    (request,) = stage.link.asked
+    meta = b'{"progressToken":7.0,"baggage":"k=\\u0061","traceparent":"of-vendor/x"}'
+    assert bytes(request.message.params) == b'{"a":1.50,"b":"\\u0061","_meta":%b,"c":[ 1 ]}' % meta
+
+
+async def test_several_servers_are_asked_within_the_clients_request_and_announce_their_changes():
+    answers = {"initialize": opened("tools"), "tools/list": tools("t")}
+    servers = Server("a", dict(answers)), Server("b", dict(answers))
+    stage = Stage(*servers)
+    stage.send(1, "initialize", HELLO)
+    await stage.sink.until(lambda: len(stage.sink.answers) == 1)
+    stage.connection.received(jsonrpc.notification("notifications/initialized").line)
+    stage.send(2, "tools/list")
+    await stage.sink.until(lambda: len(stage.sink.answers) == 2)
+    stage.call(3, "b__t")
+    (request,) = servers[1].link.of("tools/call")
+    request.result()
+    *_, asked = stage.asked
+    assert (asked.within, asked.attributes["gen_ai.tool.name"]) == (stage.served[-1], "t")
+    assert stage.served[-1].attributes["gen_ai.tool.name"] == "b__t"
+    assert all(span.ends == [(None, None)] for span in stage.served)
+    servers[0].link.says(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+    await stage.channel.until(lambda: stage.channel.told)
+    stage.send(4, "tools/list")
+    await servers[0].link.until(lambda: len(servers[0].link.of("tools/list")) > 1)
+    await stage.connection.close()
+
+
+async def test_a_question_of_a_server_reaches_the_client_and_its_answer_the_server(stage):
+    stage.send(1, "initialize", HELLO)
+    stage.call(2)
+    stage.link.of("tools/call")[0].says(b'{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}')
+    assert any(b"sampling/createMessage" in note for note in stage.sink.notes)
+    stage.connection.received(b'{"jsonrpc":"2.0","id":"q","result":{}}')
+    assert stage.link.sent == [b'{"jsonrpc":"2.0","id":"q","result":{}}']
+
+
+async def test_without_a_tracer_nothing_stands_in_the_way():
+    stage = World()
+    server = Server("up")
+    proxy = ProxyService(stage.services, [server])
+    conversation = proxy.converse(Caller(transport=Transport.STDIO), Channel())
+    assert type(conversation).__name__ == "DirectConversation"
+    assert type(proxy.modern).__name__ == "Stateless"
