@@ -121,6 +121,7 @@ class Container(containers.DeclarativeContainer):
         analytics.provider,
         choices.provider,
         metrics,
+        embedders.provider,
     )
     voice: "providers.Provider[InnerVoice | None]" = providers.Singleton(
         make_voice, settings, worker, embedders.provider
