@@ -206,7 +206,7 @@ class FilteringService:
         """For how long a list that is composed now may be kept; the same for the same list."""
         view = self.view(session)
         if view is not None and not self._now.surfaces.chooses(session, view):
-            return LONGEST_FRESH
+            return PROMISED_SECONDS if self._now.views.concerning(session) else LONGEST_FRESH  # people's minds change
         if view is None or self.surface(session) is Surface.DYNAMIC or not self._is_warm(session, view):
             return 0.0
         return min(PROMISED_SECONDS, self.rules.epoch)

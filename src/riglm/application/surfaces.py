@@ -88,7 +88,7 @@ class Surfaces:
         return () if view is not None and self.passes(view) else self._own
 
     def compose(self, session: Session, state: SessionState, view: View, common: View) -> ShownList:
-        """The list of a session; `common` is what all sessions of its principal may see."""
+        """The list of a session; `common` is what all sessions of its principal may see: what is learned goes by it."""
         found = self.outlook(session, state, view, common)
         if found.passes:
             return self.everything(session, found.view, found.choice.reason)
@@ -105,12 +105,12 @@ class Surfaces:
             case Surface.FULL:
                 return _whole(view, "the surface is full")
             case Surface.HINTS:
-                return Outlook(common, self._warm(session, common), common.candidates)
+                return Outlook(view, self._warm(session, view, common), view.candidates)
             case Surface.STABLE:
-                seen, choice = common, self._warm(session, common, least=self._rules.min_tools)
+                choice = self._warm(session, view, common, least=self._rules.min_tools)
             case Surface.DYNAMIC:
-                seen, choice = view, self._dynamic.choice(session, state, view)
-        return Outlook(seen, choice, _in_order(seen, self._chosen(session, seen, choice)))
+                choice = self._dynamic.choice(session, state, view)
+        return Outlook(view, choice, _in_order(view, self._chosen(session, view, choice)))
 
     def names(self, session: Session, state: SessionState, view: View, common: View) -> tuple[str, ...]:
         """The names that `compose` would show now; nothing is written, and nothing changes."""
@@ -136,12 +136,16 @@ class Surfaces:
         )  # not untouched even then: other principals have marks, so no cache may share it
         return ShownList(self._writer.marked(view.catalogue, view.candidate_set, warm), selection)
 
-    def _warm(self, session: Session, view: View, least: int = 0) -> Choice:
-        """The learned tools of this epoch, filled up to `least`; all while nothing was learned."""
+    def _warm(self, session: Session, view: View, common: View, least: int = 0) -> Choice:
+        """The learned tools of this epoch, filled up to `least`; all while nothing was learned.
+
+        The same for all sessions of a principal, but for what people decided about this one.
+        """
         names = view.candidates
-        warm = self._predicting.warm_set(session, names, self._rules.profile)
-        if not warm:
+        learned = self._predicting.warm_set(session, common.candidates, self._rules.profile)
+        if not learned:
             return Choice(candidates=names, reason="nothing was learned yet")
+        warm = [name for name in learned if name in view.candidate_set]
         filling = [name for name in names if name not in warm][: max(0, least - len(warm))]
         tools = view.kept.union(warm, filling)
         reason = "the warm set of this epoch"

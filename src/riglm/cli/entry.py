@@ -8,9 +8,19 @@ _NO_FILTER = "--no-filter"
 _PATIENT = (50_000, 10, 10)
 """Nearly all that a start makes stays: to look through it for garbage would take a seventh of the time."""
 
+_INTERRUPTED = 130
+"""The code of what Ctrl-C ended, as shells have it."""
+
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data; 130 after Ctrl-C."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # while modules are loaded, where no command looks after it yet
+        sys.exit(_INTERRUPTED)
+
+
+def _main() -> None:
     gc.set_threshold(*_PATIENT)
     fill_standard_descriptors()
     words = sys.argv[1:]

@@ -111,6 +111,7 @@ def make_prediction(
             put=recorder.put,
             most_pairs=settings.learning.max_pairs,
             key=hasher.derived_key("learned pairs"),
+            names=hasher.client_name,
             by_principal=settings.learning.scope == "principal",
         )
 

@@ -11,6 +11,15 @@ SIGNALS: Final = {Found.LISTED: 1.0, Found.SEARCHED: 1.5, Found.NAMED: 0.5}
 """How telling a call is: of a tool that was listed, of one that a search had to find, of one that was neither."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teacher:
+    """Whose session taught something: its client, the name that this gave itself, and its principal, all hashed."""
+
+    client_id: str
+    client_name: str
+    principal: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedPair:
     """A context and a tool that was used in it.
@@ -20,8 +29,8 @@ class LearnedPair:
     a moving average of signals, `uses` how often it was confirmed, `updated_at` in seconds since the epoch.
     `description_hash` is of the tool's definition: what was learned of a tool that has changed its words does not
     count. `terms` are keyed hashes of the context's words, for matching by word; the text of the context itself is not
-    kept. `session_id` is the session that just taught it: the store keeps all of them, to know whose lesson it was, and
-    does not give them back.
+    kept. `session_id` is the session that just taught it, and `teacher` whose that is, in case the session is purged
+    before the pair is stored: the store keeps all of them, to know whose lesson it was, and does not give them back.
     """
 
     id: UUID
@@ -35,3 +44,4 @@ class LearnedPair:
     description_hash: str = ""
     terms: tuple[int, ...] = ()
     session_id: UUID | None = None
+    teacher: Teacher | None = None

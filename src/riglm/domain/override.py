@@ -6,7 +6,10 @@ from uuid import UUID
 
 
 class OverrideKind(StrEnum):
-    """What is to be done with the tool: show it, hide it, or show it first and never let it go."""
+    """What is to be done with the tool: show it, hide it, or keep it in every list.
+
+    What is shown or kept stands at its place in the catalogue's order, for the sake of clients' prompt caches.
+    """
 
     INCLUDE = "include"
     EXCLUDE = "exclude"

@@ -68,7 +68,8 @@ class ToolStatistics:
     `uses` counts the invocations in which the tool ran, be it to an error of its own; a tool without any may not even
     exist. `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
     (nearest rank), to the microsecond. For a tool that was shown and never used, all numbers are
-    zero and `upstream` is empty.
+    zero and `upstream` is empty. `in_lists` says whether a list in that time had it; a name that clients made up is in
+    none.
     """
 
     tool: str
@@ -82,6 +83,7 @@ class ToolStatistics:
     uses: int = 0
     listed: int = 0
     searched: int = 0
+    in_lists: bool = False
 
 
 class RecordedCall(NamedTuple):

@@ -8,6 +8,7 @@ import pytest
 
 from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.identifier import uuid7
+from riglm.domain.learning import Teacher
 from riglm.domain.override import OverrideScope
 from riglm.domain.retention import DAY_SECONDS, Expiry, Removed
 from riglm.domain.session import Client, Session
@@ -278,6 +279,32 @@ class MaintenanceContract:
         analytics.record_many([a_learned_pair(id=pair.id, session_id=bob.id, updated_at=a_day(99))])
         assert analytics.known_of(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=a_day(100))) == Removed()
         assert len(analytics.list_learned_pairs("minilm")) == 1
+
+    @pytest.mark.parametrize("whom", [(Whose.PRINCIPAL, ANN), (Whose.CLIENT, ANN), (Whose.CLIENT, "ann's")])
+    def test_a_pair_that_comes_after_its_session_was_purged_is_forgotten_all_the_same(
+        self, analytics: AnalyticsPort, whom: tuple[Whose, str]
+    ) -> None:
+        """Whether it is stored before or after its teacher is forgotten; what others taught as well stays."""
+        anns, bobs = (
+            Teacher(client_id=key, client_name=name, principal=key) for key, name in ((ANN, "ann's"), (BOB, "bob's"))
+        )
+        session = a_session(
+            started_at=a_day(1), ended_at=a_day(2), principal=ANN, client_id=ANN, client=Client(name="ann's")
+        )
+        known: dict[str, Any] = {"session_id": session.id, "teacher": anns, "updated_at": a_day(2)}
+        again, late, shared, replayed = (a_learned_pair(**known) for _ in range(4))
+        analytics.record_many([session, again])
+        assert summed(analytics.purge(Expiry(now=a_day(100), sessions=a_day(50)))).sessions == 1
+        by_bob = a_learned_pair(id=shared.id, session_id=uuid7(), teacher=bobs, updated_at=a_day(2))
+        analytics.record_many([again, late, shared, by_bob])
+        whom_to_forget = Forgotten(whose=whom[0], key=whom[1], at=a_day(100))
+        assert analytics.known_of(whom_to_forget) == Removed(learned_pairs=2)
+        assert summed(analytics.forget(whom_to_forget)) == Removed(learned_pairs=2)
+        analytics.record_many([late, replayed])
+        assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {shared.id}
+        back = a_learned_pair(session_id=uuid7(), teacher=anns, updated_at=a_day(101))
+        analytics.record_many([back])
+        assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {shared.id, back.id}
 
     def test_it_is_told_which_sessions_were_forgotten(self, analytics: AnalyticsPort) -> None:
         """Those that were stored, and those that came later, from a time on."""

@@ -93,6 +93,14 @@ class OverviewContract:
         assert found == [("used", "github", 1, 7.0), ("hidden", "", 0, 0.0), ("shown", "", 0, 0.0)]
         assert len(analytics.tools_known()) == 4
 
+    def test_a_tool_is_told_from_a_name_that_was_only_called(self, analytics: AnalyticsPort) -> None:
+        """By the lists that had it, in that time."""
+        session = a_session()
+        calls = [an_invocation(session, tool, success=False, error_kind=ErrorKind.PROTOCOL) for tool in ("a", "b", "c")]
+        lists = [an_exposure(session, "a", hidden=("b",), timestamp=10.0), an_exposure(session, "c", timestamp=5.0)]
+        analytics.record_many([*calls, *lists])
+        assert {each.tool: each.in_lists for each in analytics.tools_known(10.0)} == {"a": True, "b": True, "c": False}
+
     def test_a_tool_is_summed_up_over_its_upstreams(self, analytics: AnalyticsPort) -> None:
         """Under the one that ran it most; percentiles are of all its calls together."""
         session = a_session()

@@ -4,6 +4,7 @@ from uuid import uuid4
 
 import pytest
 
+from riglm.application.filtering import LONGEST_FRESH, PROMISED_SECONDS
 from riglm.domain.invocation import Found
 from riglm.domain.override import Override, OverrideKind, OverrideScope
 from riglm.domain.session import Era
@@ -56,11 +57,30 @@ async def test_an_override_for_one_session_concerns_no_other(catalogue):
     assert stage.shown(other, catalogue) == ALL
 
 
-def test_a_stable_list_does_not_vary_by_session(catalogue):
-    mine, other = a_session("x", Era.MODERN), a_session("x", Era.MODERN)
-    stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.SESSION, key=str(mine.id))])
-    lists = [stage.filtering.compose(each, catalogue).raw for each in (mine, other)]
-    assert lists[0] == lists[1]
+@pytest.mark.parametrize("client", ["x", "claude-code"])
+def test_an_override_for_one_session_counts_where_lists_are_learned_and_the_rest_stays_the_same(catalogue, client):
+    mine, other = a_session(client, Era.MODERN), a_session(client, Era.MODERN)
+    stage = Stage()
+    stage.prediction.warm = ("tool04", "tool11")
+    before = stage.filtering.compose(other, catalogue)
+    stage.overrides = tuple(
+        override(kind, tool, scope=OverrideScope.SESSION, key=str(mine.id))
+        for kind, tool in ((OverrideKind.EXCLUDE, "tool04"), (OverrideKind.PIN, "tool29"))
+    )
+    steered = stage.filtering.compose(mine, catalogue)
+    assert stage.filtering.compose(other, catalogue).raw == before.raw
+    expected = set(before.selection.shown) - {"tool04"} | {"tool29"}
+    assert set(steered.selection.shown) == expected
+    assert stage.filtering.explain(mine).told().shown == steered.selection.shown
+    assert not steered.untouched
+
+
+def test_a_list_that_an_override_decides_is_promised_only_until_another_may_count(catalogue):
+    stage, session = Stage(passthrough_below={"tools": 99}), a_session("x", Era.MODERN)
+    stage.filtering.compose(session, catalogue)
+    assert stage.filtering.fresh_seconds(session) == LONGEST_FRESH
+    stage.overrides = (override(OverrideKind.EXCLUDE, "tool00", expires_at=stage.now + 60.0),)
+    assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
 
 def test_an_override_for_a_principal_concerns_its_sessions(catalogue):

@@ -50,8 +50,10 @@ class _Unwanted:
         sessions = [record for record in records if isinstance(record, Session)]
         named = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
         self._names = {name: names(name) for name in {session.client.name for session in sessions}}
+        pairs = [record for record in records if isinstance(record, LearnedPair)]
         persons = {key for session in sessions for _, key in self._persons(session)}
-        scopes = {record.scope for record in records if isinstance(record, LearnedPair)}
+        persons |= {key for pair in pairs for _, key in _teacher_of(pair)}
+        scopes = {pair.scope for pair in pairs}
         self._at: dict[tuple[str, str], float] = {}
         for some in slices(sorted(named | persons | scopes)):
             query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
@@ -68,9 +70,12 @@ class _Unwanted:
         id_ = _session_of(record)
         if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
             return True
-        if not isinstance(record, LearnedPair) or not record.scope:  # the empty scope may be everybody's
+        if not isinstance(record, LearnedPair):
             return False
-        return self._at.get((Whose.PRINCIPAL, record.scope), -1.0) >= record.updated_at
+        whose = _teacher_of(record)
+        if record.scope:  # the empty one may be everybody's
+            whose.append((Whose.PRINCIPAL, record.scope))
+        return any(self._at.get(each, -1.0) >= record.updated_at for each in whose)
 
     def _since(self, session: Session) -> float | None:
         """When it was that the client or principal of a session that had started already was forgotten."""
@@ -81,6 +86,13 @@ class _Unwanted:
         name = session.client.name
         clients = (session.client_id, self._names[name], name)  # the name itself is what an earlier riglm noted
         return [*((Whose.CLIENT, key) for key in clients), (Whose.PRINCIPAL, session.principal)]
+
+
+def _teacher_of(pair: LearnedPair) -> list[tuple[Whose, str]]:
+    by = pair.teacher
+    if by is None:
+        return []
+    return [(Whose.CLIENT, by.client_id), (Whose.CLIENT, by.client_name), (Whose.PRINCIPAL, by.principal)]
 
 
 def _session_of(record: Record) -> UUID | None:

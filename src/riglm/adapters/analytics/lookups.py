@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Table, select
 
 from riglm.adapters.analytics.rows import Names
-from riglm.adapters.analytics.tables import toolset
+from riglm.adapters.analytics.tables import session, toolset
 
 _AT_ONCE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
 
@@ -26,6 +26,14 @@ def toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Names]:
     for some in slices(list(set(ids))):
         for id_, names in connection.execute(select(toolset.c.id, toolset.c.names).where(toolset.c.id.in_(some))):
             found[id_] = tuple(names)
+    return found
+
+
+def sessions_there(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
+    """Which of these sessions are stored."""
+    found: set[UUID] = set()
+    for some in slices(list(ids)):
+        found.update(connection.execute(select(session.c.id).where(session.c.id.in_(some))).scalars())
     return found
 
 

@@ -229,7 +229,9 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
             del kept[next(iter(kept))]
 
     def _learn(self, pair: LearnedPair) -> None:
-        if pair.session_id is not None:
+        if pair.teacher is not None and pair.session_id not in self._sessions:
+            self._teachers.setdefault(pair.id, set()).add(pair.teacher)
+        elif pair.session_id is not None:
             self._taught.setdefault(pair.id, set()).add(pair.session_id)
         stored = self._pairs.get(pair.id)
         if stored is None or stored.updated_at <= pair.updated_at:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from uuid import UUID
 
@@ -31,8 +32,12 @@ def tools(calls: Iterable[ToolInvocation], others: Iterable[str]) -> Sequence[To
     by_tool: defaultdict[tuple[str, str], list[ToolInvocation]] = defaultdict(list)
     for call in calls:
         by_tool[call.tool, call.upstream].append(call)
-    by_tool.update({(tool, ""): [] for tool in set(others) - {tool for tool, _ in by_tool}})
-    found = [statistics(tool, upstream, its_calls) for (tool, upstream), its_calls in by_tool.items()]
+    names = set(others)
+    by_tool.update({(tool, ""): [] for tool in names - {tool for tool, _ in by_tool}})
+    found = [
+        replace(statistics(tool, upstream, its_calls), in_lists=tool in names)
+        for (tool, upstream), its_calls in by_tool.items()
+    ]
     return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
 
 

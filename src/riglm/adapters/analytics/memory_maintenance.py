@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from riglm.adapters.analytics.memory_choices import InMemoryChoices
@@ -11,30 +11,13 @@ from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import Exposure
 from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.override import Override, OverrideScope
 from riglm.domain.retention import Expiry, Removed
 from riglm.domain.session import Session
 from riglm.domain.warm_set import KEPT_SECONDS
 from riglm.ports.analytics import Record, SessionClosed
 from riglm.ports.maintenance import ROWS_AT_ONCE, Kind, MaintenancePort, Row
-
-
-class _Teacher(NamedTuple):
-    """Who taught a learned pair in a session that is purged."""
-
-    client_id: str
-    client_name: str
-    principal: str
-
-    def is_(self, whom: Forgotten) -> bool:
-        """Whether it is this client or principal."""
-        match whom.whose:
-            case Whose.CLIENT:
-                return whom.key in {self.client_id, self.client_name}
-            case Whose.PRINCIPAL:
-                return whom.key == self.principal
-        return False
 
 
 class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
@@ -51,7 +34,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         super().__init__()
         self._forgotten: dict[tuple[Whose, str], float] = {}
         self._taught: dict[UUID, set[UUID]] = {}
-        self._teachers: dict[UUID, set[_Teacher]] = {}
+        self._teachers: dict[UUID, set[Teacher]] = {}
 
     def expired(self, expiry: Expiry) -> Removed:
         """How many records are too old; nothing is removed."""
@@ -178,8 +161,9 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             case Session():
                 return (Whose.SESSION, str(record.id)) in self._forgotten
             case LearnedPair():
-                at = self._forgotten.get((Whose.PRINCIPAL, record.scope), -1.0) if record.scope else -1.0
-                return at >= record.updated_at or (Whose.SESSION, str(record.session_id)) in self._forgotten
+                times = (self._forgotten.get(key, -1.0) for key in _those_behind(record))
+                is_late = any(at >= record.updated_at for at in times)
+                return is_late or (Whose.SESSION, str(record.session_id)) in self._forgotten
             case ToolInvocation() | Exposure() | SessionClosed():
                 return (Whose.SESSION, str(record.session_id)) in self._forgotten
         return False
@@ -203,14 +187,16 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
     def _taught_only(self, pair: UUID, whom: Forgotten) -> bool:
         """Whether nothing is known of a pair but that this client or principal taught it long ago."""
         taught_by = self._teachers.get(pair)
-        return bool(taught_by) and not self._taught.get(pair) and all(each.is_(whom) for each in taught_by or ())
+        return bool(taught_by) and not self._taught.get(pair) and all(_is_by(each, whom) for each in taught_by or ())
 
     def _keep_teachers(self, sessions: Sequence[UUID]) -> None:
         """Put whose these sessions are in the place of what they taught."""
         with self._lock:
             for pair, taught_by in self._taught.items():
                 for session in map(self._sessions.__getitem__, taught_by.intersection(sessions)):
-                    teacher = _Teacher(session.client_id, session.client.name, session.principal)
+                    teacher = Teacher(
+                        client_id=session.client_id, client_name=session.client.name, principal=session.principal
+                    )
                     self._teachers.setdefault(pair, set()).add(teacher)
                 taught_by.difference_update(sessions)
 
@@ -220,7 +206,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
             for id_ in pairs:
                 self._pairs.pop(id_, None)
             for taught_by in self._teachers.values():
-                taught_by -= {each for each in taught_by if each.is_(whom)}
+                taught_by -= {each for each in taught_by if _is_by(each, whom)}
         if whom.whose is not Whose.PRINCIPAL:
             return Removed(learned_pairs=len(pairs))
         overrides = self._remove_overrides(lambda each: _is_for(each, whom))
@@ -327,6 +313,24 @@ _TIMES = {
 }
 
 
+def _those_behind(pair: LearnedPair) -> list[tuple[Whose, str]]:
+    """Who taught a pair, and whom it counts for; the empty scope may be everybody's."""
+    found = [(Whose.PRINCIPAL, pair.scope)] if pair.scope else []
+    if (by := pair.teacher) is not None:
+        found += [(Whose.CLIENT, by.client_id), (Whose.CLIENT, by.client_name), (Whose.PRINCIPAL, by.principal)]
+    return found
+
+
+def _is_by(teacher: Teacher, whom: Forgotten) -> bool:
+    """Whether it is this client or principal who taught something."""
+    match whom.whose:
+        case Whose.CLIENT:
+            return whom.key in {teacher.client_id, teacher.client_name}
+        case Whose.PRINCIPAL:
+            return whom.key == teacher.principal
+    return False
+
+
 def _order(row: Row, time: str) -> tuple[Any, ...]:
     rest = ("id", "tool_a", "tool_b", "principal", "profile", "epoch_start")
     return (row[time], *(str(row.get(name, "")) for name in rest))
@@ -343,7 +347,11 @@ def _plain(record: Any) -> dict[str, Any]:
         told |= {"client_name": record.client.name, "client_version": record.client.version}
         told["confidence"] = record.confidence
     elif isinstance(record, LearnedPair):
-        told = {name.name: getattr(record, name.name) for name in fields(record) if name.name != "session_id"}
+        told = {
+            name.name: getattr(record, name.name)
+            for name in fields(record)
+            if name.name not in {"session_id", "teacher"}
+        }
         told |= {"dimensions": len(record.vector), "vector": record.vector.tolist()}
     else:
         told = asdict(record)

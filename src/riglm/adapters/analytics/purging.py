@@ -7,6 +7,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, e
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.lists import remove_lists, unused_lists
+from riglm.adapters.analytics.lookups import sessions_there
 from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
@@ -168,14 +169,9 @@ def _of_no_session(connection: Connection, expiry: Expiry) -> int:
         return 0
     of_sessions = and_(override.c.scope == OverrideScope.SESSION.value, override.c.created_at < expiry.sessions)
     keys = connection.execute(select(override.c.key).where(of_sessions)).scalars().all()
-    there = _sessions_there(connection, keys)
+    there = {str(id_) for id_ in sessions_there(connection, filter(None, map(parsed_uuid, keys)))}
     gone = [key for key in keys if key not in there]
     return connection.execute(delete(override).where(and_(of_sessions, override.c.key.in_(gone)))).rowcount
-
-
-def _sessions_there(connection: Connection, keys: Sequence[str]) -> set[str]:
-    ids = [id_ for id_ in map(parsed_uuid, keys) if id_ is not None]
-    return {str(id_) for id_ in connection.execute(select(session.c.id).where(session.c.id.in_(ids))).scalars()}
 
 
 def _orphaned_lessons(database: Database, at_once: int) -> Iterator[Removed]:

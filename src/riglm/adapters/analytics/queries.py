@@ -1,6 +1,7 @@
 """The questions that the store answers, in SQL that SQLite and PostgreSQL both understand."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -71,9 +72,10 @@ def with_never_used(connection: Connection, since: float, lists: Iterable[UUID])
     """Every tool that was used since the given time, and those in the lists, most used first, then by name."""
     found = [_statistics(row) for row in connection.execute(_statistics_query(connection, since)).mappings()]
     used = {each.tool for each in found}
-    names = toolsets(connection, lists).values()
-    found += [_never_used(tool) for tool in {tool for some in names for tool in some} - used]
-    return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
+    names = {tool for some in toolsets(connection, lists).values() for tool in some}
+    told = [replace(each, in_lists=each.tool in names) for each in found]
+    told += [_never_used(tool) for tool in names - used]
+    return sorted(told, key=lambda each: (-each.invocations, each.tool, each.upstream))
 
 
 def tool_totals(connection: Connection, tool: str, since: float) -> ToolStatistics | None:
@@ -189,5 +191,13 @@ def _statistics(row: RowMapping, **known: str) -> ToolStatistics:
 
 def _never_used(tool: str) -> ToolStatistics:
     return ToolStatistics(
-        tool=tool, upstream="", invocations=0, failures=0, sessions=0, median_ms=0.0, p95_ms=0.0, last_used=0.0
+        tool=tool,
+        upstream="",
+        invocations=0,
+        failures=0,
+        sessions=0,
+        median_ms=0.0,
+        p95_ms=0.0,
+        last_used=0.0,
+        in_lists=True,
     )

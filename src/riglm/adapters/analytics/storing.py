@@ -15,12 +15,13 @@ from riglm.adapters.analytics.admission import without_forgotten
 from riglm.adapters.analytics.bulk import insert_new
 from riglm.adapters.analytics.engine import reason_of
 from riglm.adapters.analytics.lists import keep_lists
-from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.lookups import insert_into, sessions_there, slices
 from riglm.adapters.analytics.rows import Row
 from riglm.adapters.analytics.tables import exposure, invocation, learned_pair, lesson, session
+from riglm.adapters.analytics.teachers import note_teachers
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.session import Session
 from riglm.ports.analytics import PairsForgotten, Record, RecordRefused, SessionClosed
 
@@ -148,8 +149,19 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Pairs
 
 
 def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
-    """Note which sessions taught the pairs: when one is forgotten, what only it taught is forgotten with it."""
-    taught = {(pair.id, pair.session_id) for pair in pairs if pair.session_id is not None}
+    """Note which sessions taught the pairs: when one is forgotten, what only it taught is forgotten with it.
+
+    Of a session that is not there, as when it was purged before its lesson came, it is noted whose it was.
+    """
+    there = sessions_there(connection, {pair.session_id for pair in pairs if pair.session_id is not None})
+    taught: set[tuple[UUID, UUID]] = set()
+    late: set[tuple[UUID, Teacher]] = set()
+    for pair in pairs:
+        if pair.teacher is not None and pair.session_id not in there:
+            late.add((pair.id, pair.teacher))
+        elif pair.session_id is not None:
+            taught.add((pair.id, pair.session_id))
+    note_teachers(connection, late)
     if taught:
         note = insert_into(connection, lesson).on_conflict_do_nothing()
         connection.execute(note, [{"pair_id": pair, "session_id": by} for pair, by in sorted(taught)])

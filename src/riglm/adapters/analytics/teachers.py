@@ -1,6 +1,6 @@
 """Who taught a learned pair, when the session that did is purged: hashes that tell nobody more than whom to forget."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, exists, false, not_, or_, select
@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, exis
 from riglm.adapters.analytics.lookups import insert_into
 from riglm.adapters.analytics.tables import learned_pair, lesson, session, teacher
 from riglm.domain.forgetting import Forgotten, Whose
+from riglm.domain.learning import Teacher
 
 
 def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Callable[[str], str]) -> None:
@@ -16,12 +17,23 @@ def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Calla
         lesson, session, lesson.c.session_id == session.c.id
     )
     found = connection.execute(known.where(lesson.c.session_id.in_(sessions)).distinct()).all()
-    taught = sorted({(pair, client, names(name), principal) for pair, client, name, principal in found})
-    if taught:
-        columns = [column.name for column in teacher.c]
-        kept = [dict(zip(columns, row, strict=True)) for row in taught]
-        connection.execute(insert_into(connection, teacher).on_conflict_do_nothing(), kept)
+    note_teachers(
+        connection,
+        {
+            (pair, Teacher(client_id=client, client_name=names(name), principal=principal))
+            for pair, client, name, principal in found
+        },
+    )
     connection.execute(delete(lesson).where(lesson.c.session_id.in_(sessions)))
+
+
+def note_teachers(connection: Connection, taught: Iterable[tuple[UUID, Teacher]]) -> None:
+    """Note who taught which pairs, in sessions that are not there any more."""
+    columns = [column.name for column in teacher.c]
+    found = sorted((pair, by.client_id, by.client_name, by.principal) for pair, by in taught)
+    if found:
+        kept = [dict(zip(columns, row, strict=True)) for row in found]
+        connection.execute(insert_into(connection, teacher).on_conflict_do_nothing(), kept)
 
 
 def taught_only_by(connection: Connection, whom: Forgotten) -> Sequence[UUID]:

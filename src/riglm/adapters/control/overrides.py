@@ -44,7 +44,8 @@ class _Wish(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Annotated[OverrideKind, Field(strict=False)] = Field(
-        description="`include` shows the tool, `exclude` hides it, `pin` shows it first and never lets it go."
+        description="`include` shows the tool and lifts a denial, unless it is for one session; `exclude` hides it; "
+        "`pin` keeps it in every list, at its place in the catalogue's order, and lifts nothing."
     )
     tool: str = Field(min_length=1, max_length=256, pattern=_PRINTED, description="As clients see it.")
     expires_at: TimeMember | None = Field(default=None, description="When it ends; null: when it is deleted.")

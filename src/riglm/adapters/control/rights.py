@@ -36,7 +36,9 @@ class Tokens:
         self.required: Final = bool(self._configured) or not is_loopback(control.host)
 
     def right(self, token: bytes) -> Right | None:
-        """What whoever sends this token may do; None when it is no right one."""
+        """What whoever sends this token may do; None when it is no right one, as one without characters never is."""
+        if not token:
+            return None
         given, current = digest(token), self._current()
         may_write = hmac.compare_digest(given, current.get("write", b""))
         may_read = hmac.compare_digest(given, current.get("read", b""))

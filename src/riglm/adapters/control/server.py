@@ -68,6 +68,7 @@ class ControlServer:
             serving.result()
         for connection in list(server.server_state.connections):
             connection.transport.abort()
+        await asyncio.sleep(0)  # each hears that nobody waits for its answer any more
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()

@@ -6,6 +6,7 @@ They are random and long, so that a plain hash gives nothing of them away.
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import secrets
 import tempfile
@@ -21,7 +22,10 @@ FILE_NAME: Final = "control-tokens.json"
 SCOPES: Final = ("write", "read")
 """What tokens are for."""
 
+_log: Final = logging.getLogger("riglm.control")
+
 _RANDOM_BYTES: Final = 32
+_OF_OTHERS: Final = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,15 @@ class TokenFile:
         self.path: Final = path
 
     def read(self) -> Made | None:
-        """The tokens; None when there is no file yet.
+        """The tokens; None when there is no file yet. A file that others could use is closed to them.
 
         Raises:
             ConfigurationError: it cannot be read, or holds something else.
         """
         try:
-            return {scope: _parsed(entry) for scope, entry in json.loads(self.path.read_bytes()).items()}
+            with self.path.open("rb") as file:
+                self._close_to_others(file.fileno())
+                return {scope: _parsed(entry) for scope, entry in json.loads(file.read()).items()}
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -91,6 +97,21 @@ class TokenFile:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _close_to_others(self, handle: int) -> None:
+        if os.name != "posix" or not os.fstat(handle).st_mode & _OF_OTHERS:
+            return
+        try:
+            os.fchmod(handle, 0o600)
+            outcome = "it is closed to them now"
+        except OSError as error:
+            outcome = f"it cannot be closed to them ({error.strerror})"
+        _log.warning(
+            "others on this machine could use the file of the control API's tokens %s; %s — fix: make new ones with "
+            "`riglm control token --new`",
+            self.path,
+            outcome,
+        )
 
     def _write(self, made: Made, *, replace: bool) -> None:
         content = json.dumps({scope: _entry(token) for scope, token in made.items()}, indent=2) + "\n"
@@ -131,4 +152,8 @@ def _entry(token: MadeToken) -> dict[str, str]:
 
 
 def _parsed(entry: Any) -> MadeToken:
-    return MadeToken(bytes.fromhex(entry["sha256"])) if "sha256" in entry else _made(entry["token"])
+    if "sha256" in entry:
+        return MadeToken(bytes.fromhex(entry["sha256"]))
+    if not entry["token"]:
+        raise ValueError("an empty token")
+    return _made(entry["token"])

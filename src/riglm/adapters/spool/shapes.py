@@ -10,7 +10,7 @@ import msgspec
 
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.ports.analytics import PairsForgotten, Record, SessionClosed
 
@@ -163,6 +163,7 @@ def _session_closed_from(told: Shape) -> SessionClosed:
 def _learned_pair(pair: LearnedPair) -> Shape:
     if pair.vector.ndim != 1:
         raise ValueError("the vector of a learned pair is not a row of numbers")
+    taught_by = pair.teacher
     return {
         "id": pair.id.hex,
         "scope": pair.scope,
@@ -175,6 +176,7 @@ def _learned_pair(pair: LearnedPair) -> Shape:
         "description_hash": pair.description_hash,
         "terms": [int(term) for term in pair.terms],
         "session_id": None if pair.session_id is None else pair.session_id.hex,
+        "teacher": None if taught_by is None else [taught_by.client_id, taught_by.client_name, taught_by.principal],
     }
 
 
@@ -187,8 +189,16 @@ def _learned_pair_from(told: Shape) -> LearnedPair:
             "vector": _vector(told["vector"]),
             "terms": tuple(told["terms"]),
             "session_id": None if session is None else UUID(session),
+            "teacher": _teacher_from(told.get("teacher")),  # a file of version 1 does not tell
         }
     )
+
+
+def _teacher_from(told: list[str] | None) -> Teacher | None:
+    if told is None:
+        return None
+    client_id, client_name, principal = told
+    return Teacher(client_id=client_id, client_name=client_name, principal=principal)
 
 
 def _vector(text: str) -> "Vector":

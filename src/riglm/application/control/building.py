@@ -45,8 +45,12 @@ def build_control(proxy: Proxy, identity: Identity, open_store: Callable[[], Ana
     stores = (at_hand, aside)
     counting = Counting(aside)
     history = History(counting)
-    tools = ToolUse(loop, counting, history, lambda: _live_tools(proxy.services))
     registry = proxy.services.sessions
+
+    def live_tools() -> Mapping[str, str]:
+        return _live_tools(proxy.services)
+
+    tools = ToolUse(loop, counting, history, live_tools)
     looks = Looks(
         upstreams=proxy.upstreams,
         tool_counts=lambda: _tool_counts(proxy.services),
@@ -60,7 +64,7 @@ def build_control(proxy: Proxy, identity: Identity, open_store: Callable[[], Ana
         tools=tools,
         history=history,
         statistics=Statistics(counting, tools, proxy.recorder.counts),
-        steering=Steering(loop, at_hand, registry, proxy.overrides),
+        steering=Steering(loop, at_hand, registry, proxy.overrides, live_tools),
         doctor=Doctor(loop, stores, identity, looks),
         configuration=proxy.configuration,
     )

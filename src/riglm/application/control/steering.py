@@ -10,6 +10,8 @@ from uuid import UUID
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.control.cursors import cursor_of, key_of, page
 from riglm.application.control.sessions import unknown_session
+from riglm.application.control.tool_use import LiveTools
+from riglm.application.meta_tool_definitions import NAMES
 from riglm.application.overrides import Overrides
 from riglm.application.sessions import SessionRegistry
 from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish, Page
@@ -36,14 +38,16 @@ class Steering:
         store: StoreThread,
         registry: SessionRegistry,
         overrides: Overrides,
+        live_tools: LiveTools,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Registry and overrides are asked on the proxy's loop."""
+        """Registry, overrides and tools are asked on the proxy's loop."""
         self._proxy = proxy
         self._store = store
         self._registry = registry
         self._overrides = overrides
+        self._live_tools = live_tools
         self._clock = clock
 
     async def put(self, wish: OverrideWish) -> Override:
@@ -51,7 +55,7 @@ class Steering:
 
         Raises:
             Invalid: it is not usable.
-            Conflict: it would be over before it began, or is for all and for somebody.
+            Conflict: it would be over before it began, is for all and for somebody, or about a tool of riglm's own.
             NotThere: it is for a session that nobody knows.
         """
         now = self._clock()
@@ -64,6 +68,11 @@ class Steering:
         key = wish.key
         if key and wish.scope is OverrideScope.ALL:
             raise Conflict("an override with the scope `all` has no key — fix: leave it out, or choose another scope")
+        if wish.tool in NAMES and wish.tool not in await self._proxy.look(self._live_tools):
+            raise Conflict(
+                f"{wish.tool} is one of riglm's own tools, which no override changes — fix: filtering.meta_tools."
+                f"{wish.tool} says whether riglm offers it"
+            )
         if wish.scope is OverrideScope.SESSION:
             key = str(await self._known_session(wish.key))
         made = Override(

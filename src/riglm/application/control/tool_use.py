@@ -11,6 +11,7 @@ from riglm.application.control.cursors import cursor_of, key_of, page
 from riglm.application.control.history import History
 from riglm.domain.control import Companion, CooccurrenceMap, NotThere, Page, ToolDetail, ToolEntry, ToolPair
 from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.ports.analytics import AnalyticsPort, ToolStatistics
 
 _BUCKETS: Final = 60
@@ -40,10 +41,13 @@ class ToolUse:
         self._company = Company(clock)
 
     async def known(self, since: float) -> Sequence[ToolEntry]:
-        """Every tool that is recorded since then or listed now, most used first, then by name."""
+        """Every tool that ran or was listed since then, or is listed now, most used first, then by name.
+
+        Names that only clients used, of tools that there never were, are none.
+        """
         recorded = await self._counting.counted(("tools", since), lambda store: store.tools_known(since))
         live = await self._proxy.look(self._live_tools)
-        found = [_entry(each, live) for each in recorded]
+        found = [_entry(each, live) for each in recorded if each.tool in live or _exists(each)]
         names = {each.tool for each in recorded}
         found += [ToolEntry(tool=tool, upstream=upstream) for tool, upstream in live.items() if tool not in names]
         return sorted(found, key=_place)
@@ -99,6 +103,11 @@ def _place(entry: ToolEntry) -> tuple[int, str, str]:
 
 def _tool_key(invocations: int, tool: str, upstream: str) -> tuple[int, str, str]:
     return -int(invocations), str(tool), str(upstream)
+
+
+def _exists(found: ToolStatistics) -> bool:
+    """Whether more than a call by that name speaks for a tool: that it ran, or that riglm or a server offered it."""
+    return bool(found.uses or found.listed or found.searched or found.in_lists or found.upstream == OWN_UPSTREAM)
 
 
 def _entry(found: ToolStatistics, live: Mapping[str, str]) -> ToolEntry:

@@ -107,10 +107,12 @@ class Recollection:
         put: Callable[[LearnedPair | PairsForgotten, int], None],
         most_pairs: int,
         key: bytes = b"",
+        names: Callable[[str], str] = str,
         by_principal: bool,
     ) -> None:
         """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept, hashed under `key`.
 
+        `names` gives the keyed hash of the name of a client, by which a pair knows who taught it.
         `by_principal` says that scopes are principals; else there is one, the empty one, for the calls of all.
         """
         self._open_store = open_store
@@ -120,6 +122,7 @@ class Recollection:
         self._put = put
         self._most_pairs = most_pairs
         self._key = key
+        self._names = names
         self._by_principal = by_principal
         self._plan: Plan | None = None
 
@@ -140,7 +143,7 @@ class Recollection:
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
         experiences = Experiences(self._cold, lambda scope: self._recorded(scope, clock()), worker, on_loop, clock)
         experiences.replay("")
-        learner = Learner(pairs, self._put, most_pairs=self._most_pairs)
+        learner = Learner(pairs, self._put, most_pairs=self._most_pairs, names=self._names)
 
         def described_anew(fingerprints: Mapping[str, str]) -> None:
             def forget() -> None:

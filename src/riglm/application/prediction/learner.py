@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.session import Session
 from riglm.ports.analytics import PairsForgotten
 
 _BYTES_PER_PAIR: Final = 2_000
+_NAMES: Final = 256
 
 
 class Learner:
@@ -22,11 +25,16 @@ class Learner:
         put: Callable[[LearnedPair | PairsForgotten, int], None],
         *,
         most_pairs: int,
+        names: Callable[[str], str],
     ) -> None:
-        """`put` takes a record and its size in bytes; beyond `most_pairs` the oldest and least sure are forgotten."""
+        """`put` takes a record and its size in bytes; beyond `most_pairs` the oldest and least sure are forgotten.
+
+        `names` gives the keyed hash of the name of a client.
+        """
         self.pairs = pairs
         self._put = put
         self.most_pairs = most_pairs
+        self._names = lru_cache(_NAMES)(names)
 
     def paired(
         self,
@@ -37,11 +45,16 @@ class Learner:
         scope: str,
         at: float,
         fingerprint: str,
-        session_id: UUID,
+        session: Session,
     ) -> None:
         """A tool was used in a context, or said to belong to it, by the session given."""
         pair = self.pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
-        self._put(replace(pair, session_id=session_id), _BYTES_PER_PAIR)
+        teacher = Teacher(
+            client_id=session.client_id,
+            client_name=self._names(session.client.name),
+            principal=session.principal,
+        )
+        self._put(replace(pair, session_id=session.id, teacher=teacher), _BYTES_PER_PAIR)
         self._forget(self.pairs.pruned(self.most_pairs))
 
     def described_anew(self, fingerprints: Mapping[str, str]) -> None:

@@ -217,7 +217,7 @@ class PredictionService(Predicting):
             tool=tool,
             found=found,
             scope=self._scope_of(session),
-            session_id=session.id,
+            session=session,
             query=self._asked.get(state.queries.get(tool, "")) if found is Found.SEARCHED else None,
         )
         self._teaching.called(taught)
@@ -228,7 +228,7 @@ class PredictionService(Predicting):
             return
         signal = MARKED_SIGNAL if relevant else 0.0
         scope, now = self._scope_of(session), self._clock()
-        self._teaching.marked(state.context, tool, signal, scope=scope, at=now, session_id=session.id)
+        self._teaching.marked(state.context, tool, signal, scope=scope, at=now, session=session)
 
     def embedder_status(self) -> EmbedderStatus:
         """The embedder's runtime truth."""

@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.prediction.lessons import Lessons
 from riglm.domain.invocation import Found
 from riglm.domain.learning import SIGNALS
 from riglm.domain.prediction import Context, Situation
+from riglm.domain.session import Session
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.prediction.knowledge import Knowledge
@@ -29,7 +29,7 @@ class Taught:
     tool: str
     found: Found
     scope: str
-    session_id: UUID
+    session: Session
     query: Context | None = None
 
     @property
@@ -64,11 +64,11 @@ class Teaching:
         gist = (lambda: self._learn_gist(taught)) if taught.contexts else None
         self._lessons.add(lambda: self._learn(taught), gist)
 
-    def marked(self, context: Context, tool: str, signal: float, *, scope: str, at: float, session_id: UUID) -> None:
+    def marked(self, context: Context, tool: str, signal: float, *, scope: str, at: float, session: Session) -> None:
         """Have it learned for sure that a tool belongs to a context, or does not."""
 
         def learn() -> None:
-            self._pair(context, tool, signal, scope, at, session_id)
+            self._pair(context, tool, signal, scope, at, session)
             self._tell(None, tool, Found.SEARCHED)
 
         self._lessons.add_gist(learn)
@@ -104,16 +104,16 @@ class Teaching:
     def _pair_all(self, taught: Taught) -> None:
         signal, at = SIGNALS[taught.found], taught.situation.time
         for context in taught.contexts:
-            self._pair(context, taught.tool, signal, taught.scope, at, taught.session_id)
+            self._pair(context, taught.tool, signal, taught.scope, at, taught.session)
 
-    def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session_id: UUID) -> None:
+    def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session: Session) -> None:
         knowledge = self._knowledge()
         if knowledge is None:
             return
         with self._guarded:
             fingerprint = knowledge.index.fingerprint(tool)
             knowledge.learner.paired(
-                context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session_id=session_id
+                context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session=session
             )
 
     def _tell(self, situation: Situation | None, tool: str, found: Found) -> None:

@@ -21,7 +21,7 @@ _SHORTEST_WAIT_SECONDS: Final = 0.005
 _TURNS_WHEN_BEHIND: Final = 4  # by turns the queue would fill, and spill into the spool what then has to be replayed
 _PAUSE_AT_THE_END: Final = 0.1
 _PAUSE_AFTER_A_FAULT: Final = 0.5
-_LAST_REPLAY_SECONDS: Final = 0.25
+_LAST_REPLAY_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,11 +338,14 @@ class Dispatcher:
         self._writer.end()
 
     def _await_replayed(self) -> None:
-        """Give the writer a moment with what it has from the spool: what it stores is not to stay there."""
-        if self._given is not None and self._given.from_spool:
-            with self._queue.changed:
-                self._queue.changed.wait_for(lambda: self._writer.batch is None, _LAST_REPLAY_SECONDS)
-            self._collect()
+        """Give the writer a moment with what it has from the spool: what it stores now is not to stay there."""
+        given = self._given
+        if given is None or not given.from_spool:
+            return
+        with self._queue.changed:
+            self._queue.changed.wait_for(lambda: self._writer.batch is None, _LAST_REPLAY_SECONDS)
+        if not self._collect():
+            self._queue.take_away(given)  # it stays in the spool, and counts as there
 
     def _keep_or_lose(self, batch: Batch) -> None:
         if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):

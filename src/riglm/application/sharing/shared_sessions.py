@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable, Coroutine
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -10,6 +12,7 @@ from weakref import WeakValueDictionary
 from riglm.application.kept_sessions import Place
 from riglm.application.sessions import SessionRegistry
 from riglm.application.sharing.dropping import count_name, session_name
+from riglm.application.sharing.lineage import Writers, changed_by, head, read_head
 from riglm.application.sharing.merging import merged
 from riglm.application.sharing.sealing import Sealer
 from riglm.application.sharing.session_record import SessionRecord, decoded, encoded, recorded
@@ -20,7 +23,6 @@ from riglm.domain.session_state import SessionState
 from riglm.ports.session_state import SessionStatePort
 
 _CHECK: Final = "key"
-_LONGEST_REVISION: Final = 16
 _CHECKED_SECONDS: Final = 7 * 86_400.0
 _ATTEMPTS: Final = 4
 """So often a request tries to keep what it changed where other processes are faster; the rest is done after it."""
@@ -29,7 +31,7 @@ _MOST_UNSURE: Final = 3
 
 
 class _Known(NamedTuple):
-    """A session as it was last read or kept: its revision and content, and the value that is kept of it.
+    """A session as it was last read or kept: its revision and content, the value that is kept of it, and who wrote it.
 
     Not `told`, the content is newer than that value, or nothing is kept.
     """
@@ -38,6 +40,7 @@ class _Known(NamedTuple):
     body: bytes
     value: bytes
     told: bool = True
+    writers: Writers = MappingProxyType({})
 
 
 class Fetched(NamedTuple):
@@ -73,6 +76,8 @@ class SharedSessions:
         self._progress = progress
         self._on_context = on_context
         self._seconds = seconds
+        self._name = secrets.token_hex(4)
+        self._changes = 0
         self._known: dict[UUID, _Known] = {}
         self._unsure: dict[UUID, list[_Known]] = {}
         """What was sent of each without an answer: it may be kept or not."""
@@ -205,8 +210,7 @@ class SharedSessions:
         if (body == known.body and known.told) or self._registry.known(id_) is not session:
             self._owed.pop(id_, None)
             return True
-        name, revision = session_name(self._sealer, id_), known.revision + 1
-        kept = _Known(revision, body, self._sealer.seal(name, b"%d\n%b" % (revision, body)))
+        name, kept = session_name(self._sealer, id_), self._changed(id_, known, body)
         try:
             found = await self._state.swap(name, known.value, kept.value, self._seconds)
         except StateUnavailable:
@@ -220,6 +224,15 @@ class SharedSessions:
             return True
         self._bring(session, name, found)
         return False
+
+    def _changed(self, id_: UUID, known: _Known, body: bytes) -> _Known:
+        """The value to keep of a session in the place of the one that is known."""
+        self._changes += 1
+        revision, writers = known.revision + 1, changed_by(known.writers, self._name, self._changes)
+        name = session_name(self._sealer, id_)
+        return _Known(
+            revision, body, self._sealer.seal(name, b"%b\n%b" % (head(revision, writers), body)), writers=writers
+        )
 
     def _owe(self, session: Session) -> None:
         self._owed[session.id] = session
@@ -250,6 +263,7 @@ class SharedSessions:
         if found is None or found.record.id != session.id or found.known.revision < known.revision:
             self._known[session.id] = known._replace(value=value, told=False)  # nothing to go by
             return False
+        known = self._taken(session.id, found.known) or known
         self._known[session.id] = found.known
         if found.known.body == known.body:
             return False
@@ -257,6 +271,11 @@ class SharedSessions:
         ours = recorded(session, self._progress(session))
         self._apply(session, found.record if ours == base else merged(base, ours, found.record))
         return True
+
+    def _taken(self, id_: UUID, found: _Known) -> _Known | None:
+        """What was sent without an answer and is in a value that others made since; None when nothing is."""
+        mine = found.writers.get(self._name)
+        return next((sent for sent in self._unsure.get(id_, ()) if sent.writers[self._name] == mine), None)
 
     def _apply(self, session: Session, record: SessionRecord) -> None:
         state = self._progress(session)
@@ -269,12 +288,13 @@ class SharedSessions:
         plain = self._sealer.opened(name, value)
         if plain is None or value is None:
             return None
-        revision, _, body = plain.partition(b"\n")
-        record = decoded(body) if revision.isdigit() and len(revision) < _LONGEST_REVISION else None
-        if record is None:
+        line, _, body = plain.partition(b"\n")
+        told, record = read_head(line), decoded(body)
+        if told is None or record is None:
             self._sealer.reject("it is no session")
             return None
-        return Fetched(_Known(int(revision), body, value), record)
+        revision, writers = told
+        return Fetched(_Known(revision, body, value, writers=writers), record)
 
     def _owner(self, pointer: str, value: bytes | None) -> UUID | None:
         plain = self._sealer.opened(pointer, value)

@@ -27,16 +27,78 @@ def test_whoever_dawdles_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatc
         assert slow.recv(1 << 16) == b""
 
 
-def test_connections_beyond_the_most_are_refused_and_free_places_taken_again(serve: Serve):
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT"])
+def test_whoever_asks_nothing_is_cut_off_sooner_than_whoever_waits(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes
+):
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
     served = serve()
-    crowd = [connected(served, b"GET /health HT") for _ in range(MOST_CONNECTIONS)]
-    statuses = {served.ask("GET", "/health").status for _ in range(3)}
-    assert statuses == {503}
+    assert served.ask("GET", "/health").status == 200
+    with connected(served, sent) as slow, contextlib.suppress(ConnectionResetError):
+        assert slow.recv(1 << 16) == b""
+
+
+def test_what_was_begun_after_an_answer_must_soon_be_a_request(serve: Serve, monkeypatch: pytest.MonkeyPatch):
+    served = serve()
+    head = f"GET /ready HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
+    with connected(served, head) as slow, contextlib.suppress(ConnectionResetError):
+        assert slow.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+        slow.sendall(b"GET /rea")
+        while slow.recv(1 << 16):
+            pass
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT"])
+def test_whoever_asks_nothing_keeps_nobody_out(serve: Serve, sent: bytes):
+    served = serve()
+    crowd = [connected(served, sent) for _ in range(MOST_CONNECTIONS + 5)]
+    assert [served.ask("GET", "/health").status for _ in range(3)] == [200] * 3
     for each in crowd:
         each.close()
+
+
+def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_places_taken_again(serve: Serve):
+    served = serve()
+    asked = threading.Semaphore(0)
+
+    async def hang(*_: object, **__: object) -> None:
+        asked.release()
+        await asyncio.Event().wait()
+
+    served.inside.health = hang  # type: ignore[assignment, method-assign]
+    head = f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
+    crowd = [connected(served, head) for _ in range(MOST_CONNECTIONS)]
+    for _ in crowd:
+        assert asked.acquire(timeout=PATIENCE)
+    refused = served.ask("GET", "/ready")
+    assert (refused.problem["status"], refused.headers["retry-after"]) == (503, "2")
+    crowd[0].close()
     until = time.monotonic() + PATIENCE
-    while served.ask("GET", "/health").status != 200:
+    while served.ask("GET", "/ready").status != 200:
         assert time.monotonic() < until
+    for each in crowd:
+        each.close()
+
+
+@pytest.mark.parametrize("asked", ["PUT /config", "GET /health"])
+def test_what_is_cut_off_at_the_end_is_no_failure(serve: Serve, caplog: pytest.LogCaptureFixture, asked: str):
+    served = serve()
+    entered = threading.Event()
+
+    async def hang(*_: object, **__: object) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    served.inside.health = hang  # type: ignore[assignment, method-assign]
+    head = f"{asked} HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\n"
+    with connected(served, f"{head}Content-Length: 90\r\n\r\n{{".encode()):
+        if asked.startswith("GET"):
+            assert entered.wait(PATIENCE)
+        else:
+            assert served.ask("GET", "/ready").status == 200
+        served.end()
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 def test_it_ends_whatever_is_going_on(serve: Serve):

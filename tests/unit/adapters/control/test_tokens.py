@@ -1,9 +1,10 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from riglm.adapters.control.rights import Right, guarded
-from riglm.adapters.control.tokens import FILE_NAME, TokenFile, hashed, make
+from riglm.adapters.control.rights import Right, Tokens, guarded
+from riglm.adapters.control.tokens import FILE_NAME, TokenFile, digest, hashed, make
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.control import Control
 
@@ -46,6 +47,24 @@ def test_on_loopback_a_directory_that_cannot_be_written_is_a_warning(tmp_path: P
     (tmp_path / "data").write_text("a file")
     assert not guarded(Control(), tmp_path / "data").required
     assert "goes on without tokens" in caplog.text
+
+
+def test_a_file_that_others_could_use_is_closed_to_them_with_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    file = TokenFile(tmp_path / FILE_NAME)
+    file.write(make())
+    assert file.read()
+    assert not caplog.records
+    file.path.chmod(0o644)
+    assert file.read()
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    assert "riglm control token --new" in caplog.text
+
+
+@pytest.mark.parametrize("entry", [{"token": ""}, {"sha256": digest(b"").hex()}])
+def test_an_empty_token_opens_nothing(tmp_path: Path, entry: dict[str, str]):
+    (tmp_path / FILE_NAME).write_text(json.dumps({"write": entry}))
+    (tmp_path / FILE_NAME).chmod(0o600)
+    assert Tokens(Control(), TokenFile(tmp_path / FILE_NAME)).right(b"") is None
 
 
 def test_a_token_is_right_for_nobody_while_there_is_none(tmp_path: Path):

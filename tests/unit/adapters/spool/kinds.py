@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 
@@ -78,6 +78,7 @@ pairs = st.builds(
     description_hash=words,
     terms=st.lists(counts, max_size=4).map(tuple),
     session_id=st.none() | st.uuids(),
+    teacher=st.none() | st.builds(Teacher, client_id=words, client_name=words, principal=words),
 )
 forgotten = st.builds(PairsForgotten, ids=st.lists(st.uuids(), max_size=4).map(tuple))
 

@@ -68,6 +68,13 @@ def test_what_is_no_record_cannot_be_written_down(nothing):
         encode(nothing)
 
 
+def test_a_learned_pair_that_an_earlier_riglm_wrote_down_is_read_without_its_teacher():
+    pair = a_learned_pair()
+    line = encode(pair).replace(b',"teacher":null', b"")
+    assert b"teacher" not in line
+    assert told(decode(line)) == told(pair)
+
+
 def test_a_learned_pair_whose_vector_is_a_table_cannot_be_written_down():
     with pytest.raises(ValueError, match="vector"):
         encode(a_learned_pair(vector=np.zeros((2, 2), dtype=np.float32)))

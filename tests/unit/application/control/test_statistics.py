@@ -73,6 +73,26 @@ async def test_tools_that_are_listed_now_are_known_though_no_list_is_recorded(de
     assert all(each.last_used is None and each.median_ms is None for each in found.values())
 
 
+async def test_a_name_that_only_clients_used_is_no_tool(desk):
+    session = a_session()
+    refused = {"success": False, "error_kind": ErrorKind.PROTOCOL, "found": Found.NAMED}
+    made_up = [an_invocation(session, f"made_up_{number}", **refused) for number in range(50)]
+    failing = [an_invocation(session, name, **refused) for name in ("listed_then", "listed_now")]
+    own = an_invocation(session, "search_available_tools", upstream=OWN_UPSTREAM, **refused)
+    desk.archive.record_many([*made_up, *failing, own, an_exposure(session, "listed_then")])
+    desk.live = {"listed_now": "github"}
+    found = await desk.tools()
+    assert {name: each.invocations for name, each in found.items()} == {
+        "listed_then": 1,
+        "listed_now": 1,
+        "search_available_tools": 1,
+    }
+    tools = (await desk.statistics.summary(0.0)).tools
+    assert (tools.known, tools.used, tools.never_used) == (2, 0, 2)
+    with pytest.raises(NotThere):
+        await desk.use.detail("made_up_1", since=0.0)
+
+
 async def test_tools_come_most_used_first_then_by_name_page_by_page(desk):
     session = a_session()
     for name, uses in {"b": 2, "a": 2, "z": 5, "m": 1}.items():
@@ -117,7 +137,7 @@ async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
     assert summary.zero_hop == ZeroHop(hits=3, searched=1, missed=1)
     assert summary.zero_hop.rate == 0.6
     assert (summary.sessions.active, summary.sessions.total) == (1, 2)
-    assert (summary.tools.known, summary.tools.used, summary.tools.never_used) == (2, 1, 1)
+    assert (summary.tools.known, summary.tools.used, summary.tools.never_used) == (1, 1, 0)
     assert summary.records == RecordTotals(
         accepted=10, stored=5, queued=2, spooled=2, dropped=1, reasons={"full": 1, "refused": 0}
     )

@@ -22,7 +22,10 @@ class Desk:
         self.overrides = Overrides(worker, lambda: self.archive, clock=lambda: self.now)
         self.told = 0
         self.overrides.when_changed(self._tell)
-        self.steering = Steering(office.proxy, office.store, office.registry, self.overrides, clock=lambda: self.now)
+        self.live = {}
+        self.steering = Steering(
+            office.proxy, office.store, office.registry, self.overrides, lambda: self.live, clock=lambda: self.now
+        )
 
     @property
     def in_force(self):
@@ -93,6 +96,19 @@ async def test_an_override_that_is_over_or_for_all_and_somebody_is_refused(desk)
     with pytest.raises(Conflict, match="has no key"):
         await desk.put(key="somebody")
     assert desk.in_force == []
+
+
+@pytest.mark.parametrize("kind", OverrideKind)
+async def test_an_override_of_riglms_own_tools_is_refused_with_the_fix(desk, kind):
+    with pytest.raises(Conflict, match=r"filtering\.meta_tools\.call_tool says"):
+        await desk.put("call_tool", kind)
+    assert desk.in_force == []
+
+
+async def test_a_servers_tool_of_such_a_name_can_be_steered(desk):
+    desk.live = {"call_tool": "phone"}
+    await desk.put("call_tool", OverrideKind.EXCLUDE)
+    assert desk.in_force == ["call_tool"]
 
 
 async def test_a_session_that_is_steered_must_be_known(desk):

@@ -151,6 +151,33 @@ async def test_what_was_kept_without_an_answer_is_not_there_twice(one, other, st
     assert remembered(other, there)[-3:] == ["a", "b", "c"]
 
 
+async def test_what_was_kept_without_an_answer_and_changed_by_others_since_is_not_there_twice(one, other, state):
+    session = await begun(one, other)
+    await one.asked_modern(HANDLED, method="tools/list")
+    state.loses_answers = True
+    await one.asked_modern(HANDLED, calls(one, "a"))
+    state.loses_answers = False
+    await other.asked_modern(HANDLED, calls(other, "b"))
+    session = await one.asked_modern(HANDLED, calls(one, "c"))
+    assert remembered(one, session) == ["first", "first", "a", "b", "c"]
+    assert one.states.of(session).made == 5
+    there = await other.asked_modern(HANDLED, method="tools/list")
+    assert remembered(other, there) == ["first", "first", "a", "b", "c"]
+
+
+async def test_what_was_lost_on_the_way_is_there_once_after_others_changed_the_session(one, other, state):
+    await begun(one, other)
+    await one.asked_modern(HANDLED, method="tools/list")
+    state.loses_answers = True
+    await one.asked_modern(HANDLED, calls(one, "kept"))
+    state.loses_answers, state.is_away = False, True
+    await one.asked_modern(HANDLED, calls(one, "lost"))
+    state.is_away = False
+    await other.asked_modern(HANDLED, calls(other, "b"))
+    session = await one.asked_modern(HANDLED, calls(one, "c"))
+    assert remembered(one, session) == ["first", "first", "kept", "b", "lost", "c"]
+
+
 async def test_a_session_that_others_change_all_the_time_is_kept_in_the_end(one, other, state):
     await begun(one, other)
     swap = Leaving.swap

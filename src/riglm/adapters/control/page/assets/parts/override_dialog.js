@@ -2,8 +2,8 @@ import { post } from "../core/api.js";
 import { h, name } from "../core/dom.js";
 
 const KINDS = [
-  ["pin", "Pin", "first in the list, and it stays"],
-  ["include", "Include", "always in the list"],
+  ["pin", "Pin", "always in the list"],
+  ["include", "Include", "always in the list; lifts a denial, but not for one session"],
   ["exclude", "Exclude", "never shown; it still runs when it is called by name"],
 ];
 const TIMES = [["", "until it is deleted"], ["3600", "for an hour"], ["28800", "for 8 hours"], ["86400", "for a day"], ["604800", "for 7 days"]];
