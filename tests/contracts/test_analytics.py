@@ -18,7 +18,8 @@ from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
 from riglm.domain.identifier import uuid7
 from riglm.domain.override import OverrideKind
-from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordRefused
+from riglm.domain.session import Client
+from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordRefused, SessionClosed
 from riglm.testing.analytics import AnalyticsContract
 from riglm.testing.prediction_store import PredictionStoreContract
 from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
@@ -298,6 +299,15 @@ def test_a_store_that_is_not_open_says_so(tmp_path):
         {"upstream": None},
         {"id": "no UUID"},
         {"context_embedding": ("x",)},
+        {"sequence_number": "1"},
+        {"sequence_number": 1.5},
+        {"sequence_number": ()},
+        {"arguments_hash": 7},
+        {"arguments_hash": b"x"},
+        {"arguments_hash": {}},
+        {"arguments_hash": "x" * 65},
+        {"arguments": object()},
+        {"success": "yes"},
     ],
 )
 def test_a_value_that_fits_no_column_is_refused_and_nothing_is_stored(place, wrong):
@@ -305,6 +315,35 @@ def test_a_value_that_fits_no_column_is_refused_and_nothing_is_stored(place, wro
     with SqlAnalytics(place) as store:
         with pytest.raises(RecordRefused):
             store.record_many([session, an_invocation(session, "read", **wrong)])
+        assert list(store.list_sessions()) == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda session: an_exposure(session, "read", mode=7),
+        lambda session: an_exposure(session, "read", surface={}),
+        lambda session: an_exposure(session, "read", tokens_shown="many"),
+        lambda session: an_exposure(session, 7),
+        lambda session: replace(an_exposure(session), shown="read"),
+        lambda session: replace(an_exposure(session), reason=[]),
+        lambda _: a_session(client_id=7),
+        lambda _: a_session(principal=b"ann"),
+        lambda _: a_session(keys=[]),
+        lambda _: a_session(metadata=None),
+        lambda _: a_session(tools_available="read"),
+        lambda _: a_session(client=Client(name=7)),
+        lambda session: SessionClosed(session_id=session.id, ended_at=()),
+        lambda _: SessionClosed(session_id=7, ended_at=1.0),
+        lambda session: a_learned_pair(session_id="no UUID", scope=session.principal),
+        lambda session: a_learned_pair(session_id=session.id, tool={}),
+    ],
+)
+def test_a_value_of_another_type_than_its_own_is_refused_in_every_kind_of_record(place, make):
+    session = a_session()
+    with SqlAnalytics(place) as store:
+        with pytest.raises(RecordRefused):
+            store.record_many([session, make(session)])
         assert list(store.list_sessions()) == []
 
 

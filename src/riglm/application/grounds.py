@@ -56,6 +56,8 @@ class Grounds:
 
     def _why_shown(self, tool: str, rank: int | None) -> str:
         choice = self.outlook.choice
+        if not self.rules.is_on:
+            return "all are shown: filtering is off"
         if self.surface is Surface.HINTS:
             return "marked: in the warm set of this epoch" if tool in (choice.tools or ()) else "shown, and not marked"
         if self.outlook.passes or choice.tools is None:

@@ -239,6 +239,7 @@ def test_where_filtering_is_off_nothing_is_chosen(catalogue):
     stage.filtering.know(session, catalogue)
     explained = stage.filtering.explain(session).told()
     assert (explained.mode, explained.reason, explained.size) == ("off", "filtering is off", 30)
+    assert {each.why for each in explained.tools} == {"all are shown: filtering is off"}
 
 
 def test_in_the_mode_shadow_it_tells_what_would_be_shown(catalogue):

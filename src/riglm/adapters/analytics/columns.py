@@ -23,7 +23,9 @@ class CompactUuid(TypeDecorator[UUID]):
         return dialect.type_descriptor(LargeBinary(16) if dialect.name == "sqlite" else Uuid())
 
     def process_bind_param(self, value: UUID | None, dialect: Dialect) -> Any:
-        """A UUID as the database takes it."""
+        """A UUID as the database takes it. Raises `TypeError` for any other value."""
+        if value is not None and not isinstance(value, UUID):
+            raise TypeError(f"{type(value).__name__} is no UUID")
         return value.bytes if value is not None and dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -17,6 +18,8 @@ from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Client, Era, Method, Session, Transport
 
 _WORD_BITS: Final = 64
+_LONGEST_HASH: Final = 64
+_LONGEST_WORD: Final = 16
 
 Row = dict[str, Any]
 Names = tuple[str, ...]
@@ -30,6 +33,22 @@ def finite(number: float) -> float:
     return number
 
 
+def _text(value: str, most: int) -> str:
+    """The text. Raises for what is none, or longer than its column: SQLite takes both, others do not."""
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} is no text")
+    if len(value) > most:
+        raise ValueError(f"a text of {len(value)} characters is longer than {most}")
+    return value
+
+
+def _named(values: dict[str, str]) -> dict[str, str]:
+    """The values by name. Raises `TypeError` for what is none."""
+    if not isinstance(values, dict):
+        raise TypeError(f"{type(values).__name__} holds no values by name")
+    return values
+
+
 def _storable(code: int | None) -> int | None:
     """The code of an error, which a server may choose; None for one that is too large for a database."""
     return code if code is None or code.bit_length() < _WORD_BITS else None
@@ -37,7 +56,9 @@ def _storable(code: int | None) -> int | None:
 
 @lru_cache(maxsize=64)
 def toolset_id(names: Names) -> UUID:
-    """The id of a list of names: equal lists have equal ids in every process."""
+    """The id of a list of names: equal lists have equal ids in every process. Raises `TypeError` for any other."""
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        raise TypeError("this is no list of names")
     return UUID(bytes=hashlib.sha256(to_json(names).encode("ascii")).digest()[:16])
 
 
@@ -58,11 +79,11 @@ def session_row(session: Session) -> Row:
         "confidence": session.confidence.value,
         "client_name": session.client.name,
         "client_version": session.client.version,
-        "client_id": session.client_id,
-        "principal": session.principal,
+        "client_id": _text(session.client_id, _LONGEST_HASH),
+        "principal": _text(session.principal, _LONGEST_HASH),
         "protocol_version": session.protocol_version,
-        "keys": session.keys,
-        "metadata": session.metadata,
+        "keys": _named(session.keys),
+        "metadata": _named(session.metadata),
         "tools_available": toolset_id(session.tools_available),
     }
 
@@ -97,8 +118,8 @@ def invocation_row(call: ToolInvocation) -> Row:
         "timestamp": finite(call.timestamp),
         "duration_ms": finite(call.duration_ms),
         "success": call.success,
-        "sequence_number": call.sequence_number,
-        "arguments_hash": call.arguments_hash,
+        "sequence_number": operator.index(call.sequence_number),
+        "arguments_hash": _text(call.arguments_hash, _LONGEST_HASH),
         "arguments": call.arguments,
         "error_kind": None if call.error_kind is None else call.error_kind.value,
         "error_code": _storable(call.error_code),
@@ -125,11 +146,11 @@ def exposure_row(exposure: Exposure) -> Row:
         "available": toolset_id(exposure.available),
         "predictor": exposure.predictor,
         "reason": exposure.reason,
-        "mode": exposure.mode,
-        "surface": exposure.surface,
-        "tokens_shown": exposure.tokens_shown,
-        "tokens_hidden": exposure.tokens_hidden,
-        "tokens_own": exposure.tokens_own,
+        "mode": _text(exposure.mode, _LONGEST_WORD),
+        "surface": _text(exposure.surface, _LONGEST_WORD),
+        "tokens_shown": operator.index(exposure.tokens_shown),
+        "tokens_hidden": operator.index(exposure.tokens_hidden),
+        "tokens_own": operator.index(exposure.tokens_own),
     }
 
 

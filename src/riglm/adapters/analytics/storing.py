@@ -26,6 +26,7 @@ from riglm.domain.session import Session
 from riglm.ports.analytics import PairsForgotten, Record, RecordRefused, SessionClosed
 
 _BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError, struct.error)
+_UNBINDABLE: Final = "Error binding parameter"  # Python's words for a type that SQLite does not know
 _LIMIT_EXCEEDED: Final = "54"  # the class of PostgreSQL's errors about values that are too large for it
 
 
@@ -56,6 +57,8 @@ def _refusing() -> Iterator[None]:
 def _is_of_a_value(error: DBAPIError) -> bool:
     if isinstance(error, IntegrityError | DataError):
         return True
+    if isinstance(error.orig, sqlite3.Error):
+        return str(error.orig).startswith(_UNBINDABLE)
     return str(getattr(error.orig, "sqlstate", "")).startswith(_LIMIT_EXCEEDED)
 
 

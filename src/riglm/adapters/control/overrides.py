@@ -8,14 +8,13 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from riglm.adapters.control.problem import told
 from riglm.adapters.control.route import operations
-from riglm.adapters.control.shapes import Cursor, Limit, NextCursor, Port, Shape, Time, TimeMember
+from riglm.adapters.control.shapes import PRINTED, Cursor, Limit, NextCursor, Port, Shape, Time, TimeMember
 from riglm.domain.control import OverrideWish
 from riglm.domain.override import OverrideKind, OverrideScope
 
 router: Final = operations("overrides")
 
 _YEAR: Final = 31_536_000
-_PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
 
 OverrideId = Annotated[UUID, Path(description="The id of an override.")]
 
@@ -47,7 +46,7 @@ class _Wish(BaseModel):
         description="`include` shows the tool and lifts a denial, unless it is for one session; `exclude` hides it; "
         "`pin` keeps it in every list, at its place in the catalogue's order, and lifts nothing."
     )
-    tool: str = Field(min_length=1, max_length=256, pattern=_PRINTED, description="As clients see it.")
+    tool: str = Field(min_length=1, max_length=256, pattern=PRINTED, description="As clients see it.")
     expires_at: TimeMember | None = Field(default=None, description="When it ends; null: when it is deleted.")
     expires_in: float | None = Field(
         default=None, gt=0, le=_YEAR, description="In so many seconds it ends. Of both ends the earlier counts."

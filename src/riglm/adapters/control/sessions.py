@@ -39,8 +39,8 @@ class Session(Shape):
     started_at: Time
     ended_at: Time | None
     active: bool = Field(description="Whether it may still grow.")
-    invocations: int = Field(description="All calls, those of riglm's own tools too.")
-    failures: int
+    invocations: int = Field(description="All calls, those of riglm's own tools too, which the summary leaves out.")
+    failures: int = Field(description="Of all those calls.")
     lists: int
     list_changes: int
     searches: int
@@ -96,7 +96,7 @@ class PredictedTool(Shape):
     upstream: str
     rank: int | None = Field(description="From 1 on, among the tools that can be shown; null for the others.")
     score: float | None = Field(description="Null where nothing was predicted.")
-    shown: bool
+    shown: bool = Field(description="Whether it is in the list; in the mode `shadow`, whether it would be.")
     standing: Literal["open", "kept", "away", "denied"]
     why: str
     contributions: dict[str, float] = Field(description="By signal; they add up to the score.")
@@ -118,15 +118,18 @@ class Prediction(Shape):
     live: bool = Field(description="False where the session's state was made anew from what is recorded.")
     predictor: str
     surface: str
-    mode: Mode
+    mode: Mode = Field(
+        description="In the mode `shadow` the client sees every tool, and `size`, `shown`, `without` and what is said "
+        "of each tool tell what it would see if filtering were enforced."
+    )
     confidence: float = Field(ge=0, le=1)
     reason: str
     has_context: bool
     context_confidence: float = Field(ge=0, le=1)
-    size: int
+    size: int = Field(description="How many tools are shown.")
     signals: list[str]
     tools: list[PredictedTool]
-    shown: list[str]
+    shown: list[str] = Field(description="The tools in the list; in the mode `shadow`, those that would be in it.")
     without: dict[str, ListWithout] = Field(description="By signal: the list, had that signal said nothing.")
 
 

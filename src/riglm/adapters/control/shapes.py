@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 LATEST: Final = 253_402_300_799
 """The last second that RFC 3339 can write, since the epoch."""
 
+PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
+"""The pattern of text without signs for control, which no tool's name has."""
+
 _RFC_3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d):(\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
 _HOW: Final = "write it as 2026-01-31T12:00:00Z, or in seconds since the epoch"

@@ -1,5 +1,6 @@
 """Tools and how they were used, and all at a glance."""
 
+import re
 from typing import Annotated, Final
 
 from fastapi import Path, Query
@@ -7,10 +8,30 @@ from pydantic import Field
 
 from riglm.adapters.control.problem import told
 from riglm.adapters.control.route import operations
-from riglm.adapters.control.shapes import Cursor, Flag, GivenTime, Limit, NextCursor, Port, Shape, Since, Time, flat
+from riglm.adapters.control.shapes import (
+    PRINTED,
+    Cursor,
+    Flag,
+    GivenTime,
+    Limit,
+    NextCursor,
+    Port,
+    Shape,
+    Since,
+    Time,
+    flat,
+)
 from riglm.domain.control import MOST_BUCKETS, NotThere
+from riglm.ports.control import ControlPort
 
 router: Final = operations("statistics")
+
+_LONGEST_NAME: Final = 512
+
+Named = Annotated[
+    str, Query(max_length=_LONGEST_NAME, pattern=PRINTED, description="As clients see it, whatever it is made of.")
+]
+"""A tool by its name among the parameters."""
 
 
 class Tool(Shape):
@@ -22,9 +43,9 @@ class Tool(Shape):
     uses: int = Field(description="The invocations in which it ran, be it to an error of its own.")
     failures: int
     sessions: int
-    listed: int
+    listed: int = Field(description="The invocations of it while it was in the list of the session.")
     searched: int
-    named: int
+    named: int = Field(description="The invocations of it by a name that was in no list of the session.")
     median_ms: float | None
     p95_ms: float | None
     last_used: Time | None
@@ -101,7 +122,10 @@ class ZeroHop(Shape):
 
     hits: int = Field(description="In the list.")
     searched: int
-    missed: int = Field(description="By a name that was in no list.")
+    missed: int = Field(
+        description="By a name that was in no list of the session: of clients that keep lists from session to session "
+        "also the calls before they asked for one."
+    )
     rate: float | None = Field(description="The share of hits; null without uses.")
 
 
@@ -139,7 +163,7 @@ class RecordTotals(Shape):
 class ToolTotals(Shape):
     """How many tools there are."""
 
-    known: int
+    known: int = Field(description="Of servers: those that were listed or ran, without riglm's own.")
     used: int
     never_used: int
 
@@ -149,8 +173,8 @@ class Summary(Shape):
 
     since: Time
     sessions: SessionTotals
-    calls: int
-    failures: int
+    calls: int = Field(description="Of servers' tools; those of riglm's own are left out, here and in the series.")
+    failures: int = Field(description="Of those calls.")
     zero_hop: ZeroHop
     lists: ListTotals
     tokens: TokenTotals
@@ -168,7 +192,11 @@ async def tools(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> object:
-    """Every tool that was shown or used, or that a server has now: most used first, then by name."""
+    """Every tool that was listed or ran, or that a server has now: most used first, then by name.
+
+    riglm's own tools are among them, with the upstream `riglm`; the summary counts those of servers alone. A name that
+    only clients used, and no server ever listed, is none.
+    """
     return await port.tools(unused_only=unused, since=since, limit=limit, cursor=cursor)
 
 
@@ -176,10 +204,23 @@ async def tools(
 async def tool(
     port: Port, tool_name: Annotated[str, Path(description="As clients see it.", min_length=1)], since: Since = 0.0
 ) -> object:
-    """Over all servers that had a tool of this name; the lists of the series are all lists."""
-    if not tool_name.isprintable():
+    """Over all servers that had a tool of this name; the lists of the series are all lists.
+
+    Names that a path cannot have, such as `..`, are asked for at `/tools/stats`.
+    """
+    if not re.fullmatch(PRINTED, tool_name):
         raise NotThere("there is no tool of such a name")
-    found = await port.tool(tool_name, since=since)
+    return await _told(port, tool_name, since)
+
+
+@router.get("/tools/stats", summary="One tool of any name", responses=told(404, 503), response_model=ToolDetail)
+async def tool_of_any_name(port: Port, name: Named, since: Since = 0.0) -> object:
+    """As at `/tools/{tool_name}/stats`."""
+    return await _told(port, name, since)
+
+
+async def _told(port: ControlPort, name: str, since: float) -> dict[str, object]:
+    found = await port.tool(name, since=since)
     return flat(found.tool, cooccurrences=found.cooccurrences, series={"buckets": found.series})
 
 

@@ -38,7 +38,7 @@ function about(prediction) {
     !prediction.live && h("p", { class: "notice" }, mark("quiet", "From the records"), " The session is not live here: this is what a list would be, by what is recorded of it."),
     prediction.mode === "shadow" && h("p", { class: "notice" }, mark("quiet", "Shadow mode"), " The client sees every tool; this is what it would see."),
     facts(
-      ["Shown", show("/size"), h("span", { class: "soft" }, " tools")],
+      [prediction.mode === "shadow" ? "Would be shown" : "Shown", show("/size"), h("span", { class: "soft" }, " tools")],
       ["Confidence", show("/confidence", format.percent)],
       ["Context", prediction.has_context ? [show("/context_confidence", format.percent), h("span", { class: "soft" }, " sure")] : "none was given"],
       ["Surface", `${prediction.surface}, ${prediction.mode}`],
@@ -75,7 +75,7 @@ function columns(prediction, session, overrides) {
   return [
     { head: "Rank", number: true, cell: (row) => show(`/tools/${row.index}/rank`) },
     { head: "Tool", label: true, cell: (row) => h("a", { href: address("tools", row.tool) }, name(row.tool)) },
-    { head: "List", cell: (row) => standing(row) },
+    { head: prediction.mode === "shadow" ? "Would be" : "List", cell: (row) => standing(row) },
     { head: "Score", number: true, cell: (row) => show(`/tools/${row.index}/score`, format.score) },
     ...prediction.signals.map((signal) => ({
       head: signal.split(/(?<=_)/).flatMap((part, index) => (index ? [h("wbr"), part] : [part])),

@@ -13,7 +13,7 @@ const CHARTS = ["calls", "found"];
 export const tool = {
   title: (subject) => subject,
   hasRange: true,
-  sources: (subject) => ({ tool: `/tools/${encodeURIComponent(subject)}/stats?since=${span().since}`, overrides: "/override?limit=1000" }),
+  sources: (subject) => ({ tool: `/tools/stats?name=${encodeURIComponent(subject)}&since=${span().since}`, overrides: "/override?limit=1000" }),
   render(data, refusals, subject) {
     const above = h("p", { class: "above" }, h("a", { href: address("tools") }, "Tools"), " /");
     const title = h("h1", {}, name(subject));
