@@ -1,9 +1,11 @@
 """Secrets in text: found, and covered before anybody reads it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from riglm.domain.chance import looks_random
 
 MASK = "***"
 """What stands where a secret was."""
@@ -71,12 +73,25 @@ def _user_of(rest: str) -> str:
     return _END_OF_PLACE.split(rest, maxsplit=1)[0].rpartition("@")[0]
 
 
-def mask_command(words: Sequence[str]) -> list[str]:
-    """The words of a command with the values of secret-sounding options and the secrets in URLs covered."""
-    masked = [_URL.sub(_mask_match, word) for word in words]
-    for index, value in _option_values(words):
-        masked[index] = words[index].removesuffix(value) + MASK
-    return masked
+def mask_address(url: str) -> str:
+    """As `mask_url`, with all parts of the path covered that look random: some servers take a key there."""
+    begin, credentials, rest = _parted(mask_url(url))
+    place, slash, path = rest.partition("/")
+    if not slash:
+        return begin + (credentials and credentials + "@") + rest
+    path, mark, more = _split_at_end_of_path(path)
+    shown = "/".join(MASK if looks_random(unquote(part)) else part for part in path.split("/"))
+    return f"{begin}{credentials and credentials + '@'}{place}/{shown}{mark}{more}"
+
+
+def urls_in(text: str) -> list[str]:
+    """The URLs that stand in a text, without their schemes."""
+    return ["x" + rest for rest in _URL.findall(text)]
+
+
+def cover_urls(text: str) -> str:
+    """The text with its URLs as `mask_address` shows them."""
+    return _URL.sub(lambda found: mask_address("x" + found.group()).removeprefix("x"), text)
 
 
 def mask_options(options: Any) -> Any:
@@ -104,17 +119,11 @@ def secrets_of_options(options: Any) -> list[str]:
     return []
 
 
-def secrets_of_command(words: Sequence[str]) -> list[str]:
-    """The values of secret-sounding options and the secrets of URLs among the words of a command."""
-    values = [value for _, value in _option_values(words)]
-    return values + [secret for word in words for rest in _URL.findall(word) for secret in secrets_of_url("x" + rest)]
-
-
 def secrets_of_url(url: str) -> list[str]:
-    """What may be the password, and the values of the query, as written and as meant."""
-    query, passwords = _query_of(url), _passwords_in(url)
-    written = [*passwords, *(pair.partition("=")[2] for pair in query.split("&"))]
-    meant = [*map(unquote, passwords), *(value for _, value in parse_qsl(query))]
+    """What may be the password, the values of the query, and random parts of the path, as written and as meant."""
+    query, parts = _query_of(url), [*_passwords_in(url), *_random_parts_of(url)]
+    written = [*parts, *(pair.partition("=")[2] for pair in query.split("&"))]
+    meant = [*map(unquote, parts), *(value for _, value in parse_qsl(query))]
     return [secret for secret in dict.fromkeys(written + meant) if secret]
 
 
@@ -133,6 +142,16 @@ def _passwords_in(url: str) -> list[str]:
     return [credentials.partition(":")[2] for credentials in (_user_of(_begun(url)[1]), _parted(url)[1])]
 
 
+def _random_parts_of(url: str) -> list[str]:
+    path = re.split(r"[?#]", _parted(url)[2], maxsplit=1)[0].partition("/")[2]
+    return [part for part in path.split("/") if looks_random(unquote(part))]
+
+
+def _split_at_end_of_path(path: str) -> tuple[str, str, str]:
+    found = re.search(r"[?#]", path)
+    return (path[: found.start()], found.group(), path[found.end() :]) if found else (path, "", "")
+
+
 def _query_of(url: str) -> str:
     return url.partition("#")[0].partition("?")[2]
 
@@ -143,17 +162,6 @@ def _texts_in(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [text for item in value for text in _texts_in(item)]
     return [value] if isinstance(value, str) else []
-
-
-def _option_values(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Where a secret-sounding option (`--token X`, `--token=X`, `API_KEY=X`) has its value, and the value."""
-    for index, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if equals and value and sounds_secret(name):
-            yield index, value
-        elif word.startswith("-") and not equals and sounds_secret(word):
-            following = words[index + 1 : index + 2]
-            yield from ((index + 1, value) for value in following if not value.startswith("-"))
 
 
 def _mask_match(found: re.Match[str]) -> str:

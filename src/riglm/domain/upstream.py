@@ -7,7 +7,8 @@ from pathlib import PurePath
 from typing import Literal
 from urllib.parse import urlsplit
 
-from riglm.domain.secret import mask_url
+from riglm.domain.command_line import RUNNER_VERBS, RUNNERS
+from riglm.domain.secret import mask_address
 
 Kind = Literal["stdio", "http", "sse"]
 """How a server is spoken to: a child process, Streamable HTTP, or the older HTTP+SSE."""
@@ -18,9 +19,6 @@ Sharing = Literal["auto", "session", "shared"]
 LinkState = Literal["idle", "opening", "open", "broken"]
 """How it stands with the way to a server: nobody asked it yet, or nobody does now; the first answer is awaited; it can
 be asked; the last try failed."""
-
-_RUNNERS = re.compile(r"npx|bunx|uvx|pipx|npm|pnpm|yarn|bun|deno|uv|node|python[\d.]*|docker|podman")
-_RUNNER_VERBS = frozenset({"run", "exec", "dlx", "x", "tool"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +42,8 @@ class UpstreamSpec:
 
     @property
     def place(self) -> str:
-        """Where the server is, without anything secret: the program of a command, or the URL without user and query."""
-        return self.command[0] if self.kind == "stdio" else mask_url(self.url)
+        """Where the server is, without anything secret: the program of a command, or the URL without what may be."""
+        return self.command[0] if self.kind == "stdio" else mask_address(self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +77,9 @@ def _host(url: str) -> str:
 
 def _program(command: Sequence[str]) -> str:
     first = PurePath(command[0]).name if command else ""
-    if not _RUNNERS.fullmatch(first):
+    if not RUNNERS.fullmatch(first):
         return first
-    words = (word for word in command[1:] if not word.startswith("-") and word not in _RUNNER_VERBS)
+    words = (word for word in command[1:] if not word.startswith("-") and word not in RUNNER_VERBS)
     return _package(next(words, first))
 
 

@@ -7,8 +7,10 @@ from pydantic import SecretStr
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import KeyPath, dotted, setter_of
+from riglm.adapters.configuration.shape import holds_text
+from riglm.domain.command_line import mask_command
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.secret import MASK, mask_command, mask_options, mask_url
+from riglm.domain.secret import MASK, Redactor, mask_address, mask_options, mask_url
 
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 
@@ -22,7 +24,8 @@ def document(settings: Settings) -> dict[str, Any]:
     values["predictor"]["options"] = mask_options(values["predictor"]["options"])
     values["mcpServers"] = {name: _server(given) for name, given in values["mcpServers"].items()}
     upstream = values.pop("upstream")
-    return values if upstream is None else {"upstream": _server(upstream), **values}
+    whole = values if upstream is None else {"upstream": _server(upstream), **values}
+    return whole if not settings.from_variables else _without(settings.from_variables, whole)
 
 
 def shown(configuration: Configuration) -> list[tuple[str, Any, str]]:
@@ -43,10 +46,26 @@ def _covered(value: Any, written: Any) -> Any:
     return written
 
 
+def _without(secrets: tuple[str, ...], document: dict[str, Any]) -> dict[str, Any]:
+    """A document with a mask wherever one of these stands in a text; of a short one only where it is the whole."""
+    redact = Redactor(secrets)
+
+    def covered(value: Any, path: KeyPath) -> Any:
+        if isinstance(value, dict):
+            return {key: covered(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [covered(item, (*path, place)) for place, item in enumerate(value)]
+        if not isinstance(value, str) or not holds_text(path):
+            return value
+        return MASK if value in secrets else redact(value)
+
+    return {key: covered(value, (key,)) for key, value in document.items()}
+
+
 def _server(given: dict[str, Any]) -> dict[str, Any]:
     words = mask_command([*given["command"], *given["args"]])
     length = len(given["command"])
-    values = {**given, "command": words[:length], "args": words[length:], "url": mask_url(given["url"])}
+    values = {**given, "command": words[:length], "args": words[length:], "url": mask_address(given["url"])}
     return {key: value for key, value in values.items() if value not in _NOTHING}
 
 

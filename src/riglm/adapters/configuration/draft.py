@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from riglm.adapters.configuration.expansion import Expansion
 from riglm.adapters.configuration.problem import KeyPath, Problem
+from riglm.adapters.configuration.shape import holds_text
 
 
 class Draft:
@@ -12,6 +14,7 @@ class Draft:
         self.values: dict[str, Any] = {}
         self.origins: dict[KeyPath, str] = {}
         self.problems: list[Problem] = []
+        self.from_variables: set[str] = set()
 
     def set(self, path: KeyPath, value: Any, origin: str) -> None:
         """Put a value at a path. Mappings are merged with what is there, all else replaces it; None sets nothing."""
@@ -24,6 +27,13 @@ class Draft:
         if isinstance(value, dict):
             for key, item in value.items():
                 self.set((*path, str(key)), item, origin)
+
+    def take_down(self, expansion: Expansion) -> None:
+        """Note what was wrong with variables, and what they put into values that may be any text."""
+        self.problems += expansion.problems
+        for path, values in expansion.found.items():
+            if holds_text(path):
+                self.from_variables.update(values)
 
     def drop(self, *keys: str) -> None:
         """Forget all that was set at or below these keys of the top."""

@@ -17,11 +17,12 @@ class Expansion:
 
     An unset or empty variable takes its default; one without a default is noted in `problems`. Keys stay as they are,
     and so does all that is disabled. `of_client` also takes `${env:VAR}` and the editor's `${userHome}` and
-    `${workspaceFolder}`.
+    `${workspaceFolder}`. `found` tells what variables held, by the paths of the texts that it was put into.
     """
 
     def __init__(self, source: str, environment: Mapping[str, str], *, of_client: bool = False) -> None:
         self.problems: list[Problem] = []
+        self.found: dict[KeyPath, list[str]] = {}
         self._source = source
         self._pattern = _CLIENTS if of_client else _OURS
         self._environment = environment
@@ -51,6 +52,7 @@ class Expansion:
             return str(self._places[name]())
         value = self._environment.get(name, "")
         if value or (default is None and name in self._environment):
+            self.found.setdefault(path, []).append(value)
             return value
         if default is None:
             self._complain(name, path)

@@ -10,6 +10,9 @@ from pydantic_core import ErrorDetails
 from riglm.adapters.configuration.problem import KeyPath, Problem, dotted, origin_of
 from riglm.adapters.configuration.shape import keys_at
 
+_MOST_GUESSES = 5
+_LONGEST_KEY = 64
+
 _WORDS = {
     "missing": ("this key is missing", "add it"),
     "bool_parsing": ("this is not a yes or no", "write true or false"),
@@ -27,36 +30,46 @@ _WORDS = {
 }
 
 
-def problems_in(error: ValidationError, origins: Mapping[KeyPath, str], default_origin: str) -> list[Problem]:
-    """One problem for each of pydantic's errors; `origins` tells which file, variable or option set a path."""
-    return [
-        _problem(detail, origins, default_origin) for detail in error.errors(include_url=False, include_input=False)
-    ]
+def problems_in(
+    error: ValidationError, origins: Mapping[KeyPath, str], default_origin: str, *, most: int | None = None
+) -> list[Problem]:
+    """One problem for each of pydantic's errors, at `most` so many; `origins` tells what set a path."""
+    details = error.errors(include_url=False, include_input=False)[:most]
+    guesses = _Guesses()
+    return [_problem(detail, origins, default_origin, guesses) for detail in details]
 
 
-def _problem(detail: ErrorDetails, origins: Mapping[KeyPath, str], default_origin: str) -> Problem:
+class _Guesses:
+    """What a key was perhaps meant to be; looked for a few times only, since that takes long."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_GUESSES
+
+    def fix(self, key: str, known: tuple[str, ...]) -> str:
+        """What to do about a key that is none of those known."""
+        self._left -= 1
+        close = get_close_matches(key[:_LONGEST_KEY], known, n=1) if self._left >= 0 else []
+        return f"did you mean `{close[0]}`?" if close else f"known are {', '.join(known)}"
+
+
+def _problem(detail: ErrorDetails, origins: Mapping[KeyPath, str], default_origin: str, guesses: _Guesses) -> Problem:
     path: KeyPath = detail["loc"]
-    what, fix = _explain(detail, path)
+    what, fix = _explain(detail, path, guesses)
     key = detail.get("ctx", {}).get("key", "")
     if key:
         path = (*path, key)
     return Problem(origin_of(path, origins, default_origin), dotted(path), what, fix)
 
 
-def _explain(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
+def _explain(detail: ErrorDetails, path: KeyPath, guesses: _Guesses) -> tuple[str, str]:
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
     if kind == "riglm":
         return context["what"], context["fix"]
     if kind == "extra_forbidden":
-        return _unknown_key(str(path[-1]), keys_at(path[:-1]))
+        return "unknown key", guesses.fix(str(path[-1]), keys_at(path[:-1]))
     if kind == "literal_error":
         return "this is none of the choices", f"write {context['expected']}"
     if kind in _WORDS:
         return _WORDS[kind]
     return detail["msg"].replace("Input should", "the value should", 1), "see `riglm config schema`"
-
-
-def _unknown_key(key: str, known: tuple[str, ...]) -> tuple[str, str]:
-    close = get_close_matches(key, known, n=1)
-    return "unknown key", f"did you mean `{close[0]}`?" if close else f"known are {', '.join(known)}"

@@ -90,7 +90,8 @@ def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options
     ignored = () if options.with_servers else _SERVERS
     values = {key: value for key, value in found.values.items() if key not in ignored}
     draft.set((), expansion(values), found.source)
-    draft.problems += [*found.problems, *expansion.problems]
+    draft.take_down(expansion)
+    draft.problems += found.problems
 
 
 def _take_client_file(draft: Draft, file: Path, environment: Mapping[str, str]) -> None:
@@ -99,7 +100,8 @@ def _take_client_file(draft: Draft, file: Path, environment: Mapping[str, str]) 
     found = client_file.read(file)
     expansion = Expansion(found.source, environment, of_client=True)
     draft.set((), expansion(found.values), found.source)
-    draft.problems += [*found.problems, *expansion.problems]
+    draft.take_down(expansion)
+    draft.problems += found.problems
 
 
 def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options, file: Path | None) -> None:
@@ -157,4 +159,4 @@ def _validated(draft: Draft, default_origin: str) -> Settings:
         ]
         raise refusal(*draft.problems, *more) from None
     refuse_any(draft.problems)
-    return settings
+    return settings.aware_of(draft.from_variables)

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import SecretStr, ValidationError
@@ -19,6 +20,9 @@ from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import MASK, sounds_secret
 
 Path = tuple[str, ...]
+
+MOST_FAULTS: Final = 100
+"""So many places are named that are wrong."""
 
 _DEEPEST: Final = 32
 _MISSING: Final = object()
@@ -43,8 +47,9 @@ def changes_in(
         Invalid: it is nested too deeply, holds no text where a text is, or gives the mask of a secret for a value.
     """
     _require_bottom(document)
-    found = [change for change in _changes(document, document_of(settings), ()) if concerns(change.path)]
-    faults = [fault for fault in map(_fault, found) if fault is not None]
+    shown = document_of(settings)
+    found = [change for change in _changes(document, shown, ()) if concerns(change.path)]
+    faults = list(islice(filter(None, (_fault(change, shown) for change in found)), MOST_FAULTS))
     if faults:
         raise Invalid(*faults)
     return found
@@ -64,12 +69,13 @@ def merged(settings: Settings, changes: Sequence[Change], default_store: str) ->
     for change in changes:
         _make(values, change.path, change.value)
     try:
-        return Settings.model_validate(_with_a_store(values, default_store))
+        return Settings.model_validate(_with_a_store(values, default_store)).aware_of(settings.from_variables)
     except ValidationError as error:
         from riglm.adapters.configuration.explanation import problems_in
 
-        problems = dict.fromkeys(problems_in(error, {}, ""))
-        raise Invalid(*(Fault(path=each.path, detail=f"{each.what} — fix: {each.fix}") for each in problems)) from None
+        problems = dict.fromkeys(problems_in(error, {}, "", most=MOST_FAULTS))
+        faults = [Fault(path=each.path, detail=f"{each.what} — fix: {each.fix}") for each in problems]
+        raise Invalid(*faults, *_left_out(error.error_count())) from None
 
 
 def differences(before: Settings, after: Settings) -> list[Path]:
@@ -79,10 +85,12 @@ def differences(before: Settings, after: Settings) -> list[Path]:
 
 def value_at(settings: Settings, path: Path) -> Any:
     """The value that was set at a path, with its secrets in the clear; None where nothing was set."""
-    here: Any = settings.model_dump(by_alias=True, exclude_unset=True)
-    for key in path:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return _plain(here)
+    return _plain(_at(settings.model_dump(by_alias=True, exclude_unset=True), path))
+
+
+def _left_out(count: int) -> list[Fault]:
+    more = count - MOST_FAULTS
+    return [Fault(path="", detail=f"{more} more places are wrong — fix: mend these first")] if more > 0 else []
 
 
 def _changes(given: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> Iterator[Change]:
@@ -139,6 +147,12 @@ def _are_alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def _at(values: Any, path: Path) -> Any:
+    for key in path:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
@@ -166,11 +180,11 @@ def _require_bottom(document: Mapping[str, Any]) -> None:
         raise Invalid(Fault(path="", detail="the values are nested too deeply — fix: flatten them"))
 
 
-def _fault(change: Change) -> Fault | None:
+def _fault(change: Change, shown: Mapping[str, Any]) -> Fault | None:
     if not _is_text(change):
         path = ascii(dotted(change.path))[1:-1]
         return Fault(path=path, detail="this text holds half a character — fix: give it as UTF-8")
-    if _may_be_secret(change.path) and _holds_mask(change.value):
+    if _holds_mask(change.value) and (_may_be_secret(change.path) or _holds_mask(_at(shown, change.path))):
         detail = f"this holds a mask — fix: give the value itself, or leave it {MASK}"
         return Fault(path=dotted(change.path), detail=detail)
     return None

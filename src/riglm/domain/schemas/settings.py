@@ -1,11 +1,13 @@
 """The whole configuration."""
 
 import re
+from collections.abc import Iterable
 from itertools import permutations
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from riglm.domain.command_line import secrets_of_command
 from riglm.domain.naming import SEPARATOR, Naming
 from riglm.domain.schemas.base import Section, problem
 from riglm.domain.schemas.control import Control
@@ -20,7 +22,7 @@ from riglm.domain.schemas.server import Server
 from riglm.domain.schemas.state import State
 from riglm.domain.schemas.storage import Storage
 from riglm.domain.schemas.tracing import Tracing
-from riglm.domain.secret import secrets_of_command, secrets_of_options, secrets_of_url
+from riglm.domain.secret import secrets_of_options, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
@@ -56,6 +58,7 @@ class Settings(Section):
     knowledge: Knowledge = Knowledge()
     control: Control = Control()
     tracing: Tracing = Tracing()
+    _from_variables: tuple[str, ...] = PrivateAttr(default=())
 
     @field_validator("mcp_servers")
     @classmethod
@@ -101,6 +104,17 @@ class Settings(Section):
             servers = self.mcp_servers
         return tuple(server.spec(name) for name, server in servers.items() if not server.disabled)
 
+    @property
+    def from_variables(self) -> tuple[str, ...]:
+        """What `${VARIABLES}` put into values that are free text: taken for secrets."""
+        return self._from_variables
+
+    def aware_of(self, from_variables: Iterable[str]) -> Self:
+        """The same settings, which take these texts for secrets that came from variables."""
+        aware = self.model_copy()
+        aware._from_variables = tuple(sorted(set(from_variables)))  # noqa: SLF001  # its own
+        return aware
+
     def secrets(self) -> tuple[str, ...]:
         """Every value that must never be shown or logged, in the clear: for redaction only."""
         guards = (self.downstream.token, self.privacy.key, self.control.token, self.control.read_token)
@@ -110,4 +124,4 @@ class Settings(Section):
             found += [*server.env.values(), *server.headers.values()]
             found += [server.auth.token] if server.auth else []
             plain += [*secrets_of_url(server.url), *secrets_of_command(server.command + server.args)]
-        return (*(secret.get_secret_value() for secret in found), *plain)
+        return (*(secret.get_secret_value() for secret in found), *plain, *self._from_variables)

@@ -1,7 +1,11 @@
 from pathlib import Path
 
-from riglm.adapters.configuration.disclosure import shown
+import pytest
+
+from riglm.adapters.configuration.disclosure import document, shown
 from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.configuration.merging import changes_in, merged
+from riglm.domain.control import Invalid
 
 YAML = """
 downstream: {token: canary-token-0123456789}
@@ -22,7 +26,7 @@ def test_every_value_is_shown_with_its_origin_and_no_secret(tmp_path: Path) -> N
     assert lines["downstream.token"] == ("***", file)
     assert lines["downstream.port"] == (8700, "default")
     assert lines["mcpServers.a.command"] == (["srv", "--token", "***"], file)
-    assert lines["mcpServers.a.args"] == (["--api-key=***", "plain"], file)
+    assert lines["mcpServers.a.args"] == (["--api-key=***", "***"], file)
     assert lines["mcpServers.a.env.KEY"] == ("***", file)
     assert lines["mcpServers.a.env.token"] == ("***", file)
     assert lines["mcpServers.b.url"] == ("https://***@h/p?***", file)
@@ -40,3 +44,44 @@ def test_the_url_of_a_store_is_shown_without_its_password(tmp_path: Path) -> Non
     assert "canary" not in repr(lines)
     assert lines["storage.url"] == "postgresql://***@host:5433/db?***"
     assert lines["storage.kind"] == "postgresql"
+
+
+OF_VARIABLES = """
+naming: ${NAMING}
+filtering: {profile: "team-${WORD}", max_tools: "${NUMBER}", mode: "${MODE:-shadow}"}
+storage: {path: "/data/${WORD}/riglm.db"}
+mcpServers:
+  a:
+    command: npx
+    args: [-y, "pkg-${WORD}", --header, "Authorization: Bearer ${WORD}", --log-level, "${SHORT}"]
+    cwd: "/srv/${WORD}"
+  b: {url: "https://${WORD}.example/${SHORT}/mcp"}
+"""
+
+
+def test_what_came_from_a_variable_is_covered_wherever_it_stands_and_known_to_be_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "riglm.yaml").write_text(OF_VARIABLES, "utf-8")
+    environment = {"NAMING": "none", "WORD": "plainword", "NUMBER": "7", "SHORT": "qi"}
+    settings = load(Options(), environment=environment, directory=tmp_path).settings
+    shown = document(settings)
+    assert "plainword" not in repr(shown)
+    assert (shown["naming"], shown["filtering"]["max_tools"], shown["filtering"]["mode"]) == ("none", 7, "shadow")
+    assert (shown["filtering"]["profile"], shown["storage"]["path"]) == ("team-***", "/data/***/riglm.db")
+    args = ["-y", "pkg-***", "--header", "Authorization: ***", "--log-level", "***"]
+    assert (shown["mcpServers"]["a"]["args"], shown["mcpServers"]["a"]["cwd"]) == (args, "/srv/***")
+    assert shown["mcpServers"]["b"]["url"] == "https://***.example/qi/mcp"
+    assert {"plainword", "qi"} <= set(settings.secrets())
+    assert not {"none", "7", "shadow"} & set(settings.secrets())
+
+
+def test_what_came_from_a_variable_stays_covered_when_something_else_changes(tmp_path: Path) -> None:
+    (tmp_path / "riglm.yaml").write_text(OF_VARIABLES, "utf-8")
+    environment = {"NAMING": "none", "WORD": "plainword", "NUMBER": "7", "SHORT": "qi"}
+    settings = load(Options(), environment=environment, directory=tmp_path).settings
+    shown = document(settings)
+    assert changes_in(shown, settings) == []
+    changed = merged(settings, changes_in({**shown, "naming": "prefix"}, settings), "riglm.db")
+    assert changed.naming == "prefix"
+    assert document(changed) == {**shown, "naming": "prefix"}
+    with pytest.raises(Invalid, match="holds a mask"):
+        changes_in({"filtering": {"profile": "group-***"}}, settings)
