@@ -1,14 +1,15 @@
 """What people decide about tools by hand reaches riglm while it runs, by the store that all processes share."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.override import Override, OverrideKind
+from riglm.domain.override import Override, OverrideKind, OverrideScope
 from riglm.testing.records import an_override
-from tests.integration.test_stable_bytes import CONTEXT, HANDSHAKE, LESSON, MODERN, Wire, lessons, names, taught
+from tests.integration.test_stable_bytes import CONTEXT, HANDSHAKE, LESSON, MODERN, WITHIN, Wire, lessons, names, taught
 
 __all__ = ["lessons", "taught"]  # fixtures
 
@@ -47,6 +48,30 @@ async def test_what_was_decided_before_the_start_counts_from_the_first_list(taug
         listed = names(await client.listed())
         assert LESSON[0] not in listed
         assert set(LESSON[1:]) <= set(listed)
+
+
+@pytest.mark.parametrize("surface", ["stable", "hints"])
+async def test_an_override_for_one_session_of_the_modern_era_counts_for_it(taught, surface):
+    async with Wire(taught, MODERN, FILTERING__SURFACE=surface) as client, asyncio.timeout(WITHIN):
+        listed = await client.listed()
+        before = set(names(listed))
+        assert LESSON[0] in before
+        session = await the_session_at_work(taught)
+        put(taught, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0], scope=OverrideScope.SESSION, key=session))
+        while (listed := await client.listed()) and LESSON[0] in names(listed):
+            await asyncio.sleep(0.05)
+        assert before - {LESSON[0]} <= set(names(listed)), "what was learned stays, and others may fill up"
+        assert b'"cacheScope":"private"' in listed
+
+
+async def the_session_at_work(data: Path) -> str:
+    """The id of the one session that has no end yet, once it is recorded."""
+    while True:
+        with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
+            found = store.list_sessions(active_only=True)
+        if found:
+            return str(found[0].session.id)
+        await asyncio.sleep(0.05)
 
 
 async def test_including_lifts_a_denial_while_riglm_runs(taught):
