@@ -424,7 +424,10 @@ class OverrideWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationShown:
-    """The configuration in force, with masks in the place of secrets; `version` grows with every change."""
+    """The configuration in force, with masks in the place of secrets.
+
+    `version` grows with every change, and is another one in every process.
+    """
 
     version: int
     document: Mapping[str, Any]
@@ -432,7 +435,11 @@ class ConfigurationShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationChanged:
-    """The version that a change made; `restart` names the keys that were written and count from the next start."""
+    """The version that a change made, and the configuration as it left it, with masks in the place of secrets.
+
+    `restart` names the keys that were written and count from the next start.
+    """
 
     version: int
+    document: Mapping[str, Any]
     restart: tuple[str, ...] = ()

@@ -26,16 +26,17 @@ class Spellings:
         """`patterns` as `fnmatch` knows them."""
         self.patterns: Final = tuple(patterns)
         globs = {pattern for pattern in self.patterns if _GLOB.search(pattern)}
-        self._exact = _any_of(map(translate, self.patterns))
+        self._names = frozenset(self.patterns) - globs
+        self._exact = _any_of(map(translate, globs))
         self._globs = _any_of(map(_loosely, globs))
-        self._bare = {_bare(pattern) for pattern in self.patterns if pattern not in globs} - {""}
+        self._bare = set(map(_bare, self._names)) - {""}
 
     def __bool__(self) -> bool:
         return bool(self.patterns)
 
     def has(self, name: str) -> bool:
         """Whether a name is among them exactly as spelt."""
-        return self._exact is not None and self._exact.match(name) is not None
+        return name in self._names or (self._exact is not None and self._exact.match(name) is not None)
 
     def resembles(self, name: str) -> bool:
         """Whether a name is among them in any spelling.

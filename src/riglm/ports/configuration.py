@@ -51,14 +51,15 @@ class ConfigurationPort(Protocol):
 
     @abstractmethod
     def write_aside(
-        self, settings: Settings, document: Mapping[str, Any], is_late: Callable[[KeyPath], bool]
+        self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
     ) -> WrittenAside | None:
         """Write a change that was merged into `settings` beside the file; None when the file says all of it already.
 
-        Blocks. `is_late` tells which keys count from the next start only: of these, what equals the value shown stays
-        as it is in the file.
+        Blocks. The file is made to say what the document does, be that in force or not, at the paths of which
+        `is_written` says so.
 
         Raises:
             Invalid: the file would not be valid with the change, or is not valid now.
-            Conflict: there is no file, or it cannot be written, or what it says would not count.
+            Conflict: there is no file, or it cannot be written, what it says would not count, or somebody else changed
+                it at such a place since it was read.
         """

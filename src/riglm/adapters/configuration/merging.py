@@ -39,9 +39,15 @@ class Change:
 
 
 def changes_in(
-    document: Mapping[str, Any], settings: Settings, concerns: Callable[[Path], bool] = lambda _: True
+    document: Mapping[str, Any],
+    settings: Settings,
+    concerns: Callable[[Path], bool] = lambda _: True,
+    *,
+    in_force: Settings | None = None,
 ) -> list[Change]:
     """What of a document differs from what is shown of the settings, at the paths that are of concern.
+
+    A masked value that is shown of the settings `in_force` stands for theirs.
 
     Raises:
         Invalid: it is nested too deeply, holds no text where a text is, or gives the mask of a secret for a value.
@@ -49,6 +55,8 @@ def changes_in(
     _require_bottom(document)
     shown = document_of(settings)
     found = [change for change in _changes(document, shown, ()) if concerns(change.path)]
+    if in_force is not None:
+        found = _unmasked(found, in_force)
     faults = list(islice(filter(None, (_fault(change, shown) for change in found)), MOST_FAULTS))
     if faults:
         raise Invalid(*faults)
@@ -67,7 +75,7 @@ def merged(settings: Settings, changes: Sequence[Change], default_store: str) ->
     if values.get("storage", {}).get("path") == default_store:
         del values["storage"]["path"]
     for change in changes:
-        _make(values, change.path, change.value)
+        put(values, change.path, change.value)
     try:
         return Settings.model_validate(_with_a_store(values, default_store)).aware_of(settings.from_variables)
     except ValidationError as error:
@@ -80,12 +88,50 @@ def merged(settings: Settings, changes: Sequence[Change], default_store: str) ->
 
 def differences(before: Settings, after: Settings) -> list[Path]:
     """The places where two configurations have different values, in the order of the schema."""
-    return list(_differences(before.model_dump(by_alias=True), after.model_dump(by_alias=True), ()))
+    return differing(before.model_dump(by_alias=True), after.model_dump(by_alias=True))
+
+
+def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Path]:
+    """The places where two nested mappings have different values."""
+    return list(_differences(before, after, ()))
 
 
 def value_at(settings: Settings, path: Path) -> Any:
     """The value that was set at a path, with its secrets in the clear; None where nothing was set."""
-    return _plain(_at(settings.model_dump(by_alias=True, exclude_unset=True), path))
+    return _plain(found_at(settings.model_dump(by_alias=True, exclude_unset=True), path))
+
+
+def found_at(values: Any, path: Path) -> Any:
+    """What nested mappings hold at a path; None where they hold nothing."""
+    for key in path:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
+def put(values: dict[str, Any], path: Path, value: Any) -> None:
+    """Have nested mappings hold a value at a path; None takes away what is there."""
+    here = values
+    for key in path[:-1]:
+        inner = here.get(key)
+        if not isinstance(inner, dict):
+            if value is None:
+                return
+            inner = here[key] = {}
+        here = inner
+    if value is None:
+        here.pop(path[-1], None)
+    else:
+        here[path[-1]] = value
+
+
+def _unmasked(changes: Sequence[Change], in_force: Settings) -> list[Change]:
+    shown = document_of(in_force)
+    return [
+        Change(change.path, value_at(in_force, change.path))
+        if _holds_mask(change.value) and _are_alike(change.value, found_at(shown, change.path))
+        else change
+        for change in changes
+    ]
 
 
 def _left_out(count: int) -> list[Fault]:
@@ -102,21 +148,6 @@ def _changes(given: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> 
             yield from _changes(value, here if isinstance(here, Mapping) else {}, (*path, key))
         else:
             yield Change((*path, key), value)
-
-
-def _make(values: dict[str, Any], path: Path, value: Any) -> None:
-    here = values
-    for key in path[:-1]:
-        inner = here.get(key)
-        if not isinstance(inner, dict):
-            if value is None:
-                return
-            inner = here[key] = {}
-        here = inner
-    if value is None:
-        here.pop(path[-1], None)
-    else:
-        here[path[-1]] = value
 
 
 def _with_a_store(values: dict[str, Any], default_store: str) -> dict[str, Any]:
@@ -145,12 +176,6 @@ def _are_alike(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
         return math.isnan(other)
     return bool(one == other)
-
-
-def _at(values: Any, path: Path) -> Any:
-    for key in path:
-        values = values.get(key) if isinstance(values, Mapping) else None
-    return values
 
 
 def _plain(value: Any) -> Any:
@@ -184,7 +209,7 @@ def _fault(change: Change, shown: Mapping[str, Any]) -> Fault | None:
     if not _is_text(change):
         path = ascii(dotted(change.path))[1:-1]
         return Fault(path=path, detail="this text holds half a character — fix: give it as UTF-8")
-    if _holds_mask(change.value) and (_may_be_secret(change.path) or _holds_mask(_at(shown, change.path))):
+    if _holds_mask(change.value) and (_may_be_secret(change.path) or _holds_mask(found_at(shown, change.path))):
         detail = f"this holds a mask — fix: give the value itself, or leave it {MASK}"
         return Fault(path=dotted(change.path), detail=detail)
     return None

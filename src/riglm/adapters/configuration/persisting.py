@@ -13,6 +13,7 @@ from typing import Any
 from riglm.adapters.configuration import merging
 from riglm.adapters.configuration.cannot_edit import CannotEdit
 from riglm.adapters.configuration.disclosure import document as document_of
+from riglm.adapters.configuration.file_as_read import FileAsRead
 from riglm.adapters.configuration.loading import Configuration, default_store, load
 from riglm.adapters.configuration.problem import dotted, setter_of
 from riglm.domain.control import Conflict, Fault, Invalid
@@ -34,6 +35,7 @@ class ConfigurationDocuments(ConfigurationPort):
         self._directory = directory or Path.cwd()
         self._file = None if configuration.file is None else self._directory / configuration.file
         self._options = replace(configuration.options, config=self._file)
+        self._as_read = FileAsRead(configuration.settings)
 
     def shown(self, settings: Settings) -> dict[str, Any]:
         """The settings as a document, with masks in the place of secrets."""
@@ -48,18 +50,18 @@ class ConfigurationDocuments(ConfigurationPort):
         return tuple(merging.differences(before, after))
 
     def write_aside(
-        self, settings: Settings, document: Mapping[str, Any], is_late: Callable[[KeyPath], bool]
+        self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
     ) -> "Replacement | None":
         """Write a change that was merged into `settings` beside the file; None when the file says all of it already."""
         file = self._writable()
         raw = _read(file)
         found = self._loaded(file)
-        late = {change.path for change in merging.changes_in(document, settings) if is_late(change.path)}
-        changes = merging.changes_in(document, found.settings, lambda path: path in late or not is_late(path))
+        changes = merging.changes_in(document, found.settings, is_written, in_force=settings)
         wanted = merging.merged(found.settings, changes, self._default_store)
         paths = merging.differences(found.settings, wanted)
         if not paths:
             return None
+        self._as_read.require_unchanged(paths, found.settings)
         for path in paths:
             self._require_effect(path, found)
         text = raw.removeprefix(_BOM).decode("utf-8")
@@ -68,7 +70,7 @@ class ConfigurationDocuments(ConfigurationPort):
         except CannotEdit as error:
             raise Conflict(f"{file} cannot be changed by riglm: {error} — fix: change it by hand") from None
         written = (_BOM if raw.startswith(_BOM) else b"") + text.encode("utf-8")
-        replacement = Replacement(file, raw, written)
+        replacement = Replacement(file, raw, written, lambda: self._as_read.take_down(paths, wanted))
         try:
             self._check(replacement, wanted, file)
         except BaseException:
@@ -126,7 +128,7 @@ class ConfigurationDocuments(ConfigurationPort):
 class Replacement(WrittenAside):
     """A new version of a file, in the same directory, on disk, with the mode and owner of the file."""
 
-    def __init__(self, file: Path, before: bytes, content: bytes) -> None:
+    def __init__(self, file: Path, before: bytes, content: bytes, when_taken: Callable[[], None]) -> None:
         """`before` is what the file held when the new content was made of it; blocks.
 
         Raises:
@@ -134,6 +136,7 @@ class Replacement(WrittenAside):
         """
         self._target = file.resolve()  # of a symbolic link, what it points to is replaced
         self._before = before
+        self._when_taken = when_taken
         try:
             self.path = _written(self._target, content)
         except OSError as error:
@@ -145,6 +148,7 @@ class Replacement(WrittenAside):
             if self._target.read_bytes() != self._before:
                 raise Conflict(f"{self._target} was changed just now by somebody else — fix: ask again")
             self.path.replace(self._target)
+            self._when_taken()
             _sync_directory(self._target.parent)
         except OSError as error:
             raise _unwritable(self._target, error) from None

@@ -6,6 +6,7 @@ lose indentation, alignment and the places of comments.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -63,15 +64,31 @@ def with_value(text: str, path: Path, value: Any) -> str:
 
 
 def without(text: str, path: Path) -> str:
-    """The text without the value at a path and its key; the text as it is when there is none."""
+    """The text without the value at a path and its key, and without a section that said nothing else.
+
+    The text as it is when there is no such value.
+    """
     node: yaml.Node | None = _composed(text)
-    for key in path[:-1]:
+    found: list[tuple[yaml.Node, tuple[yaml.Node, yaml.Node]]] = []
+    for key in path:
         pair = _pair(node, key)
-        if pair is None:
+        if pair is None or node is None:
             return text
+        found.append((node, pair))
         node = pair[1]
-    pair = _pair(node, path[-1])
-    return text if pair is None or node is None else _without_entry(text, _mapping(node), pair)
+    while len(found) > 1 and _is_all_of_its_section(text, found[-2][1], found[-1]):
+        found.pop()
+    holder, pair = found[-1]
+    return _without_entry(text, _mapping(holder), pair)
+
+
+def _is_all_of_its_section(
+    text: str, section: tuple[yaml.Node, yaml.Node], entry: tuple[yaml.Node, tuple[yaml.Node, yaml.Node]]
+) -> bool:
+    """Whether a section says nothing else than this entry, not even to people."""
+    holder, (name, _) = entry
+    before = text[section[0].end_mark.index : name.start_mark.index]
+    return len(_mapping(holder).value) == 1 and "#" not in before
 
 
 def _composed(text: str) -> yaml.MappingNode | None:
@@ -195,9 +212,12 @@ def _newline(text: str) -> str:
 
 def _style(text: str) -> _Style:
     root = _composed(text)
-    inner = [value for _, value in root.value if isinstance(value, yaml.MappingNode)] if root else []
-    columns = [value.start_mark.column for value in inner if not value.flow_style and value.start_mark.column]
-    return _Style(_newline(text), columns[0] if columns else _STEP)
+    if root is None:
+        return _Style(_newline(text), _STEP)
+    inner = [value for _, value in root.value if isinstance(value, yaml.MappingNode) and not value.flow_style]
+    steps = Counter(value.start_mark.column - root.start_mark.column for value in inner)
+    del steps[0]
+    return _Style(_newline(text), max(steps, key=lambda step: (steps[step], -step), default=_STEP))
 
 
 def _nested(path: Path, value: Any) -> Any:

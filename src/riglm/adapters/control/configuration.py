@@ -75,8 +75,7 @@ async def put_configuration(
     expected = await _expected(port, if_match)
     changed = await port.put_configuration(document, expected_version=expected, persist=persist)
     restart = {RESTART_HEADER: ", ".join(changed.restart)} if changed.restart else {}
-    shown = await port.configuration()
-    return _answer(shown.document, changed.version, restart)
+    return _answer(changed.document, changed.version, restart)
 
 
 def parts_of_the_schema() -> dict[str, Any]:

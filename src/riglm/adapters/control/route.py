@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, APIRouter
 from starlette.exceptions import HTTPException
 
-MOST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 1 << 18
 """The largest body."""
 
 _MOST_FAULTS: Final = 20

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ FOLLOWED: Final[tuple[KeyPath, ...]] = (
 
 _SERVERS: Final = frozenset({"upstream", "mcpServers"})
 _FILE_SECONDS: Final = 10.0
+_VERSION_BITS: Final = 48
+"""Versions begin anywhere, so that one that another process gave is none of this one."""
+
 _log: Final = logging.getLogger("riglm.control")
 
 
@@ -50,7 +54,8 @@ class LiveConfiguration(LiveConfigurationPort):
         self._settings = settings
         self._documents = documents
         self._followers = tuple(followers)
-        self._version = 1
+        self._version = secrets.randbits(_VERSION_BITS)
+        self._shown: Mapping[str, Any] | None = None
         self._lock = asyncio.Lock()
         self._aside = Aside()
         self._changes: set[asyncio.Task[ConfigurationChanged]] = set()
@@ -62,7 +67,9 @@ class LiveConfiguration(LiveConfigurationPort):
 
     def shown(self) -> ConfigurationShown:
         """The configuration with masks in the place of secrets."""
-        return ConfigurationShown(version=self._version, document=self._documents.shown(self._settings))
+        if self._shown is None:
+            self._shown = self._documents.shown(self._settings)
+        return ConfigurationShown(version=self._version, document=self._shown)
 
     async def put(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
@@ -82,18 +89,24 @@ class LiveConfiguration(LiveConfigurationPort):
                     f"the configuration is at version {self._version}, not {expected_version} any more — fix: read it "
                     "again, and change what it is now"
                 )
-            before, wanted = self._settings, self._documents.merged(self._settings, document)
-            paths = self._documents.differences(before, wanted)
+            before = self._settings
+            wanted, paths = await self._aside.do(lambda: self._read(before, document))
             late = [path for path in paths if not _is_followed(path, before)]
             _require_leave(paths, before)
             if late and not persist:
                 raise Invalid(*map(_too_late, late))
             after = _in_force(before, wanted)
+            shown = await self._aside.do(lambda: self._documents.shown(after))
             commits = await self._prepared(before, after) if len(late) < len(paths) else []
             if persist:
                 await self._write(document)
-            self._commit(commits, after, [path for path in paths if path not in late])
-            return ConfigurationChanged(version=self._version, restart=tuple(map(".".join, late)))
+            self._commit(commits, after, shown, [path for path in paths if path not in late])
+            return ConfigurationChanged(version=self._version, document=shown, restart=tuple(map(".".join, late)))
+
+    def _read(self, before: Settings, document: Mapping[str, Any]) -> tuple[Settings, tuple[KeyPath, ...]]:
+        """What is wanted, and where it differs; takes its time where much is wanted."""
+        wanted = self._documents.merged(before, document)
+        return wanted, self._documents.differences(before, wanted)
 
     async def _prepared(self, before: Settings, after: Settings) -> list[Commit]:
         commits = []
@@ -111,7 +124,7 @@ class LiveConfiguration(LiveConfigurationPort):
         settings = self._settings
 
         def write() -> WrittenAside | None:
-            return self._documents.write_aside(settings, document, lambda path: not _is_followed(path, settings))
+            return self._documents.write_aside(settings, document, lambda path: _refusal(path, settings) is None)
 
         try:
             written = await self._aside.do(write, _FILE_SECONDS, on_late=_discarded)
@@ -125,7 +138,9 @@ class LiveConfiguration(LiveConfigurationPort):
             await self._aside.do(written.discard)
             raise
 
-    def _commit(self, commits: Sequence[Commit], after: Settings, paths: Sequence[KeyPath]) -> None:
+    def _commit(
+        self, commits: Sequence[Commit], after: Settings, shown: Mapping[str, Any], paths: Sequence[KeyPath]
+    ) -> None:
         """Change over: nothing here waits, and what fails against all expectation does not hold up the others."""
         for commit in commits:
             try:
@@ -133,7 +148,7 @@ class LiveConfiguration(LiveConfigurationPort):
             except Exception:  # noqa: BLE001  # half of the parts must not go by one configuration, half by another
                 _log.exception("a part did not change over to the new configuration")
         if paths:
-            self._settings = after
+            self._settings, self._shown = after, shown
             self._version += 1
             keys = [".".join(path) for path in paths]
             _log.info("the configuration was changed", extra={"version": self._version, "changed": keys})
@@ -161,16 +176,21 @@ def _in_force(before: Settings, wanted: Settings) -> Settings:
 def _require_leave(paths: Sequence[KeyPath], settings: Settings) -> None:
     """Raise Forbidden when one of these may not be changed in this way."""
     for path in paths:
-        if path[0] == "control":
-            raise Forbidden(
-                f"{'.'.join(path)}: access to riglm is not changed through itself — fix: change the file, and start "
-                "riglm anew"
-            )
-        if path[0] in _SERVERS and not settings.control.allow_upstream_changes:
-            raise Forbidden(
-                f"{'.'.join(path)}: servers are not changed in this way — fix: change the file and start riglm anew, "
-                "or set control.allow_upstream_changes there"
-            )
+        refusal = _refusal(path, settings)
+        if refusal is not None:
+            raise Forbidden(f"{'.'.join(path)}: {refusal}")
+
+
+def _refusal(path: KeyPath, settings: Settings) -> str | None:
+    """Why a path may not be changed in this way; None when it may."""
+    if path[0] == "control":
+        return "access to riglm is not changed through itself — fix: change the file, and start riglm anew"
+    if path[0] in _SERVERS and not settings.control.allow_upstream_changes:
+        return (
+            "servers are not changed in this way — fix: change the file and start riglm anew, or set "
+            "control.allow_upstream_changes there"
+        )
+    return None
 
 
 def _too_late(path: KeyPath) -> Fault:

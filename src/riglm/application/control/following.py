@@ -56,24 +56,30 @@ class FilteringFollower(Follower):
         """`tell` starts to tell the clients whose list is another one now."""
         self._filtering = filtering
         self._tell = tell
+        self._aside = Aside()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
         """Make the decisions of the new rules."""
         rules = after.filtering
         if (rules, after.predictor.kind) == (before.filtering, before.predictor.kind):
             return None
-        for name in rules.contradictions:
-            if name not in before.filtering.contradictions:
-                raise ConfigurationError(
-                    f"filtering.allowlist: {name!r} is in filtering.denylist as well — fix: keep it in one of them"
-                )
-        commit = self._filtering.prepared(rules, after.predictor.kind)
+        commit = await self._aside.do(lambda: self._prepared(before, after))
 
         def changed_over() -> None:
             commit()
             self._tell()
 
         return changed_over
+
+    def _prepared(self, before: Settings, after: Settings) -> Commit:
+        """Make the decisions; long lists of patterns take their time."""
+        known = set(before.filtering.contradictions)
+        for name in after.filtering.contradictions:
+            if name not in known:
+                raise ConfigurationError(
+                    f"filtering.allowlist: {name!r} is in filtering.denylist as well — fix: keep it in one of them"
+                )
+        return self._filtering.prepared(after.filtering, after.predictor.kind)
 
 
 class PredictionFollower(Follower):

@@ -132,7 +132,8 @@ class Filtering(Section):
     @property
     def contradictions(self) -> tuple[str, ...]:
         """What both lists name alike: it is denied."""
-        return tuple(name for name in self.allowlist if name in self.denylist)
+        denied = frozenset(self.denylist)
+        return tuple(name for name in self.allowlist if name in denied)
 
     @property
     def denies(self) -> bool:

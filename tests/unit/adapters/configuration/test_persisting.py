@@ -40,8 +40,8 @@ class Riglm:
         return load(self.options, environment=self.environment, directory=self.folder)
 
     def write(self, document: Mapping[str, Any]) -> str:
-        """Write a change of what counts at once; the text of the file then."""
-        written = self.documents.write_aside(self.settings, document, lambda path: path[0] != "filtering")
+        """Write a change; the text of the file then."""
+        written = self.documents.write_aside(self.settings, document, lambda _: True)
         if written is not None:
             written.take_over()
         return self.file.read_text("utf-8")
@@ -65,13 +65,15 @@ def test_one_value_changes_and_all_else_stays(tmp_path: Path) -> None:
 
 def test_what_the_file_says_already_is_not_written(tmp_path: Path) -> None:
     riglm = Riglm(tmp_path)
-    assert riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 9}}, lambda _: False) is None
+    assert riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 9}}, lambda _: True) is None
     shown = riglm.documents.shown(riglm.settings)
-    assert riglm.documents.write_aside(riglm.settings, shown, lambda _: False) is None
+    assert riglm.documents.write_aside(riglm.settings, shown, lambda _: True) is None
 
 
 def test_a_default_is_taken_out_of_the_file(tmp_path: Path) -> None:
-    assert Riglm(tmp_path).write({"filtering": {"max_tools": None}}) == TEXT.replace("  max_tools:  9   # few\n", "")
+    assert Riglm(tmp_path).write({"filtering": {"max_tools": None}}) == TEXT.replace(
+        "filtering:\n  max_tools:  9   # few\n", ""
+    )
 
 
 def test_a_default_that_the_file_does_not_give_is_not_written(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_a_file_that_is_not_valid_any_more_is_left_alone(tmp_path: Path, text: s
 
 def test_a_file_that_changes_at_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
     riglm = Riglm(tmp_path)
-    written = riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: False)
+    written = riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     riglm.file.write_text(TEXT + "# by hand\n", "utf-8")
     with pytest.raises(Conflict, match="changed just now"):
@@ -151,10 +153,10 @@ def test_without_a_file_nothing_is_written(tmp_path: Path) -> None:
     bare = load(Options(url="http://h/mcp"), environment={}, directory=tmp_path / "nowhere")
     documents = ConfigurationDocuments(bare, {}, tmp_path)
     with pytest.raises(Conflict, match=r"started without a configuration file.*--config FILE"):
-        documents.write_aside(bare.settings, {"filtering": {"max_tools": 8}}, lambda _: False)
+        documents.write_aside(bare.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     riglm.file.unlink()
     with pytest.raises(Conflict, match="is no file any more"):
-        riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: False)
+        riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
 
 
 def test_a_link_stays_one_and_its_target_keeps_its_mode(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_link_stays_one_and_its_target_keeps_its_mode(tmp_path: Path) -> None:
     link.symlink_to(riglm.file)
     configuration = load(Options(config=link), environment=riglm.environment, directory=tmp_path)
     documents = ConfigurationDocuments(configuration, riglm.environment, tmp_path)
-    written = documents.write_aside(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: False)
+    written = documents.write_aside(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     written.take_over()
     assert link.is_symlink()
@@ -202,11 +204,43 @@ def test_what_yaml_shares_between_places_is_left_to_people(tmp_path: Path) -> No
     assert "by hand" in riglm.refuses({"filtering": {"allowlist": ["b"]}})
 
 
-def test_of_what_counts_from_the_next_start_only_what_is_another_value_is_written(tmp_path: Path) -> None:
+def test_what_was_written_for_the_next_start_is_taken_back_by_what_is_in_force_and_by_null(tmp_path: Path) -> None:
     riglm = Riglm(tmp_path)
-    riglm.write({"retention": {"session_days": 3}})
-    shown = riglm.documents.shown(riglm.settings)  # which does not know of the change yet
-    assert riglm.write(shown).endswith("retention:\n  session_days: 3\n")
+    written = TEXT + "retention:\n  session_days: 3\n"
+    assert riglm.write({"retention": {"session_days": 3}}) == written
+    assert riglm.write({"retention": {"session_days": riglm.settings.retention.session_days}}) != written
+    assert riglm.load().settings == riglm.settings
+    riglm.write({"retention": {"session_days": 4}})
+    assert riglm.write({"retention": {"session_days": None}}) == TEXT
+    riglm.write({"retention": {"session_days": 5}})
+    riglm.write(riglm.documents.shown(riglm.settings))
+    assert riglm.load().settings == riglm.settings
+
+
+def test_what_is_in_force_behind_a_mask_is_written_again(tmp_path: Path) -> None:
+    riglm = Riglm(tmp_path, TEXT + "storage: {url: 'postgresql://me:canary@host/db'}\n")
+    shown = riglm.documents.shown(riglm.settings)["storage"]["url"]
+    riglm.write({"storage": {"url": "postgresql://me:other@elsewhere/db"}})
+    riglm.write({"storage": {"url": shown}})
+    assert riglm.load().settings.storage.url == riglm.settings.storage.url
+
+
+@pytest.mark.parametrize("value", [8, 9, None])
+def test_what_somebody_changed_in_the_file_since_it_was_read_is_not_lost(tmp_path: Path, value: int | None) -> None:
+    riglm = Riglm(tmp_path)
+    riglm.file.write_text(TEXT.replace("9   # few", "12"), "utf-8")
+    reason = riglm.refuses({"filtering": {"max_tools": value}})
+    assert reason.startswith("filtering.max_tools: the file was changed there since riglm read it")
+    assert "max_tools:  12" in riglm.write({"filtering": {"mode": "shadow"}})
+    assert "filtering.max_tools: the file was changed" in riglm.refuses(riglm.documents.shown(riglm.settings))
+    assert "max_tools:  12" in riglm.write({"filtering": {"max_tools": 12, "min_tools": 2}})
+
+
+def test_what_riglm_wrote_itself_can_be_changed_again(tmp_path: Path) -> None:
+    riglm = Riglm(tmp_path)
+    riglm.write({"filtering": {"max_tools": 8, "clients": {"a": "full"}}})
+    riglm.write({"filtering": {"max_tools": None, "clients": {"a": None}}})
+    assert "max_tools: 7" in riglm.write({"filtering": {"max_tools": 7}})
 
 
 def test_all_faults_of_a_file_are_told(tmp_path: Path) -> None:
@@ -222,7 +256,7 @@ def test_the_file_of_the_working_directory_is_written_where_no_other_was_named(t
     file.write_text("upstream: {url: 'http://h'}\n", "utf-8")
     configuration = load(Options(), environment={}, directory=tmp_path)
     documents = ConfigurationDocuments(configuration, {}, tmp_path)
-    written = documents.write_aside(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: False)
+    written = documents.write_aside(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     written.take_over()
     assert file.read_text("utf-8") == "upstream: {url: 'http://h'}\nfiltering:\n  max_tools: 8\n"
@@ -234,4 +268,4 @@ def test_a_new_server_is_written_with_what_it_was_given_alone(tmp_path: Path) ->
     given = {"command": "npx", "args": ["-y", "x"], "env": {"KEY": "secret-value"}}
     expected = '  b:\n    command: [npx]\n    args: ["-y", x]\n    env:\n      KEY: secret-value\n'
     assert riglm.write({"mcpServers": {"b": given}}) == text + expected
-    assert riglm.write({"mcpServers": {"b": None}}) == text + expected  # which is not there for this riglm
+    assert riglm.write({"mcpServers": {"b": None}}) == text

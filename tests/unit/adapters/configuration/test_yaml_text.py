@@ -85,13 +85,43 @@ def test_what_stands_in_braces_stays_there() -> None:
         ("filtering.max_tools", ["    max_tools:   20     # many"]),
         ("filtering.denylist", ["    denylist:", "      - 'a*'", "      # the worst", '      - "b"   # never']),
         ("mcpServers.a.args", ['        args: [ -y,  "pkg" ]']),
-        ("logging.level", ["    level: 'info'"]),
+        ("logging.level", ["logging:", "    level: 'info'"]),
         ("logging.nothing", []),
         ("nothing.at.all", []),
     ],
 )
 def test_a_key_goes_with_its_lines(path: str, gone: list[str]) -> None:
     assert lines_changed(yaml_text.without(TEXT, path.split("."))) == (gone, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("x: 1\na:\n  b: 5\n", "x: 1\n"),
+        ("x: 1\na: {b: 5}\n", "x: 1\n"),
+        ("x: 1\na:\n  b: {c: 5}\ny: 2\n", "x: 1\ny: 2\n"),
+        ("x: 1\na:  # mine\n  b: 5\n", "x: 1\na:  # mine\n"),
+        ("x: 1\na:\n  # mine\n  b: 5\n", "x: 1\na:\n  # mine\n"),
+        ("a: {b: 5, c: 6}\n", "a: {c: 6}\n"),
+    ],
+)
+def test_a_section_goes_with_the_last_that_it_says(text: str, left: str) -> None:
+    path = ["a", "b", "c"] if "b: {c" in text else ["a", "b"]
+    assert yaml_text.without(text, path) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("x:\n            y: 1\nz:\n  y: 1\nw:\n  y: 1\n", 2),
+        ("x:\n            y: 1\nz:\n    y: 1\n", 4),
+        ("        x:\n            y: 1\n", 4),
+    ],
+)
+def test_a_section_is_indented_as_most_are(text: str, step: int) -> None:
+    column = len(text) - len(text.lstrip())
+    added = " " * column + "a:\n" + " " * (column + step) + "b: 5\n"
+    assert yaml_text.with_value(text, ["a", "b"], 5) == text + added
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.persisting import ConfigurationDocuments
 from riglm.application.control import configuration, following
 from riglm.application.control.configuration import LiveConfiguration
-from riglm.application.control.following import Aside, Follower, Following, PredictionFollower
+from riglm.application.control.following import Aside, FilteringFollower, Follower, Following, PredictionFollower
 from riglm.domain.control import Conflict, ControlUnavailable, Invalid
 from riglm.domain.errors import ConfigurationError
 
@@ -58,8 +58,10 @@ def live(tmp_path):
 
 async def test_all_parts_are_ready_before_the_first_changes_over(live):
     log = []
-    changed = await live(Part(log, "a"), Part(log, "b")).put(CHANGE)
-    assert changed.version == 2
+    here = live(Part(log, "a"), Part(log, "b"))
+    before = here.shown().version
+    changed = await here.put(CHANGE)
+    assert changed.version == before + 1
     assert log == [("prepared", "a", 9), ("prepared", "b", 9), ("committed", "a"), ("committed", "b")]
 
 
@@ -88,14 +90,15 @@ async def test_a_file_that_cannot_be_written_leaves_all_as_it_is(live):
         await here.put(CHANGE, persist=True)
     assert log == [("prepared", "a", 9)]
     assert here.shown() == before
-    assert (await here.put(CHANGE)).version == 2  # in memory it can be changed
+    assert (await here.put(CHANGE)).version == before.version + 1  # in memory it can be changed
 
 
 async def test_parts_hear_nothing_of_what_counts_from_the_next_start(live):
     log = []
     here = live(Part(log, "a"))
+    before = here.shown().version
     changed = await here.put({"naming": "none"}, persist=True)
-    assert (log, changed.version, changed.restart) == ([], 1, ("naming",))
+    assert (log, changed.version, changed.restart) == ([], before, ("naming",))
     assert live.file.read_text("utf-8") == TEXT + "naming: none\n"
 
 
@@ -167,7 +170,8 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
         with pytest.raises(Invalid, match=r"predictor\.kind: 'hangs' was not made within"):
             await here.put({"predictor": {"kind": "hangs"}})
         monkeypatch.undo()
-        assert (await here.put({"predictor": {"kind": "server"}})).version == 2
+        before = here.shown().version
+        assert (await here.put({"predictor": {"kind": "server"}})).version == before + 1
     finally:
         go_on.set()
 
@@ -200,3 +204,71 @@ async def test_a_job_aside_gives_its_answer_or_its_error():
     with pytest.raises(ZeroDivisionError):
         await aside.do(lambda: 1 // 0, 30.0)
     assert await aside.do(threading.get_ident) != threading.get_ident()
+
+
+async def test_an_answer_has_the_document_of_its_own_change(live):
+    here = live()
+    changes = await asyncio.gather(*(here.put({"filtering": {"max_tools": 10 + place}}) for place in range(5)))
+    assert [change.document["filtering"]["max_tools"] for change in changes] == [10, 11, 12, 13, 14]
+    assert changes[-1].document == here.shown().document
+
+
+async def test_a_version_of_another_process_is_none_of_this_one(live):
+    one, other = live(), live()
+    with pytest.raises(Conflict):
+        await other.put(CHANGE, expected_version=one.shown().version)
+
+
+async def test_what_was_written_for_the_next_start_is_taken_back(live):
+    here = live()
+    assert (await here.put({"naming": "none"}, persist=True)).restart == ("naming",)
+    assert (await here.put({"naming": "prefix"}, persist=True)).restart == ()
+    assert "none" not in live.file.read_text("utf-8")
+
+
+async def test_a_whole_document_leaves_what_may_not_be_changed_as_it_is_in_the_file(live):
+    here = live()
+    live.file.write_text(TEXT + "control: {port: 9}\n", "utf-8")
+    await here.put({**here.shown().document, "naming": "none"}, persist=True)
+    assert live.file.read_text("utf-8") == TEXT + "control: {port: 9}\nnaming: none\n"
+
+
+async def test_a_large_document_is_read_and_tried_aside_from_the_loop(live, monkeypatch):
+    log, threads = [], set()
+    here = live(Part(log, "a"))
+    for name in ("merged", "differences", "shown"):
+        work = getattr(here._documents, name)
+
+        def noted(*given, work=work):
+            threads.add(threading.get_ident())
+            return work(*given)
+
+        monkeypatch.setattr(here._documents, name, noted)
+    await here.put(CHANGE)
+    with pytest.raises(Invalid):
+        await here.put({"filtering": {"max_tool": 3}})
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+async def test_of_very_many_faults_a_hundred_are_told(live):
+    with pytest.raises(Invalid) as refused:
+        await live().put({f"max_tols_{number}": 1 for number in range(5000)})
+    assert len(refused.value.faults) == 101
+    assert "4900 more places are wrong" in refused.value.faults[-1].detail
+
+
+async def test_rules_are_made_ready_aside_from_the_loop(live):
+    class Filter:
+        threads = []
+
+        def prepared(self, rules, predictor):
+            self.threads.append(threading.get_ident())
+            return lambda: None
+
+    told = []
+    here = live(FilteringFollower(Filter(), lambda: told.append(threading.get_ident())))
+    await here.put({"filtering": {"denylist": ["a", "b*"]}})
+    assert told == [threading.get_ident()]
+    assert threading.get_ident() not in Filter.threads
+    assert len(Filter.threads) == 1
