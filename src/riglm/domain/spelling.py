@@ -9,6 +9,7 @@ from typing import Final
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _GLOB: Final = re.compile(r"(\[!?\]?[^\]]*\]|[*?])")
 _SPAN: Final = re.compile(r"(.)-(.)|(.)", re.DOTALL)
+_TOGETHER: Final = 100
 _FILLERS: Final = "\u115f\u1160"
 """Letters that are not seen."""
 
@@ -36,7 +37,7 @@ class Spellings:
 
     def has(self, name: str) -> bool:
         """Whether a name is among them exactly as spelt."""
-        return name in self._names or (self._exact is not None and self._exact.match(name) is not None)
+        return name in self._names or any(each.match(name) for each in self._exact)
 
     def resembles(self, name: str) -> bool:
         """Whether a name is among them in any spelling.
@@ -47,12 +48,13 @@ class Spellings:
         """
         if self.has(name) or _bare(name) in self._bare:
             return True
-        return self._globs is not None and any(map(self._globs.match, _forms(name)))
+        return any(each.match(form) for form in _forms(name) for each in self._globs)
 
 
-def _any_of(expressions: Iterable[str]) -> re.Pattern[str] | None:
-    joined = "|".join(sorted(expressions))
-    return re.compile(joined) if joined else None
+def _any_of(expressions: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """Some patterns of which one matches where one of many expressions does; one of all would take long to make."""
+    each = sorted(expressions)
+    return tuple(re.compile("|".join(each[place : place + _TOGETHER])) for place in range(0, len(each), _TOGETHER))
 
 
 def _visible(text: str) -> str:

@@ -71,6 +71,9 @@ async def put_configuration(
 
     It counts for all that begins from then on; calls that run end as they began. What is not valid as a whole changes
     nothing. A key that is read at the start only is refused, unless it is written with `persist`.
+
+    With `persist` the file says afterwards what the document does, also where that is in force already: what was
+    written for the next start is taken back so. Where somebody else changed the file since riglm read it: 409.
     """
     expected = await _expected(port, if_match)
     changed = await port.put_configuration(document, expected_version=expected, persist=persist)

@@ -133,7 +133,9 @@ class ScriptedControl(ControlPort):
         self.put.append((document, expected_version, persist))
         self.version += 1
         self.document = {**self.document, **document}
-        return ConfigurationChanged(version=self.version, document=self.document, restart=("storage.path",) if persist else ())
+        return ConfigurationChanged(
+            version=self.version, document=self.document, restart=("storage.path",) if persist else ()
+        )
 
     async def sessions(
         self, *, active_only: bool = False, limit: int = 100, cursor: str | None = None

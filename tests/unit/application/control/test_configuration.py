@@ -259,16 +259,15 @@ async def test_of_very_many_faults_a_hundred_are_told(live):
 
 
 async def test_rules_are_made_ready_aside_from_the_loop(live):
-    class Filter:
-        threads = []
+    threads, told = [], []
 
+    class Filter:
         def prepared(self, rules, predictor):
-            self.threads.append(threading.get_ident())
+            threads.append(threading.get_ident())
             return lambda: None
 
-    told = []
     here = live(FilteringFollower(Filter(), lambda: told.append(threading.get_ident())))
     await here.put({"filtering": {"denylist": ["a", "b*"]}})
     assert told == [threading.get_ident()]
-    assert threading.get_ident() not in Filter.threads
-    assert len(Filter.threads) == 1
+    assert threading.get_ident() not in threads
+    assert len(threads) == 1
