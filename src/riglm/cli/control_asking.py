@@ -1,7 +1,7 @@
 """Questions to the control API of a riglm that runs, over HTTP."""
 
 import json
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -53,8 +53,7 @@ class ControlApi:
             ControlApiRefused: it answers with a problem.
         """
         try:
-            self._connection.request("GET", self._path + path, headers=self._headers)
-            answer = self._connection.getresponse()
+            answer = self._answer(path)
             body = answer.read(_MOST_BYTES)
         except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
@@ -69,6 +68,20 @@ class ControlApi:
         if answer.status >= 400:
             raise _refused(answer.status, read)
         return read
+
+    def _answer(self, path: str) -> HTTPResponse:
+        was_open = self._connection.sock is not None
+        try:
+            return self._sent(path)
+        except ConnectionError:
+            if not was_open:
+                raise
+            self._connection.close()  # it lay idle, and was closed meanwhile
+            return self._sent(path)
+
+    def _sent(self, path: str) -> HTTPResponse:
+        self._connection.request("GET", self._path + path, headers=self._headers)
+        return self._connection.getresponse()
 
 
 def _no_url(url: str) -> UnusableInput:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.cli import top
+from riglm.cli.control_asking import ControlApi
 from riglm.cli.main import app
 from tests.started import free_port
 
@@ -128,6 +129,24 @@ def test_nobody_there_is_told_with_the_way_to_somebody(monkeypatch, capsys):
         top_main()
     assert end.value.code == 1
     assert "riglm serve --control" in capsys.readouterr().err
+
+
+def test_a_connection_that_was_closed_while_it_lay_idle_is_opened_again():
+    class Closing(Api):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            super().do_GET()
+            self.close_connection = True
+
+    with HTTPServer(("127.0.0.1", 0), Closing) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            api = ControlApi(f"http://127.0.0.1:{server.server_port}", TOKEN)
+            assert [api.get("/health")["status"] for _ in range(3)] == ["degraded"] * 3
+            api._connection.close()
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "127.0.0.1:8701", "http://", "http://h:port"])
