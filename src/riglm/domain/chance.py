@@ -8,6 +8,9 @@ _WORD: Final = re.compile(r"[A-Za-z]?[a-z]*|[A-Z]{1,4}")
 _HUMPS: Final = re.compile(r"[a-z]{2,}(?:[A-Z][a-z]+){1,3}")
 _NUMBERED: Final = re.compile(r"[A-Za-z][a-z]{0,11}\d{1,2}|\d{1,5}|v\d{1,4}")
 _UNSPEAKABLE: Final = re.compile(r"[^aeiouy]{5}", re.IGNORECASE)
+_KEY: Final = re.compile(r"(?:[spr]k|gh[opsu]|glpat|hf|xox[abprs])[-_]|github_pat_|AKIA|AIza|ya29")
+"""How keys of well-known services begin."""
+
 _LONGEST_WORD: Final = 22
 _MOST_WORDS: Final = 8
 
@@ -18,7 +21,7 @@ def looks_random(text: str) -> bool:
     In doubt it is: who hides what is harmless loses less than who shows a key.
     """
     words = [word for word in _BETWEEN_WORDS.split(text) if word]
-    return len(words) > _MOST_WORDS or not all(map(_is_plain, words))
+    return _KEY.match(text) is not None or len(words) > _MOST_WORDS or not all(map(_is_plain, words))
 
 
 def _is_plain(word: str) -> bool:
