@@ -69,7 +69,7 @@ def test_a_failure_is_told_on_stderr_and_exits_with_1(shell: Shell) -> None:
 def test_a_store_that_is_no_database_is_an_error_and_no_traceback(shell: Shell) -> None:
     (shell.directory / "data").mkdir()
     (shell.directory / "data" / "riglm.db").write_bytes(b"not a database" * 1000)
-    done = shell.run("sessions", code=1)
+    done = shell.run("sessions", code=2)
     assert done.stderr.startswith("riglm: ")
     assert "Traceback" not in done.stderr
 
