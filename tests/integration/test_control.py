@@ -145,7 +145,7 @@ def test_it_keeps_what_its_document_promises(tmp_path: Path):
     with controlled(tmp_path, past=a_past(time.time())) as riglm:
         done = schemathesis(riglm.control, WRITE_TOKEN, tmp_path, "--max-examples", "5", "--seed", "1")
         assert done.returncode == 0, done.stdout
-        assert "18" in done.stdout
+        assert "19" in done.stdout
         assert '"level": "error"' not in riglm.log
 
 
