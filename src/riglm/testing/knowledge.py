@@ -150,6 +150,21 @@ class KnowledgeContract:
         assert self.found(knowledge, 1, 0) == ["open"]
         assert self.found(knowledge, 1, 0, scope=Scope(owner="", include_private=True)) == ["open", "private"]
 
+    def test_a_thought_that_turns_out_to_be_private_is_so_from_then_on(self, knowledge: KnowledgePort) -> None:
+        """And being told once more without that makes it no less so."""
+        knowledge.add_thoughts([a_thought("the plan", 1, 0)])
+        assert self.found(knowledge, 1, 0) == ["the plan"]
+        knowledge.add_thoughts([a_thought("The  plan", private=True)])
+        knowledge.add_thoughts([a_thought("the plan", 1, 0)])
+        assert self.found(knowledge, 1, 0) == []
+        assert self.found(knowledge, 1, 0, scope=Scope(owner="", include_private=True)) == ["the plan"]
+
+    def test_pieces_that_are_all_alike_are_found_as_any_others(self, knowledge: KnowledgePort) -> None:
+        """However many of them there are."""
+        knowledge.add_thoughts([a_thought(f"{number}", 1, 0) for number in range(700)])
+        found = self.found(knowledge, 1, 0, most=5)
+        assert len(set(found)) == 5
+
     def test_tags_include_and_exclude(self, knowledge: KnowledgePort) -> None:
         """One of those to include is enough; one of those to exclude as well."""
         tagged = [("red", ["a"]), ("green", ["a", "b"]), ("blue", ["c"]), ("plain", [])]

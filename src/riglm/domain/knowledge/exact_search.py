@@ -72,7 +72,8 @@ class Codes:
     ) -> list[tuple[int, float]]:
         """Positions and cosine similarities of the `most` rows nearest to a vector, all of unit length, best first.
 
-        `exact` gives the vectors at positions, in their order; it is asked once. `wanted` says which rows count.
+        `exact` gives the vectors at positions, in their order, with NaN for one that is gone; it is asked for a few
+        hundred at a time, however many are alike. `wanted` says which rows count.
         """
         positions = np.arange(self._count) if wanted is None else np.flatnonzero(wanted[: self._count])
         if not len(positions) or most < 1:
@@ -82,8 +83,9 @@ class Codes:
             lower = scores - slack
             bar = np.partition(lower, len(lower) - most)[len(lower) - most]
             positions = positions[scores + slack >= bar]
-        found = exact(positions.tolist()) @ asked
-        order = np.lexsort((positions, -found))[:most]
+        found = np.concatenate([exact(some.tolist()) @ asked for some in _parts(positions)])
+        there = np.flatnonzero(~np.isnan(found))
+        order = there[np.lexsort((positions[there], -found[there]))][:most]
         return [(int(positions[place]), float(found[place])) for place in order]
 
     def _estimated(
@@ -104,6 +106,10 @@ class Codes:
         self._codes = _grown(self._codes, rows)
         self._scales = _grown(self._scales, rows)
         self._losses = _grown(self._losses, rows)
+
+
+def _parts(positions: "NDArray[np.intp]") -> "list[NDArray[np.intp]]":
+    return [positions[start : start + _ROWS_AT_ONCE] for start in range(0, len(positions), _ROWS_AT_ONCE)]
 
 
 def _grown(array: "NDArray[_Number]", rows: int) -> "NDArray[_Number]":

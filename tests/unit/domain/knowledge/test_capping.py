@@ -15,12 +15,12 @@ def test_a_text_that_fits_stays_as_it_is():
 
 def test_as_many_whole_sentences_as_fit_are_kept():
     assert capped("One. Two! Three? Four", 18).text == "One. Two! Three?"
-    assert capped("One. Two! Three? Four", 15).text == "One. Two!"
+    assert capped("One. Two! Three? Four", 11).text == "One. Two!"
 
 
 def test_a_sentence_may_end_on_the_very_limit():
     assert capped("One. Two. Three", 9).text == "One. Two."
-    assert capped("One. Two.Three", 9).text == "One."
+    assert capped("One. Two.Three", 9).text == "One. Two."
 
 
 def test_points_within_words_end_no_sentence():
@@ -28,7 +28,7 @@ def test_points_within_words_end_no_sentence():
 
 
 def test_a_line_may_end_a_sentence():
-    assert capped("One.\nTwo and more", 10).text == "One."
+    assert capped("One.\nTwo and more", 5).text == "One."
 
 
 def test_without_a_sentence_the_cut_is_hard_and_between_characters():
@@ -44,4 +44,8 @@ def test_what_is_left_is_the_longest_that_ends_a_sentence_or_the_limit(text: str
         assert cut.text == text
         return
     ends = [end for end in range(1, longest + 1) if text[end - 1] in ".!?" and re.match(r"\s", text[end : end + 1])]
-    assert cut.end == (max(ends) if ends else longest)
+    assert cut.end == (max(ends) if ends and max(ends) >= longest * 0.75 else longest)
+
+
+def test_an_abbreviation_at_the_beginning_is_not_all_that_is_left():
+    assert capped("TODO. " + "x" * 900).text == "TODO. " + "x" * (LONGEST - 6)

@@ -150,7 +150,10 @@ class InMemoryKnowledge(KnowledgePort):
     def _forget_what_hangs_on(self, entity: Entity) -> None:
         observations = self._tables[Table.OBSERVATIONS]
         for key, piece in list(observations.items()):
-            if isinstance(piece, Observation) and (piece.owner, piece.entity) == (entity.owner, entity.name):
+            if isinstance(piece, Observation) and (piece.owner, normalised(piece.entity)) == (
+                entity.owner,
+                normalised(entity.name),
+            ):
                 del observations[key]
         name = normalised(entity.name)
         for key, relation in list(self._relations.items()):
@@ -176,6 +179,8 @@ def _updated(old: Piece, new: Piece) -> Piece:
     is_newer = new.embedding is not None and (old.embedding is None or old.embedding.model != new.embedding.model)
     if isinstance(old, Entity) and isinstance(new, Entity) and (old.text, old.kind) != (new.text, new.kind):
         return replace(old, text=new.text, kind=new.kind, tags=new.tags, embedding=new.embedding)
+    if isinstance(old, Thought) and isinstance(new, Thought) and new.is_private:
+        old = replace(old, is_private=True)  # what was private once stays so
     return replace(old, tags=new.tags, embedding=new.embedding) if is_newer else old
 
 

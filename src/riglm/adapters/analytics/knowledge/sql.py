@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, delete, func, or_, select, true, update
 from sqlalchemy import Table as SqlTable
 
 from riglm.adapters.analytics.arrays import from_bytes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE: Final = 200  # a statement holds up the other writers of the database
 _MOST_INDEXES: Final = 6  # two models of three tables
-_TAKEN: Final = ("text", "tags", "kind", "model", "dimensions", "vector", "changed")
+_TAKEN: Final = ("text", "tags", "kind", "model", "dimensions", "vector")
 
 
 class SqlKnowledge(KnowledgePort):
@@ -84,17 +84,13 @@ class SqlKnowledge(KnowledgePort):
 
     def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
         """The pieces of a table that are most similar to a vector, the most similar first, exactly."""
-        rows: dict[UUID, Any] = {}
+        kept = TABLES[table]
         with self._database.reading() as connection, self._indexing:
-
-            def vectors(ids: Sequence[UUID]) -> "Vector":
-                rows.update((row.id, row) for row in _with_vectors(connection, TABLES[table], ids))
-                return np.stack([from_bytes(rows[id_].vector, asked.dimensions) for id_ in ids])
-
             index = self._index(table, asked)
             index.follow(connection)
-            found = index.nearest(asked.vector, scope, most, vectors)
-        return [candidate(table, rows[id_], score) for id_, score in found]
+            found = index.nearest(asked.vector, scope, most, lambda ids: _vectors(connection, kept, asked, ids))
+            rows = _rows(connection, kept, [id_ for id_, _ in found])
+        return [candidate(table, rows[id_], score) for id_, score in found if id_ in rows]
 
     def counts(self, owner: str | None, model: str) -> KnowledgeCounts:
         """How much there is."""
@@ -230,9 +226,12 @@ def _put(connection: Connection, table: SqlTable) -> Any:
     is_other = or_(
         *(new[name] != old[name] for name in ("text", "kind") if name in old and table is kg_entity), is_newer
     )
-    return insert.on_conflict_do_update(
-        index_elements=["owner", "hash"], set_={name: new[name] for name in _TAKEN if name in old}, where=is_other
-    )
+    taken: dict[str, Any] = {name: case((is_other, new[name]), else_=old[name]) for name in _TAKEN if name in old}
+    taken["changed"] = new.changed
+    if "is_private" in old:  # what was private once stays so
+        taken["is_private"] = or_(old.is_private, new.is_private)
+        is_other = or_(is_other, new.is_private & ~old.is_private)
+    return insert.on_conflict_do_update(index_elements=["owner", "hash"], set_=taken, where=is_other)
 
 
 def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> int:
@@ -253,8 +252,21 @@ def _forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool])
         connection.execute(delete(kg_relation).where(kg_relation.c.owner == row.owner, ends))
 
 
-def _with_vectors(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> Sequence[Any]:
-    return [row for some in slices(ids) for row in connection.execute(select(table).where(table.c.id.in_(some)))]
+def _vectors(connection: Connection, table: SqlTable, asked: Embedding, ids: Sequence[UUID]) -> "Vector":
+    """The vectors of pieces, with NaN where a piece is gone by now, or has another model's."""
+    columns = table.c
+    fits = (columns.model == asked.model) & (columns.dimensions == asked.dimensions)
+    vectors = np.full((len(ids), asked.dimensions), np.nan, np.float32)
+    places = {id_: place for place, id_ in enumerate(ids)}
+    for some in slices(ids):
+        for row in connection.execute(select(columns.id, columns.vector).where(columns.id.in_(some), fits)):
+            vectors[places[row.id]] = from_bytes(row.vector, asked.dimensions)
+    return vectors
+
+
+def _rows(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> dict[UUID, Any]:
+    query = select(*_without_vector(table))
+    return {row.id: row for some in slices(ids) for row in connection.execute(query.where(table.c.id.in_(some)))}
 
 
 def _without_vector(table: SqlTable) -> list[Any]:
