@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check test browser demo bench conformance coverage clean
+.PHONY: check test browser demo docs docs-serve bench conformance coverage clean
 
 $(VENV): $(VENV)/.ready
 
@@ -32,6 +32,14 @@ browser:
 demo: $(VENV)/.ready
 	$(BIN)/riglm demo
 
+# The site: what is wrong with a page, a link or the navigation is an error. It takes seconds, and asks no other host.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+docs: $(VENV)/.ready
+	$(MKDOCS) build --quiet
+
+docs-serve: $(VENV)/.ready
+	$(MKDOCS) serve
+
 # Everything together takes less than five minutes after the first time, which installs the proxy to compare with.
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.recording
@@ -58,5 +66,5 @@ coverage: $(VENV)/.ready browser
 	$(BIN)/python -m coverage report --include='$(WITHOUT_GAPS)' --fail-under=100
 
 clean:
-	rm -rf $(VENV) build dist .coverage* htmlcov .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site .coverage* htmlcov .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
