@@ -14,7 +14,8 @@ from typing import Final
 
 SCRAPE_SECONDS: Final = 1.0
 PAGE_SECONDS: Final = 2.0
-_DAY: Final = 86_400
+_STEP: Final = 1_800  # the page shows a day in 48 of these, each from a whole half hour on
+_STEPS: Final = 48
 
 
 def main() -> int:
@@ -38,13 +39,13 @@ def main() -> int:
 
 def _page() -> list[str]:
     """What the page's first view asks."""
-    now = int(time.time())
-    since = now - _DAY
+    until = int(time.time()) // _STEP * _STEP + _STEP
+    since = until - _STEP * _STEPS
     return [
         "/health",
         "/config",
         f"/stats/summary?since={since}",
-        f"/stats/series?since={since}&until={now}&buckets=60",
+        f"/stats/series?since={since}&until={until}&buckets={_STEPS}",
         "/sessions?active=true&limit=50",
         f"/tools?since={since}&limit=1000",
     ]

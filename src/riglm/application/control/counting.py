@@ -1,5 +1,6 @@
 """What is counted in the store, once for all who look on."""
 
+import time
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
@@ -26,4 +27,9 @@ class Counting:
         Raises:
             ControlUnavailable: the store is away, or takes too long.
         """
-        return await self._remembering.ask(key, lambda: self._store.ask(question))
+
+        def timed(store: AnalyticsPort) -> tuple[_Answer, float]:
+            began = time.monotonic()
+            return question(store), time.monotonic() - began
+
+        return await self._remembering.ask(key, lambda: self._store.ask(timed))

@@ -13,7 +13,10 @@ from riglm.domain.control import ControlUnavailable
 KEPT_SECONDS: Final = 2.0
 """So long an answer is given again."""
 
-_SHARE: Final = 10.0  # an answer is kept for so many times what it took: looking on costs a tenth of a core at most
+SHARE: Final = 0.03
+"""So much of a core all questions that are asked again and again cost together, at most."""
+
+_LATELY_SECONDS: Final = 60.0
 _MOST_KEPT: Final = 64
 _Answer = TypeVar("_Answer")
 
@@ -22,15 +25,18 @@ _Answer = TypeVar("_Answer")
 class _Kept:
     asking: asyncio.Task[Any] | None = None
     answer: Any = None
-    until: float = float("-inf")
+    answered_at: float = float("-inf")
+    asked_at: float = float("-inf")
+    took: float = 0.0
     is_there: bool = False
 
 
 class Remembering:
     """Asks a question once for all who ask it at the same time or soon after; used on one event loop.
 
-    An answer that takes longer than `patience` seconds is waited for no longer: an older one is given, if there is any.
-    It is there for whoever asks when it has come.
+    The more work the questions of the last minute are, the longer all their answers are kept, so that looking on costs
+    no more than `SHARE`. An answer that takes longer than `patience` seconds is waited for no longer: an older one is
+    given, if there is any. It is there for whoever asks when it has come.
     """
 
     def __init__(
@@ -45,8 +51,8 @@ class Remembering:
         self._monotonic = monotonic
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
-    async def ask(self, key: Hashable, question: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """The answer to the question that `key` stands for.
+    async def ask(self, key: Hashable, question: Callable[[], Awaitable[tuple[_Answer, float]]]) -> _Answer:
+        """The answer to the question that `key` stands for, which comes with the seconds of work that it was.
 
         Raises:
             ControlUnavailable: it takes too long, and there is no older one; or what the question raises.
@@ -55,7 +61,8 @@ class Remembering:
         self._kept.move_to_end(key)
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
-        if self._monotonic() < kept.until:
+        kept.asked_at = now = self._monotonic()
+        if now < kept.answered_at + self._keeps(now):
             return cast("_Answer", kept.answer)
         if kept.asking is None:
             kept.asking = asyncio.get_running_loop().create_task(self._asked(kept, question))
@@ -68,15 +75,18 @@ class Remembering:
             return cast("_Answer", kept.answer)
         raise ControlUnavailable("this takes a while to count: ask again in a moment")
 
-    async def _asked(self, kept: _Kept, question: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        began = self._monotonic()
+    def _keeps(self, now: float) -> float:
+        """How many seconds answers are given again now."""
+        work = sum(each.took for each in self._kept.values() if now - each.asked_at < _LATELY_SECONDS)
+        return max(self._seconds, work / SHARE)
+
+    async def _asked(self, kept: _Kept, question: Callable[[], Awaitable[tuple[_Answer, float]]]) -> _Answer:
         try:
-            answer = await question()
+            answer, kept.took = await question()
         finally:
             kept.asking = None
-        took = self._monotonic() - began
         kept.answer, kept.is_there = answer, True
-        kept.until = self._monotonic() + max(self._seconds, _SHARE * took)
+        kept.answered_at = self._monotonic()
         return answer
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.application.control.remembering import Remembering
+from riglm.application.control.remembering import SHARE, Remembering
 from riglm.domain.control import ControlUnavailable
 from tests.unit.application.control.office import BRIEFLY
 from tests.unit.application.fakes import Clock
@@ -28,7 +28,7 @@ class Asked:
         self.clock.now += self.takes
         if self.error is not None:
             raise self.error
-        return number
+        return number, self.takes
 
 
 @pytest.fixture
@@ -63,13 +63,40 @@ async def test_other_questions_have_answers_of_their_own(remembering, asked):
     assert await remembering.ask("b", asked) == 2
 
 
-async def test_what_took_long_is_kept_longer(remembering, asked, clock):
-    asked.takes = 1.0
+async def test_what_is_much_work_is_kept_so_long_that_it_costs_its_share(remembering, asked, clock):
+    asked.takes = SHARE * 10.0
     assert await remembering.ask("a", asked) == 1
-    clock.now += 9.0
+    clock.now += 9.9
     assert await remembering.ask("a", asked) == 1
-    clock.now += 2.0
+    clock.now += 0.2
     assert await remembering.ask("a", asked) == 2
+
+
+async def test_questions_share_what_looking_may_cost_and_none_waits_for_ever(remembering, clock):
+    questions = {name: Asked(clock) for name in "abcd"}
+    for each in questions.values():
+        each.takes = 0.1
+    began = clock.now
+    while clock.now < began + 300.0:
+        for name, question in questions.items():
+            await remembering.ask(name, question)
+        clock.now += 2.0
+    times = [each.times for each in questions.values()]
+    assert sum(times) * 0.1 <= SHARE * (clock.now - began) + 4 * 0.1
+    assert max(times) - min(times) <= 1 < min(times)
+
+
+async def test_what_nobody_asks_any_more_lets_the_others_be_fresh_again(remembering, asked, clock):
+    slow = Asked(clock)
+    slow.takes = 10.0
+    await remembering.ask("slow", slow)
+    assert await remembering.ask("quick", asked) == 1
+    for _ in range(31):
+        clock.now += 2.0
+        await remembering.ask("quick", asked)
+    seen = asked.times
+    clock.now += 2.1
+    assert await remembering.ask("quick", asked) > seen
 
 
 async def test_an_error_is_told_to_all_and_not_remembered(remembering, asked):
