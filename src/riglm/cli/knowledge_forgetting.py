@@ -6,6 +6,7 @@ from uuid import UUID
 import typer
 
 from riglm.cli.knowledge_access import PrincipalOption, opened_knowledge, owner_of, told_owner
+from riglm.cli.knowledge_embedding import give_missing_vectors
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json
 from riglm.cli.store_access import settings_of
@@ -29,8 +30,11 @@ def forget(
 ) -> None:
     """Remove pieces, private ones as well; an entity takes along its observations and relations.
 
-    IDs and --tag are of one owner; --principal alone is all that is its, "" all that is the local user's.
+    Entities that stood in a relation to it are told anew, and get vectors of their new words. IDs and --tag are of one
+    owner; --principal alone is all that is its, "" all that is the local user's.
     """
+    from riglm.domain.knowledge.provenance import Table
+
     if sum((bool(ids), bool(tag), all_)) > 1 or not (ids or tag or all_ or principal is not None):
         raise UnusableInput("what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all")
     if all_ and principal is not None:
@@ -50,10 +54,13 @@ def forget(
             gone = sum(store.forget(table, some, owner) for table, some in found.items())
         else:
             gone = store.forget_owner(owner)
+        embedded = give_missing_vectors(settings, store) if (ids or tag) and found[Table.ENTITIES] else None
     if as_json:
-        print_json({"removed": gone})
+        print_json({"removed": gone, "embedded": 0 if embedded is None else embedded.given})
     else:
         typer.echo(f"removed: {gone}")
+    if embedded is not None:
+        embedded.require_all()
 
 
 def _chosen(

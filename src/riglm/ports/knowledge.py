@@ -108,7 +108,11 @@ class KnowledgePort(Protocol):
 
     @abstractmethod
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
-        """Remove pieces of an owner's, or anybody's; how many there were. An entity takes its observations with it."""
+        """Remove pieces of an owner's, or anybody's; how many there were.
+
+        An entity takes its observations and relations with it. Entities that were told to stand in a relation to it are
+        told anew without that, and wait for a vector of their new words.
+        """
 
     @abstractmethod
     def forget_owner(self, owner: str | None) -> int:

@@ -1,6 +1,7 @@
 """What every knowledge store must do: subclass `KnowledgeContract` and give it an empty store."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from riglm.domain.identifier import uuid7
 from riglm.domain.knowledge.pieces import Embedding, Entity, Observation, Relation, Thought
 from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.domain.knowledge.wording import entity_text
 from riglm.ports.knowledge import KnowledgePort, Scope
 
 EVERYBODY = Scope(owner=None)
@@ -71,6 +73,10 @@ def an_observation(entity: Entity, text: str, *numbers: float, tags: Sequence[st
         tags=tuple(tags),
         embedding=embedding,
     )
+
+
+def _knows(source: str, target: str, *, owner: str = "") -> Relation:
+    return Relation(owner=owner, source=source, target=target, kind="knows")
 
 
 class KnowledgeContract:
@@ -244,6 +250,37 @@ class KnowledgeContract:
         knowledge.add_relations([Relation(owner="", source="Alice", target="Bob", kind="knows")])
         assert knowledge.forget(Table.ENTITIES, [alice.id], "") == 1
         assert self.found(knowledge, 1, 0, table=Table.OBSERVATIONS) == ["coffee"]
+        assert knowledge.counts("", "minilm").relations == 0
+
+    def test_an_entity_that_is_forgotten_is_not_named_by_its_neighbours(self, knowledge: KnowledgePort) -> None:
+        """Their words are written anew from what is left, and are found by no vector of the old ones."""
+        alice, bob, carol = an_entity("Alice", 1, 0), an_entity("Bob", 1, 0.1), an_entity("Carol", 1, 0.2)
+        hers = an_entity("Bob", 1, 0, owner="alice", text="Bob (person). Alice knows Bob.")
+        knows = [("Alice", "Bob"), ("alice", "Carol"), ("Bob", "Carol")]
+        told = {
+            each.name: entity_text(each.name, each.kind, [_knows(*ends) for ends in knows if each.name in ends])
+            for each in (alice, bob, carol)
+        }
+        knowledge.add_relations([*(_knows(*ends) for ends in knows), _knows("Alice", "Bob", owner="alice")])
+        knowledge.add_entities([*(replace(each, text=told[each.name]) for each in (alice, bob, carol)), hers])
+        assert len(self.found(knowledge, 1, 0, table=Table.ENTITIES)) == 3
+        knowledge.forget(Table.ENTITIES, [alice.id], "")
+        left = {each.name: each.text for each in knowledge.entities_named("", ["Alice", "Bob", "Carol"])}
+        assert left == {"Bob": "Bob (person). Bob knows Carol.", "Carol": "Carol (person). Bob knows Carol."}
+        assert self.found(knowledge, 1, 0, table=Table.ENTITIES) == []
+        assert {each.id for each in knowledge.without_vector(Table.ENTITIES, "minilm", 10)} == {bob.id, carol.id}
+        assert [each.text for each in knowledge.entities_named("alice", ["Bob"])] == [hers.text]
+
+    def test_entities_that_are_forgotten_together_leave_nothing_of_each_other(self, knowledge: KnowledgePort) -> None:
+        """And what stands in no relation to them keeps its vector."""
+        names = ("Alice", "Bob", "Carol", "Dave")
+        entities = [an_entity(name, 1, place) for place, name in enumerate(names)]
+        knowledge.add_relations([_knows("Alice", "Bob"), _knows("Bob", "Carol")])
+        knowledge.add_entities(entities)
+        assert knowledge.forget(Table.ENTITIES, [each.id for each in entities[:2]], None) == 2
+        left = {each.name: each.text for each in knowledge.entities_named("", names)}
+        assert left == {"Carol": "Carol (person).", "Dave": "Dave (person)"}
+        assert self.found(knowledge, 1, 0, table=Table.ENTITIES) == ["Dave (person)"]
         assert knowledge.counts("", "minilm").relations == 0
 
     def test_only_an_owner_forgets_what_is_its_own(self, knowledge: KnowledgePort) -> None:

@@ -249,15 +249,31 @@ def test_pieces_are_forgotten_by_id_private_ones_too(thoughts):
 
 
 def test_pieces_are_forgotten_by_tag(thoughts, memory):
-    assert told("forget", "--tag", "home", "--tag", "work", "--yes") == {"removed": 2}
+    assert told("forget", "--tag", "home", "--tag", "work", "--yes") == {"removed": 2, "embedded": 0}
     assert "Paint the fence green" in texts()
+
+
+def test_who_is_forgotten_is_named_by_no_neighbour_and_these_are_found_at_once(memory):
+    [alice] = [each["id"] for each in told("list") if each["text"].startswith("Alice")]
+    assert told("forget", alice, "--yes") == {"removed": 1, "embedded": 1}
+    assert texts() == {"Acme (company).", "Makes rockets"}
+    assert "Acme (company)." in found("Acme", "--floor", "0")
+    assert told("stats")["own"]["without_vector"] == 0
+
+
+def test_who_is_forgotten_is_gone_also_while_no_neighbour_can_get_a_vector(memory, monkeypatch, ended):
+    monkeypatch.setattr(knowledge_embedding, "chosen_embedder", lambda _: Away())
+    [alice] = [each["id"] for each in told("list") if each["text"].startswith("Alice")]
+    code, said = ended("forget", alice, "--yes")
+    assert (code, "1 pieces cannot be found yet" in said) == (1, True)
+    assert texts() == {"Acme (company).", "Makes rockets"}
 
 
 def test_all_of_an_owner_s_is_forgotten_and_nobody_else_s(thoughts, memory):
     run("import", memory, "--principal", "ann")
-    assert told("forget", "--principal", "ann", "--yes") == {"removed": 5}
+    assert told("forget", "--principal", "ann", "--yes") == {"removed": 5, "embedded": 0}
     assert told("stats")["all"]["entities"] == 2
-    assert told("forget", "--principal", "", "--yes") == {"removed": 8}
+    assert told("forget", "--principal", "", "--yes") == {"removed": 8, "embedded": 0}
     assert told("stats")["all"]["relations"] == 0
 
 

@@ -13,6 +13,7 @@ from riglm.adapters.analytics.knowledge.rows import GRAPH_ORIGIN, Piece, identit
 from riglm.domain.knowledge.normalising import content_hash, normalised
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
 from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge.wording import entity_text
 from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope
 
 _Kept = TypeVar("_Kept", Thought, Entity, Observation)
@@ -123,7 +124,7 @@ class InMemoryKnowledge(KnowledgePort):
                     kept[key] = replace(piece, embedding=given[piece.id])
 
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
-        """Remove pieces; how many there were. An entity takes its observations and relations with it."""
+        """Remove pieces; how many there were. An entity takes along what is known of it, and its name elsewhere."""
         wanted = set(ids)
         with self._lock:
             kept = self._tables[table]
@@ -156,9 +157,22 @@ class InMemoryKnowledge(KnowledgePort):
             ):
                 del observations[key]
         name = normalised(entity.name)
+        neighbours: set[str] = set()
         for key, relation in list(self._relations.items()):
             if relation.owner == entity.owner and name in _ends(relation):
                 del self._relations[key]
+                neighbours |= _ends(relation)
+        for neighbour in neighbours - {name}:
+            self._tell_anew(entity.owner, neighbour)
+
+    def _tell_anew(self, owner: str, name: str) -> None:
+        """Put an entity in words once more, after one that it stood in a relation to is gone."""
+        entities, key = self._tables[Table.ENTITIES], (owner, content_hash(name))
+        entity = entities.get(key)
+        if isinstance(entity, Entity):
+            related = [each for each in self._relations.values() if each.owner == owner and name in _ends(each)]
+            text = entity_text(entity.name, entity.kind, related)
+            entities[key] = entity if text == entity.text else replace(entity, text=text, embedding=None)
 
     def _add(self, table: Table, pieces: Sequence[_Kept]) -> int:
         with self._lock:

@@ -13,6 +13,7 @@ from sqlalchemy import Table as SqlTable
 from riglm.adapters.analytics.arrays import from_bytes
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
+from riglm.adapters.analytics.knowledge.forgetting import forget_what_hangs_on
 from riglm.adapters.analytics.knowledge.index import Index
 from riglm.adapters.analytics.knowledge.rows import (
     PIECES,
@@ -85,10 +86,11 @@ class SqlKnowledge(KnowledgePort):
     def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
         """The pieces of a table that are most similar to a vector, the most similar first, exactly."""
         kept = TABLES[table]
-        with self._database.reading() as connection, self._indexing:
-            index = self._index(table, asked)
-            index.follow(connection)
-            found = index.nearest(asked.vector, scope, most, lambda ids: _vectors(connection, kept, asked, ids))
+        with self._database.reading() as connection:
+            with self._indexing:
+                index = self._index(table, asked)
+                index.follow(connection)
+                found = index.nearest(asked.vector, scope, most, lambda ids: _vectors(connection, kept, asked, ids))
             rows = _rows(connection, kept, [id_ for id_, _ in found])
         return [candidate(table, rows[id_], score) for id_, score in found if id_ in rows]
 
@@ -172,18 +174,18 @@ class SqlKnowledge(KnowledgePort):
                 connection.execute(change, list(some))
 
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
-        """Remove pieces; how many there were. An entity takes its observations and relations with it."""
+        """Remove pieces; how many there were. An entity takes along what is known of it, and its name elsewhere."""
         kept = TABLES[table]
         gone = 0
         with self._database.writing() as connection:
+            changed = _tick(connection, kept, removed=True)
+            if table is Table.ENTITIES:
+                _tick(connection, kg_observation, removed=True)
             for some in slices(ids):
                 mine = kept.c.id.in_(some) & _of(kept, owner)
                 if table is Table.ENTITIES:
-                    _forget_what_hangs_on(connection, mine)
+                    forget_what_hangs_on(connection, mine, changed)
                 gone += connection.execute(delete(kept).where(mine)).rowcount
-            _tick(connection, kept, removed=True)
-            if table is Table.ENTITIES:
-                _tick(connection, kg_observation, removed=True)
         return gone
 
     def forget_owner(self, owner: str | None) -> int:
@@ -241,15 +243,6 @@ def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> 
     further = {"changed": columns.changed + 1, "removed": columns.removed + int(removed)}
     ticking = insert.on_conflict_do_update(index_elements=["piece"], set_=further).returning(columns.changed)
     return int(connection.execute(ticking).scalar_one())
-
-
-def _forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool]) -> None:
-    found = connection.execute(select(kg_entity.c.owner, kg_entity.c.hash).where(entities)).all()
-    for row in found:
-        observed = kg_observation.c
-        connection.execute(delete(kg_observation).where(observed.owner == row.owner, observed.about == row.hash))
-        ends = or_(kg_relation.c.source_hash == row.hash, kg_relation.c.target_hash == row.hash)
-        connection.execute(delete(kg_relation).where(kg_relation.c.owner == row.owner, ends))
 
 
 def _vectors(connection: Connection, table: SqlTable, asked: Embedding, ids: Sequence[UUID]) -> "Vector":
