@@ -1,6 +1,6 @@
 """`riglm evaluate`: measure retrieval and prediction, on data sets and on what riglm recorded."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,7 +14,6 @@ from riglm.cli.measuring import (
     NamesArgument,
     SideOption,
     data_option,
-    make_predictor,
     open_embedder,
     parse_cuts,
     parse_kinds,
@@ -23,24 +22,30 @@ from riglm.cli.measuring import (
     show_rows,
     tell_left_out,
 )
-from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
-from riglm.domain.errors import UnusableInput
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.replaying import (
+    BASELINE,
+    MOST_SESSIONS,
+    DatabaseOption,
+    DaysOption,
+    SessionsOption,
+    SinceOption,
+    StrategiesOption,
+    beginning,
+    maker,
+    recorded_sessions,
+    replayed,
+    strategies,
+)
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.sequences import SessionSet
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import RecordedSession
-    from riglm.ports.predictor import PredictorPort
 
 app = typer.Typer(help="Measure retrieval and prediction.", rich_markup_mode=None, no_args_is_help=True)
 app.command()(evaluate_retrieval.retrieval)
 app.command()(evaluate_retrieval.usage)
 
-BASELINE: Final = "blend"
-"""An untuned sum of signals; what a predictor must beat."""
-
 _DEFAULT_CUTS: Final = "1,5,10,15"
-_MOST_SESSIONS: Final = 1_000
 
 
 class WalkOption(StrEnum):
@@ -103,7 +108,7 @@ def sequences(
 
     cuts, settings = parse_cuts(k), read_settings(config)
     kinds = parse_kinds(predictor or ["hybrid", BASELINE], settings, others=(BASELINE,))
-    makers = {kind: _maker(kind, settings) for kind in kinds}
+    makers = {kind: maker(kind, settings) for kind in kinds}
     found = _session_sets(data, names, side, limit)
     rows: list[dict[str, Any]] = []
     with open_embedder(settings, cache) as embedder:
@@ -124,49 +129,33 @@ def sequences(
 
 @app.command()
 def history(
-    predictor: Annotated[
-        list[str] | None,
-        typer.Option("--predictor", metavar="K", help="A kind of predictor, any number of times; all by default."),
-    ] = None,
-    limit: Annotated[
-        int,
-        typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="At most so many sessions, the latest."),
-    ] = _MOST_SESSIONS,
-    db: Annotated[
-        Path | None, typer.Option("--db", metavar="F", help="The database; by default the one of the configuration.")
-    ] = None,
+    predictor: StrategiesOption = None,
+    limit: SessionsOption = MOST_SESSIONS,
+    days: DaysOption = None,
+    since: SinceOption = None,
+    db: DatabaseOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what each strategy would have shown in recorded sessions.
 
-    Each learns from the sessions before. in_list: share of calls whose tool was in the list of that moment;
-    new_in_list: the same for tools that the session had not used before; mean_list: tools in the list; reduction: share
-    of all tools that it did not show. Lists are sized as the configuration asks (filtering.coverage, min_tools,
-    max_tools). Contexts are not recorded as text, so what they add is not measured here.
+    Each learns from all sessions before, whatever --days and --since ask to judge. in_list: share of calls whose tool
+    was in the list of that moment; new_in_list: the same for tools that the session had not used before; mean_list:
+    tools in the list; reduction: share of all tools that it did not show. Lists are sized as the configuration asks
+    (filtering.coverage, min_tools, max_tools). Contexts are not recorded as text, so what they add is not measured
+    here, and sessions that were shown no list are learned from, not judged.
     """
-    from riglm.adapters.prediction.selection import available
-    from riglm.application.evaluation.history import evaluate_history
+    from riglm.application.evaluation.history import figures
 
     settings = read_settings(config)
-    kinds = parse_kinds(predictor or [*available(), BASELINE], settings, others=(BASELINE,))
-    recorded = _recorded(settings, db, limit)
+    begin = beginning(days, since)
+    kinds = strategies(predictor, settings)
+    recorded = recorded_sessions(settings, db, limit)
     if not recorded and not as_json:
         typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
         return
-    filtering = settings.filtering
-    rows = []
-    for kind in kinds if recorded else ():
-        with show_progress(kind, len(recorded)) as advance:
-            figures = evaluate_history(
-                recorded,
-                _maker(kind, settings)(),
-                goal=filtering.coverage,
-                least=filtering.min_tools,
-                most=filtering.max_tools,
-                on_session=advance,
-            )
-        rows.append({"predictor": kind, **figures})
+    walks = replayed(recorded, kinds, settings, begin) if recorded else {}
+    rows = [{"predictor": kind, **figures(steps)} for kind, steps in walks.items()]
     show_rows("What would have been shown", rows, (), as_json=as_json)
 
 
@@ -189,26 +178,3 @@ def _session_sets(data: Path, names: Sequence[str] | None, side: str, limit: int
             "larger --limit, or other sets"
         )
     return kept
-
-
-def _recorded(settings: "Settings", db: Path | None, limit: int) -> "Sequence[RecordedSession]":
-    from riglm.cli.usage import recorded
-
-    if db is not None:
-        if not db.is_file():
-            raise UnusableInput(f"--db {db}: there is no such database — fix: name a file that riglm recorded to")
-        storage = settings.storage.model_copy(update={"kind": "sqlite", "path": str(db)})
-        settings = settings.model_copy(update={"storage": storage})
-    store = recorded(settings)
-    if store is None:
-        return ()
-    with store:
-        return store.recent_calls(limit)
-
-
-def _maker(kind: str, settings: "Settings") -> "Callable[[], PredictorPort]":
-    if kind == BASELINE:
-        from riglm.adapters.prediction.blend import BlendPredictor
-
-        return BlendPredictor
-    return lambda: make_predictor(kind, settings)

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from riglm.application.evaluation.metrics import Tally, percentile, rank
+from riglm.application.evaluation.metrics import percentile, rank
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import SIGNALS
 from riglm.domain.prediction import Situation
@@ -13,26 +15,51 @@ from riglm.ports.analytics import RecordedSession
 from riglm.ports.predictor import PredictorPort
 
 
-def evaluate_history(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One recorded call, and the list that was made before it.
+
+    `place` is that of its tool in the ranking, from 0; `size` the length of the list, of so many `candidates`. `fresh`
+    says that the session had not used the tool before. `at` is in seconds since the epoch.
+    """
+
+    session: UUID
+    at: float
+    tool: str
+    server: str
+    fresh: bool
+    place: int
+    size: int
+    candidates: int
+    taken_ms: float
+
+    @property
+    def in_list(self) -> bool:
+        """Whether the list held the tool."""
+        return self.place < self.size
+
+
+def walk_history(
     history: Sequence[RecordedSession],
     predictor: PredictorPort,
     *,
     goal: float,
     least: int,
     most: int,
+    since: float = 0.0,
     on_session: Callable[[int], None] = lambda _: None,
-) -> dict[str, Any]:
+) -> list[Step]:
     """Walk the sessions once, oldest first; every call is predicted before it is learned.
 
-    Before each call a list of `least` to `most` tools is made for the coverage `goal`. `calls` and `new_calls` (of
-    tools that the session had not used) are counted, `in_list` and `new_in_list` are the shares of them whose tool was
-    in that list, `reduction` how many of all tools it did not show, in percent; `mean_list` is its mean length.
-    Contexts are not recorded as text, so their part is not measured here.
+    Before each call a list of `least` to `most` tools is made for the coverage `goal`. No step is told of sessions that
+    started before `since`, or of which it is not known what tools there were; they are learned from. Contexts are not
+    recorded as text, so they play no part.
     """
     calibrator = CoverageCalibrator(goal, least, most)
     servers = {call.tool: call.upstream for session in history for call in session.calls}
-    tally, available = Tally(), 0
+    steps: list[Step] = []
     for session in history:
+        is_judged = session.started_at >= since
         candidates = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in session.calls))))
         columns = {tool: column for column, tool in enumerate(candidates)}
         before: tuple[str, ...] = ()
@@ -45,32 +72,50 @@ def evaluate_history(
                 client=session.client,
                 time=call.timestamp,
             )
-            started = time.perf_counter()
-            prediction = predictor.predict(situation)
-            tally.taken_ms.append((time.perf_counter() - started) * 1e3)
-            tally.ranks.append(rank(prediction.scores, columns[call.tool]))
-            tally.fresh.append(call.tool not in before)
-            tally.sizes.append(calibrator.size(prediction))
-            available += len(candidates)
-            calibrator.observe(prediction, columns[call.tool])
+            if session.tools_available:
+                started = time.perf_counter()
+                prediction = predictor.predict(situation)
+                taken_ms = (time.perf_counter() - started) * 1e3
+                step = Step(
+                    session=session.id,
+                    at=call.timestamp,
+                    tool=call.tool,
+                    server=call.upstream,
+                    fresh=call.tool not in before,
+                    place=rank(prediction.scores, columns[call.tool]),
+                    size=calibrator.size(prediction),
+                    candidates=len(candidates),
+                    taken_ms=taken_ms,
+                )
+                if is_judged:
+                    steps.append(step)
+                calibrator.observe(prediction, columns[call.tool])
             predictor.learn(situation, call.tool, SIGNALS[call.found])
             before = (*before, call.tool)[-MOST_CALLS:]
         on_session(1)
-    return {"sessions": len(history), **_figures(tally, available)}
+    return steps
 
 
-def _figures(tally: Tally, available: int) -> dict[str, Any]:
-    listed = [place < size for place, size in zip(tally.ranks, tally.sizes, strict=True)]
-    fresh_listed = [found for found, fresh in zip(listed, tally.fresh, strict=True) if fresh]
+def figures(steps: Sequence[Step]) -> dict[str, Any]:
+    """The figures of a walk; shares are in percent, and None where there is nothing to share.
+
+    `calls` and `new_calls` (of tools that the session had not used) are counted, `in_list` and `new_in_list` are the
+    shares of them whose tool was in the list, `reduction` how many of all tools it did not show; `mean_list` is its
+    mean length.
+    """
+    fresh = [step for step in steps if step.fresh]
+    shown, available = sum(step.size for step in steps), sum(step.candidates for step in steps)
+    taken = [step.taken_ms for step in steps]
     return {
-        "calls": len(listed),
-        "new_calls": len(fresh_listed),
-        "in_list": _percent(sum(listed), len(listed)),
-        "new_in_list": _percent(sum(fresh_listed), len(fresh_listed)),
-        "mean_list": round(sum(tally.sizes) / len(listed), 2) if listed else None,
-        "reduction": _percent(available - sum(tally.sizes), available),
-        "p50_ms": percentile(tally.taken_ms, 0.5),
-        "p99_ms": percentile(tally.taken_ms, 0.99),
+        "sessions": len({step.session for step in steps}),
+        "calls": len(steps),
+        "new_calls": len(fresh),
+        "in_list": _percent(sum(step.in_list for step in steps), len(steps)),
+        "new_in_list": _percent(sum(step.in_list for step in fresh), len(fresh)),
+        "mean_list": round(shown / len(steps), 2) if steps else None,
+        "reduction": _percent(available - shown, available),
+        "p50_ms": percentile(taken, 0.5),
+        "p99_ms": percentile(taken, 0.99),
     }
 
 

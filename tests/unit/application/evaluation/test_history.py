@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from riglm.adapters.prediction.server import ServerPredictor
-from riglm.application.evaluation.history import evaluate_history
+from riglm.application.evaluation.history import figures, walk_history
 from riglm.domain.invocation import Found
 from riglm.ports.analytics import RecordedCall, RecordedSession
 from tests.unit.application.evaluation.test_sequences import Witness
@@ -25,9 +25,13 @@ def a_session(number: int, *calls: str, available: tuple[str, ...] = TOOLS) -> R
     )
 
 
+def judged(history, predictor, most=5):
+    return figures(walk_history(history, predictor, goal=0.9, least=1, most=most))
+
+
 def test_each_call_is_predicted_before_it_is_learned():
     witness = Witness()
-    evaluate_history([a_session(1, "tool3", "tool4")], witness, goal=0.9, least=1, most=5)
+    judged([a_session(1, "tool3", "tool4")], witness)
     assert [(kind, tool, situation.calls) for kind, situation, tool in witness.seen] == [
         ("predict", "", ()),
         ("learn", "tool3", ()),
@@ -38,27 +42,42 @@ def test_each_call_is_predicted_before_it_is_learned():
 
 def test_a_workflow_that_repeats_ends_up_in_short_lists():
     history = [a_session(number, "tool30", "tool31", "tool32") for number in range(60)]
-    figures = evaluate_history(history, Witness(), goal=0.9, least=1, most=5)
-    assert figures["calls"] == figures["new_calls"] == 180
-    assert figures["in_list"] == pytest.approx(100 * 177 / 180, abs=0.01)
-    assert figures["mean_list"] < 2
-    assert figures["reduction"] > 95
+    found = judged(history, Witness())
+    assert found["calls"] == found["new_calls"] == 180
+    assert found["in_list"] == pytest.approx(100 * 177 / 180, abs=0.01)
+    assert found["mean_list"] < 2
+    assert found["reduction"] > 95
 
 
 def test_a_strategy_that_knows_nothing_of_the_calls_misses_them():
     history = [a_session(number, f"tool{39 - number % 20}") for number in range(40)]
-    figures = evaluate_history(history, ServerPredictor(), goal=0.9, least=1, most=5)
-    assert figures["in_list"] == 0
+    assert judged(history, ServerPredictor())["in_list"] == 0
 
 
 def test_a_tool_that_was_called_counts_as_available():
-    history = [a_session(1, "elsewhere", available=())]
-    figures = evaluate_history(history, Witness(), goal=0.9, least=1, most=5)
-    assert figures["in_list"] == 100
-    assert figures["reduction"] == 0
+    found = judged([a_session(1, "elsewhere", available=("here",))], Witness())
+    assert found["in_list"] == 100
+    assert found["reduction"] == 0
+
+
+def test_a_session_of_which_no_list_is_known_is_learned_from_and_not_judged():
+    witness = Witness()
+    history = [a_session(1, "tool3", "tool4", available=()), a_session(2, "tool3")]
+    found = judged(history, witness)
+    assert (found["sessions"], found["calls"]) == (1, 1)
+    assert [kind for kind, _, _ in witness.seen] == ["learn", "learn", "predict", "learn"]
+
+
+def test_what_was_before_the_time_that_is_judged_is_learned_from():
+    history = [a_session(number, "tool30", "tool31", "tool32") for number in range(60)]
+    whole = walk_history(history, Witness(), goal=0.9, least=1, most=5)
+    latest = walk_history(history, Witness(), goal=0.9, least=1, most=5, since=40.0)
+    judged_twice = [(step.session, step.tool, step.place, step.size) for step in whole if step.at >= 40.0]
+    assert [(step.session, step.tool, step.place, step.size) for step in latest] == judged_twice
+    assert len(latest) == 60
 
 
 def test_no_history_has_no_shares():
-    figures = evaluate_history([], Witness(), goal=0.9, least=1, most=5)
-    assert figures["sessions"] == figures["calls"] == 0
-    assert figures["in_list"] is figures["mean_list"] is None
+    found = judged([], Witness())
+    assert found["sessions"] == found["calls"] == 0
+    assert found["in_list"] is found["mean_list"] is None

@@ -1,0 +1,131 @@
+"""Recorded sessions walked again by each strategy: one way for `riglm evaluate history` and `riglm report`."""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from riglm.cli.measuring import make_predictor, parse_kinds, show_progress
+from riglm.cli.options import MOST_ROWS
+from riglm.domain.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from riglm.application.evaluation.history import Step
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.analytics import AnalyticsPort, RecordedSession
+    from riglm.ports.predictor import PredictorPort
+
+BASELINE: Final = "blend"
+"""An untuned sum of signals; what a predictor must beat."""
+
+MOST_SESSIONS: Final = 1_000
+"""So many sessions are walked where nothing else is asked for."""
+
+_DAY: Final = 86_400.0
+
+StrategiesOption = Annotated[
+    list[str] | None,
+    typer.Option("--predictor", metavar="K", help="A kind of predictor, any number of times; all by default."),
+]
+SessionsOption = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="At most so many sessions, the latest.")
+]
+DaysOption = Annotated[
+    int | None, typer.Option("--days", metavar="N", min=1, max=36_500, help="Judge the sessions of so many days.")
+]
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option(
+        "--since", metavar="DATE", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="Judge the sessions since then."
+    ),
+]
+DatabaseOption = Annotated[
+    Path | None, typer.Option("--db", metavar="F", help="The database; by default the one of the configuration.")
+]
+
+
+def beginning(days: int | None, since: datetime | None) -> float:
+    """From when on sessions are judged, in seconds since the epoch; 0 when all are.
+
+    Raises:
+        BadParameter: both are asked for.
+    """
+    if days is not None and since is not None:
+        raise typer.BadParameter("name either --days or --since", param_hint="--since")
+    if since is not None:
+        return since.timestamp()
+    return 0.0 if days is None else time.time() - days * _DAY
+
+
+def strategies(asked: Sequence[str] | None, settings: "Settings") -> list[str]:
+    """The kinds that are judged: those that are asked for, or all and the baseline."""
+    from riglm.adapters.prediction.selection import available
+
+    return parse_kinds(asked or [*available(), BASELINE], settings, others=(BASELINE,))
+
+
+def maker(kind: str, settings: "Settings") -> "Callable[[], PredictorPort]":
+    """Makes predictors of a kind, which may be the baseline."""
+    if kind == BASELINE:
+        from riglm.adapters.prediction.blend import BlendPredictor
+
+        return BlendPredictor
+    return lambda: make_predictor(kind, settings)
+
+
+def store_of(settings: "Settings", db: Path | None) -> "AnalyticsPort | None":
+    """The store of the settings, or the file that is named, not yet open; None when nothing was ever recorded.
+
+    Raises:
+        UnusableInput: there is no such file.
+    """
+    from riglm.cli.usage import recorded
+
+    if db is None:
+        return recorded(settings)
+    if not db.is_file():
+        raise UnusableInput(f"--db {db}: there is no such database — fix: name a file that riglm recorded to")
+    storage = settings.storage.model_copy(update={"kind": "sqlite", "path": str(db)})
+    return recorded(settings.model_copy(update={"storage": storage}))
+
+
+def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Sequence[RecordedSession]":
+    """The latest sessions that used a tool, oldest first."""
+    store = store_of(settings, db)
+    if store is None:
+        return ()
+    with store:
+        return store.recent_calls(limit)
+
+
+def replayed(
+    history: "Sequence[RecordedSession]", kinds: Sequence[str], settings: "Settings", since: float
+) -> "dict[str, list[Step]]":
+    """What each strategy would have shown, by lists as the configuration asks for them; with a progress bar."""
+    from riglm.application.evaluation.history import walk_history
+
+    rules, walks = settings.filtering, {}
+    for kind in kinds:
+        with show_progress(kind, len(history)) as advance:
+            walks[kind] = walk_history(
+                history,
+                _configured(kind, settings),
+                goal=rules.coverage,
+                least=rules.min_tools,
+                most=rules.max_tools,
+                since=since,
+                on_session=advance,
+            )
+    return walks
+
+
+def _configured(kind: str, settings: "Settings") -> "PredictorPort":
+    """A predictor of this kind, with its options where it is the configured one."""
+    if kind != settings.predictor.kind:
+        return maker(kind, settings)()
+    from riglm.composition.prediction import build_predictor
+
+    return build_predictor(settings)
