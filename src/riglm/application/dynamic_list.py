@@ -146,6 +146,4 @@ class DynamicList:
         return replace(choice, candidates=view.candidates, tools=choice.tools | added)
 
     def _is_worth(self, view: View, before: frozenset[str], after: frozenset[str]) -> bool:
-        if self._rules.mode == "shadow":  # the client's list does not change: nothing is lost
-            return True
         return is_worth_changing(view.tokens_of(before), view.tokens_of(after), self._rules.expected_requests)

@@ -9,7 +9,7 @@ from riglm.application.decisions import Decisions, Surroundings
 from riglm.application.failing_open import FailingOpen
 from riglm.application.predicting import Predicting
 from riglm.application.session_states import MOST_SESSIONS, SessionStates
-from riglm.application.shown_list import ShownList
+from riglm.application.shown_list import Selection, ShownList
 from riglm.domain import turns
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
@@ -63,6 +63,7 @@ class FilteringService:
         self._states = SessionStates(most_sessions)
         self._clock = clock
         self._last_catalogue: Catalogue | None = None
+        self._foreshadowed: Callable[[Session, Selection], None] = lambda _, __: None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
 
     @property
@@ -117,6 +118,10 @@ class FilteringService:
         if self._is_steered:
             return self.is_on
         return self.surface(session) is Surface.DYNAMIC and not self._now.is_shadow
+
+    def when_foreshadowed(self, listener: Callable[[Session, Selection], None]) -> None:
+        """Tell somebody, in shadow mode, of each list that a client would have been told to ask for."""
+        self._foreshadowed = listener
 
     def reconfigured(self, session: Session) -> bool:
         """The rules changed; whether the session's list is another one now than its client has."""
@@ -263,7 +268,8 @@ class FilteringService:
         view = self.view(session)
         if view is None or not self._is_dynamic(session, view):
             return False
-        return self._now.dynamic.new_context(session, state, view) and not self._now.is_shadow
+        changed = self._now.dynamic.new_context(session, state, view)
+        return self._announced(session, state, view, changed=changed)
 
     def best(self, session: Session, most: int) -> list[str]:
         """The tools for a session now, best first; none while there is nothing to go by."""
@@ -315,6 +321,16 @@ class FilteringService:
             if self._is_dynamic(session, view):
                 changed = self._now.dynamic.context_embedded(session, state, view)
                 self._now.dynamic.used(state, tool)
-                if begins or self._now.is_shadow:
+                if begins:
                     changed = self._now.dynamic.new_turn(session, state, view) or changed
+        return self._announced(session, state, view, changed=changed)
+
+    def _announced(self, session: Session, state: SessionState, view: View, *, changed: bool) -> bool:
+        """Whether a changed list is announced; a shadow's is noted as if it had been, and had been asked for."""
+        if changed and self._now.is_shadow:
+            with self._guarded:
+                common = self._now.views.of(session, view.catalogue, whoever=True)
+                selection = self._now.surfaces.compose(session, state, view, common).selection
+                state.listed(selection.shown)
+                self._foreshadowed(session, selection)
         return changed and not self._now.is_shadow

@@ -206,13 +206,28 @@ async def test_shadow_mode_shows_everything_and_records_what_it_would_have_hidde
     stage, session = Stage(mode="shadow"), a_session()
     stage.prediction.likes = ("tool04", "tool05", "tool06")
     stage.shown(session, catalogue)
-    assert not stage.calls(session, "tool04")
+    assert not stage.calls(session, "tool04", turn_key="one")
+    assert not stage.calls(session, "tool04", turn_key="two")
     listed = stage.filtering.compose(session, catalogue)
     assert listed.untouched
     assert names_in(listed.raw) == ALL
     assert (listed.selection.shown, len(listed.selection.hidden)) == (("tool04", "tool05", "tool06"), 27)
     assert (listed.selection.mode, listed.selection.tokens_own) == ("shadow", 0)
     assert stage.filtering.listed(session) == frozenset(ALL)
+
+
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_a_shadow_notes_the_lists_that_a_client_would_have_been_told_to_ask_for(catalogue, mode):
+    """What a client that asks whenever it is told to is shown, and what is noted when none is told, are the same."""
+    stage, session, shown = Stage(mode=mode), a_session(), []
+    stage.filtering.when_foreshadowed(lambda _, selection: shown.append(selection.shown))
+    shown.append(tuple(stage.shown(session, catalogue)))
+    stage.prediction.likes = ("tool04", "tool05", "tool06")
+    for turn, tool in (("one", "tool04"), ("one", "tool20"), ("two", "tool05"), ("three", "tool07")):
+        if stage.calls(session, tool, turn_key=turn):
+            shown.append(tuple(stage.shown(session, catalogue)))
+    assert shown == [tuple(ALL), ("tool04", "tool05", "tool20")]
+    assert stage.filtering.state(session).changes == 1
 
 
 def test_shadow_mode_denies_what_policy_denies(catalogue):

@@ -1,11 +1,11 @@
 """What the wire asks of whoever decides what a client is shown."""
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from riglm.application.meta_answers import MetaAnswer
-from riglm.application.shown_list import ShownList
+from riglm.application.shown_list import Selection, ShownList
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Session
@@ -34,6 +34,10 @@ class Filter(Protocol):
     @abstractmethod
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
+
+    @abstractmethod
+    def when_foreshadowed(self, listener: Callable[[Session, Selection], None]) -> None:
+        """Tell somebody, in shadow mode, of each list that a client would have been told to ask for."""
 
     @abstractmethod
     def overridden(self, session: Session) -> bool:

@@ -50,6 +50,7 @@ class Showing:
     ) -> None:
         """Sessions that end are forgotten by the filter from now on; `always` is in all lists."""
         services.tracking.when_closed(filtering.forget)
+        filtering.when_foreshadowed(lambda session, would_be: self.expose(session, self._with_always(would_be)))
         self.services = services
         self.filtering = filtering
         self.meta_tools = meta_tools

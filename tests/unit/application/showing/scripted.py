@@ -52,6 +52,9 @@ class ScriptedFilter(Filter):
     def announces(self, session):
         return self.kind is Surface.DYNAMIC
 
+    def when_foreshadowed(self, listener):
+        self.foreshadowed = listener
+
     def overridden(self, session):
         return self.changes
 
