@@ -70,16 +70,7 @@ class _Records:
 def metrics() -> PrometheusMetrics:
     """Metrics of which each has a sample."""
     made = PrometheusMetrics(["SERVER"], lambda: "")
-    status = EmbedderStatus(
-        provider="",
-        model="",
-        status="ready",
-        actual_provider="",
-        actual_model="",
-        dimensions=0,
-        is_fallback_active=False,
-        semantic_quality="none",
-    )
+    status = EmbedderStatus.before_loading("", "")
     readings = Readings(
         records=_Records,
         upstreams=lambda: [UpstreamHealth(name="SERVER")],

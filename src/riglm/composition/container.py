@@ -135,7 +135,7 @@ class Container(containers.DeclarativeContainer):
         make_sharing, settings, state, hasher, sessions, tracking, filtering.provider
     )
     converging: "providers.Provider[Converging]" = providers.Singleton(
-        make_converging, settings, prediction, sharing, worker, analytics.provider
+        make_converging, prediction, sharing, worker, analytics.provider
     )
     maintenance: providers.Provider[Maintenance] = providers.Singleton(
         make_maintenance, settings, recorder, kept.provider, prediction.provider

@@ -116,16 +116,7 @@ def make_prediction(
         )
 
     asked = settings.embedder
-    configured = EmbedderStatus(
-        provider=asked.provider,
-        model=asked.model,
-        status="loading",
-        actual_provider="none",
-        actual_model="",
-        dimensions=0,
-        is_fallback_active=False,
-        semantic_quality="none",
-    )
+    configured = EmbedderStatus.before_loading(asked.provider, asked.model)
     warm_sets = WarmSets(open_choices, settings.filtering.epoch, settings.filtering.coverage)
     return PredictionService(
         worker,
@@ -199,7 +190,6 @@ def plan_of(settings: Settings) -> "Plan":
 
 
 def make_converging(
-    settings: Settings,
     prediction: "PredictionService",
     sharing: "Sharing",
     worker: "Worker",
@@ -208,4 +198,4 @@ def make_converging(
     """What learns along with other processes."""
     from riglm.application.prediction.converging import Converging
 
-    return Converging(prediction, sharing.news, worker, open_store, settings.learning.max_pairs)
+    return Converging(prediction, sharing.news, worker, open_store)

@@ -27,6 +27,20 @@ class EmbedderStatus:
     is_fallback_active: bool
     semantic_quality: Literal["high", "low", "none"]
 
+    @classmethod
+    def before_loading(cls, provider: str, model: str) -> Self:
+        """What is known of a configured embedder that nobody has needed yet."""
+        return cls(
+            provider=provider,
+            model=model,
+            status="loading",
+            actual_provider="none",
+            actual_model="",
+            dimensions=0,
+            is_fallback_active=False,
+            semantic_quality="none",
+        )
+
 
 class EmbedderPort(Protocol):
     """A model that turns text into vectors.
@@ -75,8 +89,8 @@ class EmbedderPort(Protocol):
 class Embedders:
     """One model, with a stand-in and without.
 
-    `always` answers whatever happens, and opens and closes the model. `chosen` is the model alone: it raises
-    `EmbedderUnavailable` where it cannot answer.
+    `always` answers whatever happens, and opens and closes the model. `chosen` is the model alone that is configured,
+    or where none is the first that was loaded: it raises `EmbedderUnavailable` where that one cannot answer.
     """
 
     always: EmbedderPort

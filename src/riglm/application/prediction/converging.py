@@ -48,16 +48,14 @@ class Converging:
         news: News,
         worker: Worker,
         open_store: Callable[[], AnalyticsPort],
-        most_pairs: int,
         *,
         delay: float = _DELAY_SECONDS,
     ) -> None:
-        """Pairs are read from the store, at most `most_pairs`, `delay` seconds after there are new ones."""
+        """Pairs are read from the store `delay` seconds after there are new ones."""
         self._prediction = prediction
         self._news = news
         self._worker = worker
         self._open_store = open_store
-        self._most_pairs = most_pairs
         self._delay = delay
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_catching_up = False
@@ -106,15 +104,15 @@ class Converging:
             knowledge = self._prediction.knowledge
             if knowledge is None or not knowledge.is_open:
                 return
-            model = knowledge.embedder.model
-            newest = await asyncio.wrap_future(self._worker.submit(partial(self._read, model), Urgency.LATER))
+            reading = partial(self._read, knowledge.embedder.model, knowledge.learner.most_pairs)
+            newest = await asyncio.wrap_future(self._worker.submit(reading, Urgency.LATER))
             if knowledge.pairs.catch_up(newest):
                 return
 
-    def _read(self, model: str) -> Sequence[LearnedPair]:
+    def _read(self, model: str, most: int) -> Sequence[LearnedPair]:
         try:
             with self._open_store() as store:
-                return store.list_learned_pairs(model, self._most_pairs)
+                return store.list_learned_pairs(model, most)
         except Exception:  # noqa: BLE001  # what is known here goes on to count
             _log.warning("what other processes learned could not be read", exc_info=True)
             return ()
