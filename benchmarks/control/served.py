@@ -47,8 +47,9 @@ def served(directory: Path, *, control: bool, stored: int, now: float) -> Iterat
 
 
 def opened(port: int, count: int) -> list[HttpSession]:
-    """So many clients that have shaken hands."""
+    """So many clients that have shaken hands and asked for the tools, as all do."""
     sessions = [HttpSession(port) for _ in range(count)]
     for each in sessions:
         each.open()
+        each.ask("tools/list", {})
     return sessions
