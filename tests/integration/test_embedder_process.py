@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from riglm.adapters.embedding.building import build_embedder, candidates
+from riglm.adapters.embedding.building import build_embedder, build_embedders, candidates
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL, TOKENIZER, bundled_file
 from riglm.adapters.embedding.fallback import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
@@ -361,6 +361,26 @@ print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert not set(done.stdout.split()) & {"fastembed", "onnxruntime", "tokenizers", "huggingface_hub"}
+
+
+def test_a_configured_model_that_is_not_there_is_stood_in_for_only_where_that_is_wanted(tmp_path: Path) -> None:
+    settings = Embedder(model="BAAI/bge-small-en-v1.5", directory=str(tmp_path), start_deadline=PATIENCE)
+    embedders = build_embedders(settings)
+    with embedders.always as always:
+        assert always.embed(["Read a file"]).shape == (1, 384)
+        assert always.status().actual_model == BUNDLED_MODEL
+        for texts in (["Read a file"], []):
+            with pytest.raises(EmbedderUnavailable, match=r"riglm embedder pull BAAI/bge-small-en-v1\.5"):
+                embedders.chosen.embed(texts)
+        assert (embedders.chosen.model, embedders.chosen.status().status) == (settings.model, "unavailable")
+
+
+def test_where_no_model_is_configured_the_one_that_is_there_is_chosen(tmp_path: Path) -> None:
+    embedders = build_embedders(Embedder(directory=str(tmp_path), start_deadline=PATIENCE))
+    with embedders.always as always:
+        assert np.array_equal(embedders.chosen.embed(["Read a file"]), always.embed(["Read a file"]))
+        assert embedders.chosen.model == always.model
+        assert asdict(embedders.chosen.status()) == AT_WORK
 
 
 def test_the_model_of_the_configuration_is_the_installed_one() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.cached import CachedEmbedder
+from riglm.adapters.embedding.chosen import ChosenEmbedder
 from riglm.adapters.embedding.fallback import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
@@ -25,7 +26,7 @@ def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> 
 
 
 def build_embedders(settings: Embedder, cache: VectorCachePort | None = None) -> Embedders:
-    """The same embedder, and beside it what is behind it, for whoever wants no stand-in; neither is open yet."""
+    """The same embedder, and beside it the chosen model, for whoever wants no stand-in; neither is open yet."""
     if settings.provider == "static":
         hashing = HashingEmbedder()
         return Embedders(always=hashing, chosen=hashing)
@@ -37,7 +38,11 @@ def build_embedders(settings: Embedder, cache: VectorCachePort | None = None) ->
         batch=settings.batch,
         idle=settings.idle,
     )
-    return Embedders(always=CachedEmbedder(FallbackEmbedder(model, HashingEmbedder()), cache), chosen=model)
+    configured = settings.model if "model" in settings.model_fields_set else None
+    return Embedders(
+        always=CachedEmbedder(FallbackEmbedder(model, HashingEmbedder()), cache),
+        chosen=ChosenEmbedder(model, configured),
+    )
 
 
 def candidates(settings: Embedder) -> tuple[str, ...]:

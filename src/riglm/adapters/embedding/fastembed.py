@@ -73,25 +73,44 @@ class FastembedEmbedder(EmbedderPort):
         return loaded.identity if loaded else self._models[0]
 
     @property
+    def loaded(self) -> Loaded | None:
+        """The model that was loaded last."""
+        return self._supervisor.loaded
+
+    @property
+    def first_loaded(self) -> Loaded | None:
+        """The model that was loaded first."""
+        return self._supervisor.first_loaded
+
+    @property
     def pid(self) -> int | None:
         """The id of the embedding process; None while there is none."""
         return self._supervisor.pid
 
     def embed(self, texts: Sequence[str]) -> Vector:
         """One row for each text, all of the same model."""
+        return self.answered(texts)[1]
+
+    def answered(self, texts: Sequence[str]) -> tuple[Loaded | None, Vector]:
+        """The same, with the model that they are of; of no texts that may be none.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer.
+        """
         requests = [
             Embed(texts=tuple(map(readable, texts[start : start + self._batch])))
             for start in range(0, len(texts), self._batch)
         ]
         if not requests:
             self._supervisor.refuse_if_down()
-            return np.zeros((0, _dimensions(self._supervisor.loaded)), dtype=np.float32)
+            known = self._supervisor.loaded
+            return known, np.zeros((0, _dimensions(known)), dtype=np.float32)
         for _ in range(_ATTEMPTS):
             answers = [self._supervisor.ask(request, self._deadline) for request in requests]
             loaded = answers[0][0]
             if all(each.identity == loaded.identity for each, _ in answers):
                 floats = bytearray().join(vectors.floats for _, vectors in answers)
-                return np.frombuffer(floats, dtype=np.float32).reshape(len(texts), loaded.dimensions)
+                return loaded, np.frombuffer(floats, dtype=np.float32).reshape(len(texts), loaded.dimensions)
         raise EmbedderUnavailable("the process kept coming back with another model")
 
     def status(self) -> EmbedderStatus:

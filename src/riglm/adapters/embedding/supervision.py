@@ -38,6 +38,8 @@ class Supervisor:
         """
         self.loaded: Loaded | None = None
         """The model that was loaded last."""
+        self.first_loaded: Loaded | None = None
+        """The model that was loaded first."""
         self.down: str | None = None
         """Why no question can be answered now."""
         self._models = models
@@ -131,6 +133,7 @@ class Supervisor:
             worker = self._worker = WorkerProcess()
         before = self.loaded
         self.loaded = worker.load(self._models, self._directory, self._start_deadline)
+        self.first_loaded = self.first_loaded or self.loaded
         if self.loaded.passed_over and self.loaded != before:
             reason = "; ".join(each.reason for each in self.loaded.passed_over)
             _log.warning("another model stands in", extra={"model": self.loaded.model, "reason": reason})

@@ -22,11 +22,10 @@ def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advan
     What was given stays when it ends early, and the next time goes on from there.
 
     Raises:
-        EmbedderUnavailable: the model does not answer any more, or became another.
+        EmbedderUnavailable: the model does not answer, or not any more, or became another.
         AnalyticsUnavailable: the store cannot be read or written.
     """
-    if embedder.status().status != "ready":
-        raise EmbedderUnavailable("it could not be loaded")
+    embedder.embed(())  # says why if it can embed nothing
     model = embedder.model
     for table in Table:
         earlier: set[UUID] = set()

@@ -17,7 +17,8 @@ class Embedder(Section):
         default="riglm/all-MiniLM-L6-v2-int8",
         min_length=1,
         description="The model that is installed with riglm, or one of fastembed's, for example "
-        "`BAAI/bge-small-en-v1.5`. While it is not there the installed one stands in, then hashed words.",
+        "`BAAI/bge-small-en-v1.5`. While it is not there the installed one stands in, then hashed words; for knowledge "
+        "nothing stands in for a model that is named here.",
     )
     directory: str | None = Field(
         default=None, min_length=1, description="Where downloaded models are kept; by default in the user's cache."

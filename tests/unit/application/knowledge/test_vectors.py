@@ -25,7 +25,7 @@ class Counted(HashingEmbedder):
         return "another" if self._changes and len(self.asked) > self._answers else "counted"
 
     def embed(self, texts):
-        self.asked.append(list(texts))
+        self.asked += [list(texts)] * bool(texts)
         if len(self.asked) > self._answers and not self._changes:
             raise EmbedderUnavailable("it is away")
         return super().embed(texts)
@@ -89,17 +89,12 @@ def test_it_ends_when_another_process_takes_the_vectors_away_again(store, monkey
     assert waiting(store) == 102
 
 
-def test_a_model_that_is_not_loaded_is_asked_nothing(store, monkeypatch):
-    embedder = Counted()
-    status = embedder.status()
-    monkeypatch.setattr(embedder, "status", lambda: type(status)(**{**_fields(status), "status": "unavailable"}))
-    with pytest.raises(EmbedderUnavailable):
+def test_a_model_that_cannot_be_used_says_why_and_nothing_is_given(store):
+    embedder = Counted(answers=-1)
+    with pytest.raises(EmbedderUnavailable, match="it is away"):
         give_vectors(store, embedder, 8, lambda _: None)
     assert embedder.asked == []
-
-
-def _fields(status):
-    return {name: getattr(status, name) for name in type(status).__slots__}
+    assert waiting(store) == 102
 
 
 def test_vectors_find_what_they_were_made_of(store):
