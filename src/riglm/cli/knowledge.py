@@ -11,6 +11,7 @@ from riglm.cli.knowledge_access import (
     PrivateOption,
     chosen_embedder,
     fields_of,
+    knowledge_settings,
     opened_knowledge,
     owner_of,
     shown_text,
@@ -18,7 +19,6 @@ from riglm.cli.knowledge_access import (
 )
 from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
 from riglm.cli.output import print_json, print_table, written_time
-from riglm.cli.store_access import settings_of
 
 app = typer.Typer(
     help="Fill, ask and look after the store of thoughts and of the knowledge graph.",
@@ -51,7 +51,7 @@ def list_(
     from riglm.domain.knowledge.provenance import Table
     from riglm.ports.knowledge import Scope
 
-    settings = settings_of(config)
+    settings = knowledge_settings(config)
     scope = Scope(
         owner=owner_of(settings, principal),
         include_private=include_private,
@@ -78,7 +78,7 @@ def list_(
 @app.command()
 def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_json: JsonOption = False) -> None:
     """Count what is known, of one owner and of all, and what cannot be found yet for want of a vector."""
-    settings = settings_of(config)
+    settings = knowledge_settings(config)
     owner = owner_of(settings, principal)
     with opened_knowledge(settings) as store, chosen_embedder(settings) as embedder:
         model = embedder.model

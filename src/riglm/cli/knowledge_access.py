@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riglm.cli.output import json_time
-from riglm.cli.store_access import is_hash, require_store
+from riglm.cli.output import json_time, printable
+from riglm.cli.store_access import configuration_of, is_hash, require_store
 
 if TYPE_CHECKING:
     from riglm.domain.knowledge.pieces import Entity, Observation, Thought
@@ -26,6 +27,18 @@ PrincipalOption = Annotated[
     ),
 ]
 PrivateOption = Annotated[bool, typer.Option("--include-private", help="Private thoughts as well.")]
+
+
+def knowledge_settings(config: Path | None) -> "Settings":
+    """The settings, with the variables of the inner voice whether or not it is switched on; warnings are told.
+
+    Raises:
+        ConfigurationError: they cannot be used, or the store is in the memory of another process.
+    """
+    configuration = configuration_of(config, about_knowledge=True)
+    for warning in configuration.warnings:
+        typer.echo(f"warning: {printable(warning)}", err=True)
+    return configuration.settings
 
 
 @contextmanager

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from riglm.cli.knowledge_access import chosen_embedder, opened_knowledge
+from riglm.cli.knowledge_access import chosen_embedder, knowledge_settings, opened_knowledge
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json
 from riglm.cli.progress import progress
-from riglm.cli.store_access import settings_of
 from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     An import does so by itself.
     """
-    settings = settings_of(config)
+    settings = knowledge_settings(config)
     with opened_knowledge(settings) as store:
         done = give_missing_vectors(settings, store)
     if as_json:

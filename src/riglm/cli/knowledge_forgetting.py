@@ -5,11 +5,10 @@ from uuid import UUID
 
 import typer
 
-from riglm.cli.knowledge_access import PrincipalOption, opened_knowledge, owner_of, told_owner
+from riglm.cli.knowledge_access import PrincipalOption, knowledge_settings, opened_knowledge, owner_of, told_owner
 from riglm.cli.knowledge_embedding import give_missing_vectors
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json
-from riglm.cli.store_access import settings_of
 from riglm.domain.errors import RiglmError, UnusableInput
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def forget(
         raise UnusableInput("what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all")
     if all_ and principal is not None:
         raise UnusableInput("--all is anybody's, --principal one owner's — fix: give one of them")
-    settings = settings_of(config)
+    settings = knowledge_settings(config)
     named = _parsed(ids or [])
     owner = None if all_ else owner_of(settings, principal)
     with opened_knowledge(settings) as store:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riglm.cli.knowledge_access import PrincipalOption, opened_knowledge, owner_of
+from riglm.cli.knowledge_access import PrincipalOption, knowledge_settings, opened_knowledge, owner_of
 from riglm.cli.knowledge_embedding import give_missing_vectors
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json, printable
 from riglm.cli.progress import progress
-from riglm.cli.store_access import settings_of
 from riglm.domain.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Take files into the store; what it knows already is left as it is, so an import can be repeated at any time."""
-    settings = settings_of(config)
+    settings = knowledge_settings(config)
     sources = _sources(files, format_)
     owner = owner_of(settings, principal)
     if strict:

@@ -10,12 +10,12 @@ from riglm.cli.knowledge_access import (
     PrincipalOption,
     PrivateOption,
     chosen_embedder,
+    knowledge_settings,
     opened_knowledge,
     owner_of,
 )
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import print_json, print_table
-from riglm.cli.store_access import settings_of
 from riglm.domain.errors import RiglmError, UnusableInput
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def search(
     from riglm.application.knowledge.answers import fields_of
     from riglm.application.knowledge.errors import Code, Unanswered
 
-    settings = settings_of(config)
+    settings = knowledge_settings(config)
     asked = {
         "query": query,
         "top_k": top_k,

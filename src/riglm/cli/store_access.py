@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from riglm.domain.errors import ConfigurationError, RiglmError
 
 if TYPE_CHECKING:
+    from riglm.adapters.configuration.loading import Configuration
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
 
@@ -27,15 +28,24 @@ def settings_of(config: Path | None) -> "Settings":
     Raises:
         ConfigurationError: they cannot be used, or the store is in the memory of another process.
     """
+    return configuration_of(config).settings
+
+
+def configuration_of(config: Path | None, *, about_knowledge: bool = False) -> "Configuration":
+    """The same with its warnings, for a command that may be about knowledge.
+
+    Raises:
+        ConfigurationError: as `settings_of`.
+    """
     from riglm.adapters.configuration.loading import Options, load
 
-    settings = load(Options(config=config, with_servers=False)).settings
-    if settings.storage.kind == "memory":
+    configuration = load(Options(config=config, with_servers=False, about_knowledge=about_knowledge))
+    if configuration.settings.storage.kind == "memory":
         raise ConfigurationError(
             "storage.kind: a store in memory ends with its process, and no other one reaches it — fix: use sqlite or "
             "postgresql"
         )
-    return settings
+    return configuration
 
 
 def require_store(settings: "Settings") -> None:

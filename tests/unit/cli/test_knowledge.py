@@ -205,6 +205,17 @@ def test_a_search_answers_as_the_tool_does(memory):
     assert found("tea", "--mix", "0") == []
 
 
+def test_the_variables_of_the_tool_count_also_where_it_is_switched_off(tmp_path, monkeypatch):
+    monkeypatch.setenv("RIGLM_EMBEDDER__PROVIDER", "fastembed")
+    monkeypatch.setenv("SURR_EMBED_PROVIDER", "static")
+    monkeypatch.setenv("SURR_INNER_VOICE_TOPK_DEFAULT", "99")
+    done = run("import", written(tmp_path, THOUGHTS), "--json")
+    assert json.loads(done.stdout)["model"] == HashingEmbedder().model
+    assert "warning: SURR_INNER_VOICE_TOPK_DEFAULT: " in done.stderr
+    assert told("search", "tea")["diagnostics"]["k_req"] == 50
+    assert told("stats")["model"] == HashingEmbedder().model
+
+
 def test_a_search_that_finds_nothing_says_why(memory):
     assert "none is so similar" in run("search", "zebra", "--floor", "1").stdout
     assert "nothing that may be shown" in run("search", "zebra", "--principal", "ann").stdout

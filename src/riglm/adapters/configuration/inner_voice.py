@@ -38,21 +38,21 @@ class Read(NamedTuple):
     warning: str = ""
 
 
-def take(draft: Draft, environment: Mapping[str, str]) -> list[str]:
-    """Set what the variables say, all but the gate only where the tool is switched on; the warnings."""
+def take(draft: Draft, environment: Mapping[str, str], *, always: bool = False) -> list[str]:
+    """Set what the variables say, all but the gate only where the tool is switched on, or `always`; the warnings."""
     warnings = []
-    for found in _found(draft, environment):
+    for found in _found(draft, environment, always=always):
         draft.set(found.path, found.value, found.name)
         if found.warning:
             warnings.append(f"{found.name}: {found.warning}")
     return warnings
 
 
-def _found(draft: Draft, environment: Mapping[str, str]) -> Iterator[Read]:
+def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Iterator[Read]:
     given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_") and text.strip()}
     if GATE in given:
         yield _gate(given[GATE])
-    if not given or not _is_on(_held(draft, "enabled")):
+    if not given or not (always or _is_on(_held(draft, "enabled"))):
         return
     if MIX in given:
         yield _mix(given[MIX])

@@ -28,7 +28,8 @@ class Options:
     """What the command line asks for.
 
     `values` holds other options: the option's name, the path that it sets, the value. Commands that only look at what
-    was recorded leave the servers out, so that a variable that only a server needs may be unset.
+    was recorded leave the servers out, so that a variable that only a server needs may be unset. Those that are
+    `about_knowledge` go by the variables of the inner voice also where the tool is switched off.
     """
 
     config: Path | None = None
@@ -37,6 +38,7 @@ class Options:
     command: Sequence[str] = ()
     values: Sequence[tuple[str, KeyPath, Any]] = ()
     with_servers: bool = True
+    about_knowledge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def load(
     if file is not None:
         _take_file(draft, file, environment, options)
     _take_environment(draft, environment, options, file)
-    warnings = _take_inner_voice(draft, environment)
+    warnings = _take_inner_voice(draft, environment, options)
     _take_servers(draft, environment, options)
     for name, path, value in options.values:
         draft.set(path, value, name)
@@ -115,12 +117,12 @@ def _take_environment(draft: Draft, environment: Mapping[str, str], options: Opt
             draft.set(path, value, name)
 
 
-def _take_inner_voice(draft: Draft, environment: Mapping[str, str]) -> list[str]:
+def _take_inner_voice(draft: Draft, environment: Mapping[str, str], options: Options) -> list[str]:
     if not any(name.startswith("SURR_") for name in environment):
         return []
     from riglm.adapters.configuration import inner_voice
 
-    return inner_voice.take(draft, environment)
+    return inner_voice.take(draft, environment, always=options.about_knowledge)
 
 
 def _mentioned(variable: str, options: Options, file: Path | None) -> bool:

@@ -124,6 +124,15 @@ def test_behind_a_closed_gate_the_other_variables_do_nothing(loaded: Any):
     assert found.warnings == ()
 
 
+def test_who_asks_the_store_by_itself_goes_by_the_variables_also_behind_a_closed_gate(tmp_path: Path):
+    given = {"RIGLM_DATA_DIR": str(tmp_path), f"{PREFIX}MIX": "7", "SURR_EMBED_PROVIDER": "static"}
+    for gate in ({}, {"SURR_ENABLE_INNER_VOICE": "0"}):
+        found = load(Options(about_knowledge=True), environment={**given, **gate}, directory=tmp_path)
+        assert (found.settings.knowledge.mix, found.settings.embedder.provider) == (1.0, "static")
+        assert found.settings.knowledge.enabled is False
+        assert [warning.partition(":")[0] for warning in found.warnings] == [f"{PREFIX}MIX"]
+
+
 def test_with_the_gate_opened_by_the_file_the_variables_count(loaded: Any):
     assert loaded({f"{PREFIX}MIX": "0.1"}, "knowledge: {enabled: true}").settings.knowledge.mix == 0.1
 
