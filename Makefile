@@ -3,6 +3,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Where this is set, each of the many processes that tests and benchmarks start would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: check test browser demo docs docs-serve bench conformance coverage clean
 
 $(VENV): $(VENV)/.ready
