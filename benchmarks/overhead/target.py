@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Literal
 
 from benchmarks.cache import CHECKOUT, installation, make_environment
@@ -90,8 +91,7 @@ def start(target: Target, topology: Topology, tools: int, upstream: Process, por
         NoAnswer: it does not answer as it should.
     """
     ahead, behind = topology.split("-")
-    own = directory / target.name.replace(" ", "-")
-    own.mkdir(parents=True, exist_ok=True)
+    own = Path(mkdtemp(prefix=f"{target.name.replace(' ', '-')}-", dir=directory))  # two may be up at a time
     environment = isolated(own) | {"NO_COLOR": "1", "HOME": str(own)}
     rest = ["--", *upstream_command("stdio", tools)] if behind == "stdio" else [f"http://127.0.0.1:{port}/mcp"]
     log = own / "log.txt"
