@@ -16,11 +16,12 @@ class Era(StrEnum):
 
 
 class Transport(StrEnum):
-    """How a client reaches riglm."""
+    """How a client reaches riglm; an agent that uses riglm as a library is in the same process."""
 
     STDIO = "stdio"
     HTTP = "http"
     SSE = "sse"
+    LIBRARY = "library"
 
 
 class Method(StrEnum):
@@ -33,6 +34,8 @@ class Method(StrEnum):
     PROCESS = "process"
     PRINCIPAL = "principal"
     ADDRESS = "address"
+    TRANSCRIPT = "transcript"
+    """Not recognised while it went on, but read from what the client wrote down of it."""
 
 
 class Confidence(StrEnum):
@@ -52,6 +55,7 @@ CONFIDENCE = {
     Method.PROCESS: Confidence.CONNECTION,
     Method.PRINCIPAL: Confidence.INFERRED,
     Method.ADDRESS: Confidence.WEAK,
+    Method.TRANSCRIPT: Confidence.EXACT,
 }
 """How far each method of recognition can be trusted."""
 

@@ -34,6 +34,10 @@ class WarmSetsPort(Protocol):
         """
 
     @abstractmethod
+    def forget_warm_sets(self) -> None:
+        """Remove all warm sets: whoever asks next for that of an epoch makes another one, of what is known by then."""
+
+    @abstractmethod
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, in the sessions of a principal or in all.
 

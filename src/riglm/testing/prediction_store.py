@@ -266,6 +266,14 @@ class PredictionStoreContract:
         kept = [choices.get_warm_set(each.principal, each.profile, each.epoch_start) for each in (old, young, new)]
         assert kept == [None, young, new]
 
+    def test_forgotten_warm_sets_can_be_made_anew(self, choices: Choices) -> None:
+        """By whoever comes next, in the same epoch."""
+        choices.put_warm_set(a_warm_set("a"))
+        choices.forget_warm_sets()
+        new = a_warm_set("b", "c")
+        assert choices.get_warm_set(new.principal, new.profile, new.epoch_start) is None
+        assert choices.put_warm_set(new) == new
+
     def test_all_who_decide_an_epoch_at_once_agree(self, choices: Choices) -> None:
         """One of them was first."""
         with ThreadPoolExecutor(4) as pool:

@@ -58,6 +58,11 @@ def put_warm_set(connection: Connection, given: WarmSet) -> WarmSet:
     return get_warm_set(connection, given.principal, given.profile, given.epoch_start) or given
 
 
+def forget_warm_sets(connection: Connection) -> None:
+    """Remove all warm sets."""
+    connection.execute(delete(warm_set))
+
+
 def _override_row(given: Override) -> Row:
     return {
         "id": given.id,

@@ -49,3 +49,8 @@ class InMemoryChoices(OverridesPort, WarmSetsPort):
                     del self._warm_sets[key]
             key = (warm_set.principal, warm_set.profile, warm_set.epoch_start)
             return self._warm_sets.setdefault(key, warm_set)
+
+    def forget_warm_sets(self) -> None:
+        """Remove all warm sets."""
+        with self._deciding:
+            self._warm_sets.clear()

@@ -190,6 +190,11 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         with self._database.writing() as connection:
             return choices.put_warm_set(connection, warm_set)
 
+    def forget_warm_sets(self) -> None:
+        """Remove all warm sets."""
+        with self._database.writing() as connection:
+            choices.forget_warm_sets(connection)
+
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, by a principal or by all."""
         with self._database.reading(seconds=None) as connection:

@@ -123,6 +123,11 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
             )
         return self.get_warm_set(warm_set.principal, warm_set.profile, warm_set.epoch_start) or warm_set
 
+    def forget_warm_sets(self) -> None:
+        """Remove all warm sets."""
+        with self._writing() as connection:
+            connection.execute("DELETE FROM warm_set")
+
     def recent_use(self, now: float, principal: str | None = None) -> dict[str, float]:
         """How much each tool was used of late, by a principal or by all."""
         given = (now, HALF_SECONDS, RECENT_SECONDS, OWN_UPSTREAM, ErrorKind.TOOL.value, principal, MOST_USES)

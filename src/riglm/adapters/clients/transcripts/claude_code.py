@@ -1,0 +1,161 @@
+"""Claude Code's transcripts: `projects/<directory>/<session>.jsonl`, those of its agents beside them or in folders."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from riglm.adapters.clients.transcripts.lines import lines, moment
+from riglm.adapters.clients.transcripts.places import found_below, head
+from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
+
+_PREFIX: Final = "mcp__"
+_REFUSALS: Final = ("The user doesn't want to", "[Request interrupted", "<tool_use_error>", "MCP error")
+_NOT_ASKED: Final = (
+    "<command-",
+    "<local-command",
+    "<system-reminder>",
+    "<task-notification",
+    "Caveat:",
+    "[Request int",
+)
+
+_OTHERS: Final = (b'"session_meta"', b'"projectHash"')
+"""What transcripts of others begin with; those of this client begin with anything."""
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    type: str = ""
+    timestamp: str = ""
+    session_id: str = ""
+    agent_id: str | None = None
+    is_sidechain: bool = False
+    is_meta: bool = False
+    is_compact_summary: bool = False
+    tool_denial_kind: Any = None
+    message: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Message(msgspec.Struct):
+    content: msgspec.Raw = msgspec.Raw(b'""')
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    text: str = ""
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+    tool_use_id: str = ""
+    is_error: bool | None = None
+    content: msgspec.Raw = msgspec.Raw(b'""')
+
+
+_read_line: Final = msgspec.json.Decoder(_Line).decode
+_read_message: Final = msgspec.json.Decoder(_Message).decode
+_read_blocks: Final = msgspec.json.Decoder(list[_Block]).decode
+_read_any: Final = msgspec.json.Decoder().decode
+
+
+class ClaudeCodeTranscripts(TranscriptsPort):
+    """Reads what Claude Code writes, versions 1 and 2; each of its agents is a conversation of its own."""
+
+    client = "claude-code"
+    introduces_itself = "claude-code"
+    separator = "__"
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        """`home` is the user's; `environment` may name another place in CLAUDE_CONFIG_DIR."""
+        self._folder = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+
+    def files(self, place: Path | None = None) -> list[Path]:
+        """The transcripts in a file or folder, by default in that of the user."""
+        return found_below(place or self._folder, "*.jsonl")
+
+    def wrote(self, file: Path) -> bool:
+        """Whether a file begins as this client's transcripts do."""
+        return not any(mark in head(file) for mark in _OTHERS)
+
+    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
+        """What happened, in the order written."""
+        conversation = _Conversation(file.stem)
+        for number, text, is_whole in lines(file, advance):
+            if text is None:
+                yield Damaged(line=number, reason="it is too long")
+                continue
+            if b'"user"' not in text and b'"tool_use"' not in text:
+                continue
+            try:
+                yield from conversation.take(text)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                if is_whole:
+                    yield Damaged(line=number, reason=str(error))
+
+
+class _Conversation:
+    """What calls of one file wait for their results."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._open: dict[str, tuple[str, _Block, float]] = {}
+
+    def take(self, text: bytes) -> list[Happening]:
+        """What a line tells."""
+        line = _read_line(text)
+        if line.type not in {"user", "assistant"}:
+            return []
+        content = _read_message(line.message).content
+        is_text = memoryview(content)[:1] == b'"'
+        blocks = [_Block(type="text", text=_read_any(content))] if is_text else _read_blocks(content)
+        at = moment(line.timestamp)
+        agent = line.agent_id or ("agents" if line.is_sidechain else "")
+        lane = f"{line.session_id or self._name}/{agent}" if agent else line.session_id or self._name
+        if line.type == "assistant":
+            self._begin(lane, blocks, at)
+            return []
+        return self._ended(line, blocks, at) + _said(line, lane, blocks, at)
+
+    def _begin(self, lane: str, blocks: list[_Block], at: float) -> None:
+        for block in blocks:
+            if block.type == "tool_use" and block.name.startswith(_PREFIX):
+                self._open.setdefault(block.id, (lane, block, at))
+
+    def _ended(self, line: _Line, blocks: list[_Block], at: float) -> list[Happening]:
+        ended: list[Happening] = []
+        for block in blocks:
+            lane, use, began = self._open.pop(block.tool_use_id, ("", None, 0.0))
+            if use is not None:
+                ended.append(
+                    Called(
+                        lane=lane,
+                        identity=use.id,
+                        name=use.name.removeprefix(_PREFIX),
+                        server=None,
+                        arguments=bytes(use.input),
+                        started=began,
+                        ended=max(began, at),
+                        ending=_ending(line, block),
+                    )
+                )
+        return ended
+
+
+def _ending(line: _Line, result: _Block) -> Ending:
+    if line.tool_denial_kind is not None:
+        return Ending.NOT_RUN
+    if not result.is_error:
+        return Ending.DONE
+    said = _read_any(result.content)
+    if isinstance(said, list):
+        said = next((block.get("text") for block in said if isinstance(block, dict)), "")
+    return Ending.NOT_RUN if isinstance(said, str) and said.startswith(_REFUSALS) else Ending.FAILED
+
+
+def _said(line: _Line, lane: str, blocks: list[_Block], at: float) -> list[Happening]:
+    """What the user wrote, without what the client adds in the user's name."""
+    if line.is_meta or line.is_compact_summary:
+        return []
+    written = (block.text.strip() for block in blocks if block.type == "text")
+    text = "\n".join(part for part in written if part and not part.startswith(_NOT_ASKED))
+    return [Said(lane=lane, at=at, text=text)] if text else []

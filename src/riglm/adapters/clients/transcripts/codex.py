@@ -1,0 +1,166 @@
+"""Codex's transcripts: `sessions/YYYY/MM/DD/rollout-*.jsonl`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from riglm.adapters.clients.transcripts.lines import lines, moment
+from riglm.adapters.clients.transcripts.places import found_below, head
+from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
+
+_PREFIX: Final = "mcp__"
+_SEPARATOR: Final = "__"
+_READ: Final = (b"session_meta", b"function_call", b"mcp_tool_call_end", b"user_message")
+
+
+class _Invocation(msgspec.Struct):
+    server: str = ""
+    tool: str = ""
+    arguments: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Payload(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+    call_id: str = ""
+    name: str = ""
+    namespace: str | None = None
+    arguments: Any = None
+    message: Any = None
+    invocation: _Invocation | None = None
+    duration: Any = None
+    result: Any = None
+
+
+class _Line(msgspec.Struct):
+    timestamp: str = ""
+    type: str = ""
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_read_line: Final = msgspec.json.Decoder(_Line).decode
+_read_payload: Final = msgspec.json.Decoder(_Payload).decode
+
+
+class CodexTranscripts(TranscriptsPort):
+    """Reads what Codex writes.
+
+    Since it notes the end of MCP calls, it says server and tool as they name themselves; before, they stand in the name
+    of the function.
+    """
+
+    client = "codex"
+    introduces_itself = "codex-mcp-client"
+    separator = _SEPARATOR
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        """`home` is the user's; `environment` may name another place in CODEX_HOME."""
+        folder = Path(environment.get("CODEX_HOME") or home / ".codex")
+        self._folders = (folder / "sessions", folder / "archived_sessions")
+
+    def files(self, place: Path | None = None) -> list[Path]:
+        """The transcripts in a file or folder, by default in those of the user."""
+        places = self._folders if place is None else (place,)
+        return [file for each in places for file in found_below(each, "rollout-*.jsonl")]
+
+    def wrote(self, file: Path) -> bool:
+        """Whether a file begins as this client's transcripts do."""
+        return b'"session_meta"' in head(file)
+
+    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
+        """What happened, in the order written."""
+        conversation = _Conversation(file.stem)
+        for number, text, is_whole in lines(file, advance):
+            if text is None:
+                yield Damaged(line=number, reason="it is too long")
+                continue
+            if not any(word in text for word in _READ):
+                continue
+            try:
+                yield from conversation.take(text)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                if is_whole:
+                    yield Damaged(line=number, reason=str(error))
+
+
+class _Conversation:
+    """What calls of one file wait for their results, and whose they are."""
+
+    def __init__(self, name: str) -> None:
+        self._lane = ""
+        self._name = name
+        self._open: dict[str, tuple[_Payload, float]] = {}
+
+    def take(self, text: bytes) -> list[Happening]:
+        """What a line tells."""
+        line = _read_line(text)
+        if line.type not in {"session_meta", "response_item", "event_msg"}:
+            return []
+        said = _read_payload(line.payload)
+        if line.type == "session_meta":
+            self._lane = self._lane or said.id  # a fork has those of its origin after its own
+            return []
+        at = moment(line.timestamp)
+        match said.type:
+            case "user_message" if isinstance(said.message, str) and said.message.strip():
+                return [Said(lane=self._lane or self._name, at=at, text=said.message.strip())]
+            case "function_call" if _qualified(said):
+                self._open[said.call_id] = (said, at)
+            case "mcp_tool_call_end" if said.invocation is not None:
+                _, began = self._open.pop(said.call_id, (None, at - _seconds(said.duration)))
+                return [self._by_event(said, said.invocation, began, at)]
+            case "function_call_output" if said.call_id in self._open:
+                call, began = self._open.pop(said.call_id)
+                return [self._by_function(call, began, at)]
+        return []
+
+    def _by_event(self, end: _Payload, told: _Invocation, began: float, at: float) -> Called:
+        given = bytes(told.arguments)
+        return self._called(
+            end.call_id, told.tool, told.server, b"{}" if given == b"null" else given, began, at, _ending(end.result)
+        )
+
+    def _by_function(self, call: _Payload, began: float, at: float) -> Called:
+        given = call.arguments if isinstance(call.arguments, str) else ""
+        return self._called(call.call_id, _qualified(call), None, given.encode() or b"{}", began, at, Ending.DONE)
+
+    def _called(
+        self, call_id: str, name: str, server: str | None, given: bytes, began: float, at: float, ending: Ending
+    ) -> Called:
+        lane = self._lane or self._name
+        return Called(
+            lane=lane,
+            identity=f"{lane}/{call_id}",
+            name=name,
+            server=server,
+            arguments=given,
+            started=began,
+            ended=max(began, at),
+            ending=ending,
+        )
+
+
+def _qualified(call: _Payload) -> str:
+    """The name of an MCP tool with its server's; empty for any other function."""
+    whole = f"{call.namespace.removesuffix(_SEPARATOR)}{_SEPARATOR}{call.name}" if call.namespace else call.name
+    return whole.removeprefix(_PREFIX) if whole.startswith(_PREFIX) else ""
+
+
+def _ending(result: Any) -> Ending:
+    match result:
+        case {"Ok": {"isError": True}}:
+            return Ending.FAILED
+        case {"Err": _}:
+            return Ending.NOT_RUN
+        case _:
+            return Ending.DONE
+
+
+def _seconds(duration: Any) -> float:
+    match duration:
+        case {"secs": int(whole), "nanos": int(rest)}:
+            return whole + rest / 1e9
+        case _:
+            return 0.0

@@ -1,0 +1,109 @@
+"""Gemini CLI's transcripts: `tmp/<project>/chats/session-*.jsonl`, those of its agents in folders beside them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from riglm.adapters.clients.transcripts.lines import lines, moment
+from riglm.adapters.clients.transcripts.places import found_below, head
+from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
+
+_PREFIX: Final = "mcp_"
+_ENDINGS: Final = {"success": Ending.DONE, "error": Ending.FAILED, "cancelled": Ending.NOT_RUN}
+
+
+class _Call(msgspec.Struct):
+    id: str = ""
+    name: str = ""
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+    status: str = ""
+    timestamp: str = ""
+
+
+class _Record(msgspec.Struct, rename={"session_id": "sessionId", "tool_calls": "toolCalls"}):
+    id: str = ""
+    session_id: str = ""
+    type: str = ""
+    timestamp: str = ""
+    content: Any = None
+    tool_calls: list[_Call] = []
+
+
+_read: Final = msgspec.json.Decoder(_Record).decode
+
+
+class GeminiTranscripts(TranscriptsPort):
+    """Reads what Gemini CLI writes since its transcripts are JSON lines; what it says last of a message counts."""
+
+    client = "gemini"
+    introduces_itself = "gemini-cli-mcp-client"
+    separator = "_"
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        """`home` is the user's; `environment` may name another one in GEMINI_CLI_HOME."""
+        self._folder = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
+
+    def files(self, place: Path | None = None) -> list[Path]:
+        """The transcripts in a file or folder, by default in that of the user."""
+        found = found_below(place or self._folder, "*.jsonl")
+        return found if place is not None else [file for file in found if "chats" in file.parts]
+
+    def wrote(self, file: Path) -> bool:
+        """Whether a file begins as this client's transcripts do."""
+        return b'"projectHash"' in head(file)
+
+    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
+        """What happened, in the order written."""
+        lane, messages = "", dict[str, _Record]()
+        for number, text, is_whole in lines(file, advance):
+            try:
+                record = None if text is None else _read(text)
+            except (msgspec.MsgspecError, RecursionError) as error:
+                if is_whole:
+                    yield Damaged(line=number, reason=str(error))
+                continue
+            if record is None:
+                yield Damaged(line=number, reason="it is too long")
+            elif record.id:
+                messages[record.id] = record
+            else:
+                lane = lane or record.session_id
+        for record in messages.values():
+            try:
+                yield from _happenings(record, lane or file.stem)
+            except ValueError as error:
+                yield Damaged(line=0, reason=str(error))
+
+
+def _happenings(record: _Record, lane: str) -> list[Happening]:
+    if record.type == "user":
+        text = _text(record.content).strip()
+        return [Said(lane=lane, at=moment(record.timestamp), text=text)] if text else []
+    return [
+        Called(
+            lane=lane,
+            identity=f"{lane}/{call.id}",
+            name=call.name.removeprefix(_PREFIX),
+            server=None,
+            arguments=bytes(call.args),
+            started=moment(call.timestamp),
+            ended=moment(call.timestamp),
+            ending=_ENDINGS[call.status],
+        )
+        for call in record.tool_calls
+        if call.name.startswith(_PREFIX) and call.status in _ENDINGS
+    ]
+
+
+def _text(content: Any) -> str:
+    match content:
+        case str():
+            return content
+        case list():
+            return "\n".join(map(_text, content))
+        case {"text": str(text)}:
+            return text
+        case _:
+            return ""

@@ -1,0 +1,51 @@
+"""Files of JSON lines, of any length, read one line at a time."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LONGEST_LINE: Final = 256 * 1024 * 1024
+"""Longer lines are passed over: a picture takes some megabytes."""
+
+_PART: Final = 1024 * 1024
+
+
+class Line(NamedTuple):
+    """A line with its number, counted from 1; `text` is None when it was too long to be read.
+
+    It `is_whole` when it ends: the last one of a file may still be written.
+    """
+
+    number: int
+    text: bytes | None
+    is_whole: bool
+
+
+def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
+    """The lines of a file that are not empty; `advance` is told of the bytes read, at least every mebibyte of lines.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    number, told = 0, 0
+    with file.open("rb") as opened:
+        while text := opened.readline(LONGEST_LINE):
+            number += 1
+            is_whole = text.endswith(b"\n")
+            is_too_long = len(text) == LONGEST_LINE and not is_whole
+            told += len(text)
+            while is_too_long and not is_whole and (more := opened.readline(_PART)):
+                told += len(more)
+                is_whole = more.endswith(b"\n")
+            if told >= _PART:
+                advance(told)
+                told = 0
+            if is_too_long or text.strip():
+                yield Line(number, None if is_too_long else text, is_whole)
+    advance(told)
+
+
+def moment(text: str) -> float:
+    """The time that an ISO date spells, in seconds since the epoch. Raises `ValueError` for anything else."""
+    return datetime.fromisoformat(text).timestamp()

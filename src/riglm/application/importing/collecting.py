@@ -1,0 +1,182 @@
+"""Reads transcripts, and keeps of them what is to be recorded."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from riglm.application.importing.conversations import Conversation, Identities, Step
+from riglm.application.importing.naming import Known, ToolNames, server_of
+from riglm.application.importing.recorded_live import RecordedLive
+from riglm.application.knowledge.definition import NAME as INNER_VOICE
+from riglm.application.meta_tool_definitions import CALL_TOOL, NAMES
+from riglm.domain import jsonrpc
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.transcripts import Account
+from riglm.ports.transcripts import Called, Damaged, Ending, Said, TranscriptsPort
+
+_MOST_DAMAGED: Final = 20
+_OWN: Final = frozenset({*NAMES, INNER_VOICE, INNER_VOICE.replace(".", "_")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Background:
+    """What the store knows already, and how calls are named and hashed.
+
+    `names` are by client; `known` gives the ids of a conversation's calls that are stored. Calls before `since`, in
+    seconds since the epoch, are left out. Without `hashes_arguments` nothing is told of arguments.
+    """
+
+    names: Mapping[str, ToolNames]
+    live: RecordedLive
+    known: Callable[[UUID], frozenset[UUID]]
+    hasher: KeyedHasher
+    since: float
+    hashes_arguments: bool = True
+
+
+@dataclass(slots=True)
+class Collection:
+    """The conversations found so far, and the account of each client."""
+
+    conversations: dict[UUID, Conversation] = field(default_factory=dict)
+    accounts: list[Account] = field(default_factory=list)
+
+
+class Collector:
+    """Goes through the transcripts of one client after the other."""
+
+    def __init__(self, background: Background) -> None:
+        self.found = Collection()
+        self._background = background
+        self._identities = Identities(background.hasher)
+        self._seen: set[UUID] = set()
+
+    def collect(self, source: TranscriptsPort, files: Iterable[Path], advance: Callable[[int], None]) -> None:
+        """Read the transcripts of a client; a file that cannot be read is passed over, and told of."""
+        reader = _Reader(source, self._background, self._identities, self._seen, self.found.conversations)
+        self.found.accounts.append(reader.account)
+        for file in files:
+            try:
+                reader.account.size += file.stat().st_size
+                reader.account.files += 1
+                for happening in source.read(file, advance):
+                    reader.take(happening, file)
+            except OSError as error:
+                reader.account.unreadable[str(file)] = error.strerror or str(error)
+        reader.account.sessions = sum(
+            bool(each.steps) for each in self.found.conversations.values() if each.client == source.introduces_itself
+        )
+
+
+class _Reader:
+    """Takes what happened in the conversations of one client."""
+
+    def __init__(
+        self,
+        source: TranscriptsPort,
+        background: Background,
+        identities: Identities,
+        seen: set[UUID],
+        conversations: dict[UUID, Conversation],
+    ) -> None:
+        self.account = Account(client=source.client)
+        self._source = source
+        self._background = background
+        self._names = background.names[source.client]
+        self._identities = identities
+        self._seen = seen
+        self._conversations = conversations
+
+    def take(self, happening: Said | Called | Damaged, file: Path) -> None:
+        """Note what a file told."""
+        match happening:
+            case Said():
+                self._conversation(happening.lane, happening.at, happening.at).hear(happening.text)
+            case Called():
+                self._take_call(happening)
+            case Damaged():
+                self.account.damaged_lines += 1
+                if len(self.account.damaged) < _MOST_DAMAGED:
+                    self.account.damaged.append((str(file), happening.line, happening.reason))
+
+    def _conversation(self, lane: str, began: float, ended: float) -> Conversation:
+        id_ = self._identities.of_conversation(self._source.client, lane)
+        found = self._conversations.get(id_)
+        if found is None:
+            found = self._conversations[id_] = Conversation(
+                id=id_,
+                client=self._source.introduces_itself,
+                started_at=began,
+                ended_at=ended,
+                known=self._background.known(id_),
+            )
+        found.ended_at = max(found.ended_at, ended)
+        return found
+
+    def _take_call(self, call: Called) -> None:
+        account = self.account
+        account.read += 1
+        id_ = self._identities.of_call(self._source.client, call.identity)
+        if id_ in self._seen:
+            account.copied += 1
+            return
+        self._seen.add(id_)
+        conversation = self._conversation(call.lane, call.started, call.ended)
+        conversation.calls += 1
+        tool = self._tool(call)
+        if id_ in conversation.known:
+            account.known += 1
+        elif tool is not None and self._is_new(call, tool):
+            account.new += 1
+            account.tools.add(tool.tool)
+            account.servers.add(tool.upstream)
+            conversation.steps.append(self._step(id_, call, tool, conversation))
+
+    def _tool(self, call: Called) -> Known | None:
+        """The tool that was called, if riglm stands in front of it and it is none of its own."""
+        separator = self._source.separator
+        tool = self._names.find(call.name, call.server, separator)
+        if tool is not None and tool.behind_riglm and tool.tool == CALL_TOOL:
+            named = jsonrpc.text(jsonrpc.members(call.arguments).get("name"))
+            tool = None if named is None else self._names.behind(named)
+        if tool is None:
+            server = server_of(call.name, call.server, separator)
+            self.account.elsewhere[server] = self.account.elsewhere.get(server, 0) + 1
+        elif tool.behind_riglm and tool.tool in _OWN:
+            self.account.own += 1
+            return None
+        return tool
+
+    def _is_new(self, call: Called, tool: Known) -> bool:
+        account, background = self.account, self._background
+        if call.ending is Ending.NOT_RUN:
+            account.not_run += 1
+        elif call.started < background.since:
+            account.too_old += 1
+        elif background.live.take(_spellings(call, tool, self._source.separator), call.started, call.ended):
+            account.live += 1
+        else:
+            return True
+        return False
+
+    def _step(self, id_: UUID, call: Called, tool: Known, conversation: Conversation) -> Step:
+        hasher = self._background.hasher
+        return Step(
+            id=id_,
+            tool=tool.tool,
+            upstream=tool.upstream,
+            arguments_hash=hasher.arguments(call.arguments) if self._background.hashes_arguments else "",
+            started=call.started,
+            seconds=call.ended - call.started,
+            failed=call.ending is Ending.FAILED,
+            number=conversation.calls,
+            asked=conversation.asked,
+        )
+
+
+def _spellings(call: Called, tool: Known, separator: str) -> Sequence[str]:
+    """What a riglm may have called the tool: one that stands in for one server alone has its bare name."""
+    bare = call.name if call.server is not None else call.name.partition(separator)[2]
+    return [tool.tool, bare] if bare else [tool.tool]

@@ -1,0 +1,124 @@
+"""What riglm calls the tools that clients knew without it."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from riglm.domain.naming import SEPARATOR, Naming, prefixed
+
+_ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
+_BROUGHT: Final = re.compile(r"plugin_.+_|claude_ai_")
+"""What Claude Code puts before the names of servers that a plugin or an account brings."""
+
+
+class Known(NamedTuple):
+    """A tool as riglm lists it, and its server; `behind_riglm` says that the client called it through riglm."""
+
+    tool: str
+    upstream: str
+    behind_riglm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """The servers of one riglm, and what clients call it itself; `before` has servers that had other names then."""
+
+    servers: tuple[str, ...]
+    naming: Naming = "prefix"
+    entries: frozenset[str] = frozenset({"riglm"})
+    before: Mapping[str, str] = field(default_factory=dict)
+
+    def now(self, name: str) -> str:
+        """What a server is called now that a client knew by a name."""
+        return self.before.get(name, name)
+
+
+class ToolNames:
+    """Finds the tool that a client's name for it means, behind one of several riglms.
+
+    Where no riglm has any servers, every server counts as one of several to come.
+    """
+
+    def __init__(self, fronts: Sequence[Front], listed: Collection[str]) -> None:
+        """`listed` are the names of tools that riglm has listed before: of names that clients alter they tell which."""
+        self._fronts = [front for front in fronts if front.servers]
+        self._listed = frozenset(listed)
+        self._by_spelling: dict[str, str] = {}
+        for name in sorted(self._listed):
+            self._by_spelling.setdefault(_altered(name), name)
+
+    def find(self, name: str, server: str | None, separator: str) -> Known | None:
+        """The tool of this name in a transcript; None when no riglm stands in front of its server.
+
+        `server` is None where it stands in the name, before `separator`.
+        """
+        for front in self._fronts:
+            found = self._behind(front, name, server, separator)
+            if found is not None:
+                return found
+        if self._fronts:
+            return None
+        owner, tool = (server, name) if server is not None else _divided(name, separator)
+        return Known(self._as_listed(prefixed(owner, tool)), owner) if owner else None
+
+    def behind(self, tool: str) -> Known:
+        """A tool by the name that a riglm lists it under."""
+        for front in self._fronts:
+            _, upstream = self._split(front, tool)
+            if upstream:
+                return Known(self._as_listed(tool), upstream, behind_riglm=True)
+        return Known(self._as_listed(tool), "", behind_riglm=True)
+
+    def _behind(self, front: Front, name: str, server: str | None, separator: str) -> Known | None:
+        for _, tool in _readings(front.entries, name, server, separator):
+            _, upstream = self._split(front, tool)
+            return Known(self._as_listed(tool), upstream, behind_riglm=True)
+        for owner, tool in _readings({*front.servers, *front.before}, name, server, separator):
+            now = front.now(owner)
+            return Known(self._public(front, now, tool), now)
+        return None
+
+    def _split(self, front: Front, tool: str) -> tuple[str, str]:
+        """The server's own name of a tool behind riglm, and the server."""
+        if len(front.servers) == 1:
+            return tool, front.servers[0]
+        return next(((rest, owner) for owner, rest in _readings(front.servers, tool, None, SEPARATOR)), (tool, ""))
+
+    def _public(self, front: Front, owner: str, tool: str) -> str:
+        if len(front.servers) == 1:
+            return self._as_listed(tool)
+        whole = self._as_listed(prefixed(owner, tool))
+        is_bare = front.naming == "none" or (front.naming == "on_collision" and whole not in self._listed)
+        return self._as_listed(tool) if is_bare else whole
+
+    def _as_listed(self, name: str) -> str:
+        """The name as riglm lists it, if it has listed one that reads like this to a client."""
+        return name if name in self._listed else self._by_spelling.get(_altered(name), name)
+
+
+def server_of(name: str, server: str | None, separator: str) -> str:
+    """The server of a tool of this name in a transcript, as far as it can be told."""
+    return server if server is not None else _divided(name, separator)[0] or name
+
+
+def _readings(servers: Collection[str], name: str, server: str | None, separator: str) -> Iterator[tuple[str, str]]:
+    """Which of these servers' tools a name may be, those of the longest names first."""
+    if server is not None:
+        yield from ((one, name) for one in servers if one == server or _altered(one) == server)
+        return
+    for start in (0, *(match.end() for match in [_BROUGHT.match(name)] if match)):
+        for one in sorted(sorted(servers), key=len, reverse=True):
+            said = _altered(one) + separator
+            if name.startswith(said, start) and len(name) > start + len(said):
+                yield one, name[start + len(said) :]
+
+
+def _divided(name: str, separator: str) -> tuple[str, str]:
+    server, _, tool = name.partition(separator)
+    return (server, tool) if tool else ("", name)
+
+
+def _altered(name: str) -> str:
+    """The name as clients spell it that allow letters, digits, `_` and `-` alone."""
+    return _ODD.sub("_", name)

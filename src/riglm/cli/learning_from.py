@@ -1,0 +1,177 @@
+"""`riglm learn-from`: what clients did before riglm came, learned from the transcripts that they left on disk."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from riglm.cli.knowledge_access import PrincipalOption, owner_of
+from riglm.cli.learning_report import show, shown_for_programs
+from riglm.cli.options import ConfigOption, JsonOption, McpJsonOption
+from riglm.cli.output import print_json
+from riglm.cli.progress import progress
+from riglm.cli.store_access import settings_of
+from riglm.cli.store_place import is_there
+from riglm.domain.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from riglm.application.importing.collecting import Collection
+    from riglm.domain.hashing import KeyedHasher
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.analytics import AnalyticsPort
+    from riglm.ports.transcripts import TranscriptsPort
+
+
+def learn_from(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH...", help="Transcripts, or folders of them; by default where clients keep them."),
+    ] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option("--client", metavar="NAME", help="Whose: claude-code, codex or gemini; may be given repeatedly."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only calls since then: a date, or 30d for 30 days.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count; store nothing.")] = False,
+    principal: PrincipalOption = None,
+    config: ConfigOption = None,
+    mcp_json: McpJsonOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn from the MCP tool calls in the transcripts of clients; it may be repeated at any time.
+
+    Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Nothing leaves the machine.
+    """
+    settings = settings_of(config)
+    now = time.time()
+    found = _transcripts(paths or [], client or [])
+    with _store(settings, dry_run=dry_run) as (store, hasher):
+        collection = _collected(settings, store, hasher, found, _since(settings, since, now), config, mcp_json)
+        stopped = "" if dry_run else _recorded(settings, store, hasher, collection, owner_of(settings, principal), now)
+    if as_json:
+        print_json(shown_for_programs(collection.accounts, dry_run=dry_run, contexts_failed=stopped))
+    else:
+        show(collection.accounts, dry_run=dry_run, contexts_failed=stopped)
+
+
+def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[TranscriptsPort, list[Path]]]":
+    """The files of each client.
+
+    Raises:
+        UnusableInput: there is no such client, or nothing at a path.
+    """
+    from riglm.composition.importing import transcripts
+
+    sources = {source.client: source for source in transcripts(Path.home(), os.environ)}
+    for name in clients:
+        if name not in sources:
+            raise UnusableInput(f"--client {name}: its transcripts cannot be read — fix: use {', '.join(sources)}")
+    chosen = [sources[name] for name in dict.fromkeys(clients or sources)]
+    if not paths:
+        return [(source, source.files()) for source in chosen]
+    for path in paths:
+        if not path.exists():
+            raise UnusableInput(f"{path}: there is nothing — fix: name a transcript or a folder of them")
+    return _shared_out(chosen, paths)
+
+
+def _shared_out(
+    sources: "Sequence[TranscriptsPort]", paths: Sequence[Path]
+) -> "list[tuple[TranscriptsPort, list[Path]]]":
+    """The files at some paths, each given to the client that wrote it."""
+    found: list[tuple[TranscriptsPort, list[Path]]] = []
+    taken: set[Path] = set()
+    for source in sources:
+        files = dict.fromkeys(file for path in paths for file in source.files(path) if file not in taken)
+        its = [file for file in files if len(sources) == 1 or source.wrote(file)]
+        found.append((source, its))
+        taken.update(its)
+    return found
+
+
+def _since(settings: "Settings", since: str | None, now: float) -> float:
+    from riglm.composition.importing import kept_since
+    from riglm.domain.duration import parsed_moment
+
+    try:
+        asked = 0.0 if since is None else parsed_moment(since, now)
+    except ValueError as error:
+        raise UnusableInput(f"--since {error}") from None
+    return max(asked, kept_since(settings, now))
+
+
+@contextmanager
+def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsPort, KeyedHasher]]":
+    """The store and its hasher; to look only, nothing is made that is not there.
+
+    Raises:
+        AnalyticsUnavailable: it cannot be used.
+        ConfigurationError: its key cannot be kept.
+    """
+    from riglm.composition.container import build
+    from riglm.composition.importing import passing_hasher, steady_hasher
+    from riglm.composition.storage import memory, store_path
+
+    if dry_run and settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
+        with memory() as empty:
+            yield empty, passing_hasher()
+        return
+    hasher = steady_hasher(settings)
+    with build(settings).analytics() as store:
+        yield store, hasher
+
+
+def _collected(
+    settings: "Settings",
+    store: "AnalyticsPort",
+    hasher: "KeyedHasher",
+    found: "list[tuple[TranscriptsPort, list[Path]]]",
+    since: float,
+    config: Path | None,
+    mcp_json: Path | None,
+) -> "Collection":
+    from riglm.application.importing.collecting import Collector
+    from riglm.composition.importing import background, fronts
+
+    by_client = {source.client: fronts(config, mcp_json, source.client) for source, _ in found}
+    collector = Collector(background(settings, store, hasher, by_client, since))
+    size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
+    with progress("reading bytes", size) as advance:
+        for source, files in found:
+            collector.collect(source, files, advance)
+    return collector.found
+
+
+def _recorded(
+    settings: "Settings",
+    store: "AnalyticsPort",
+    hasher: "KeyedHasher",
+    collection: "Collection",
+    principal: str,
+    now: float,
+) -> str:
+    """Store what is new; why contexts were not learned, or nothing."""
+    from riglm.application.importing.recording import ImportRecorder
+    from riglm.composition.importing import context_lessons
+
+    new = [each for each in collection.conversations.values() if each.steps]
+    if not new:
+        return ""
+    with context_lessons(settings, store, hasher, principal) as lessons:
+        recorder = ImportRecorder(
+            store,
+            hasher,
+            lessons,
+            principal=principal,
+            most_pairs=settings.learning.max_pairs,
+            open_since=now - settings.sessions.idle_gap,
+        )
+        with progress("learning sessions", len(new)) as advance:
+            recorder.record(new, advance)
+    return recorder.contexts_failed

@@ -1,0 +1,157 @@
+"""What reads the transcripts of clients into the store."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from riglm.composition.prediction import build_embedder
+from riglm.domain.hashing import KEY_BYTES, KeyedHasher
+from riglm.domain.installation import ENTRY
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.analytics import AnalyticsPort
+
+if TYPE_CHECKING:
+    from riglm.application.importing.collecting import Background
+    from riglm.application.importing.lessons import ContextLessons
+    from riglm.application.importing.naming import Front
+    from riglm.ports.transcripts import TranscriptsPort
+
+_MOST_SESSIONS: Final = 100_000
+_BEFORE_SECONDS: Final = 7 * 86_400.0
+"""A session that went on at some time began no longer before it."""
+
+
+def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[TranscriptsPort, ...]":
+    """The clients whose transcripts can be read."""
+    from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
+    from riglm.adapters.clients.transcripts.codex import CodexTranscripts
+    from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
+
+    return (
+        ClaudeCodeTranscripts(home, environment),
+        CodexTranscripts(home, environment),
+        GeminiTranscripts(home, environment),
+    )
+
+
+def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Front]":
+    """The riglms that stand, or will, in front of the servers of a client: those named, or as `riglm init` made them.
+
+    Raises:
+        ConfigurationError: a file that is named cannot be read.
+    """
+    from riglm.adapters.configuration import client_file, document
+    from riglm.adapters.configuration.loading import FILE_NAME
+    from riglm.composition.installing import installations
+
+    if mcp_json is not None:
+        return [_front(client_file.read(mcp_json).values)]
+    here = config or Path(FILE_NAME)
+    if config is not None or here.is_file():
+        return [_front(document.read(here).values)]
+    installed = [each for each in installations() if each.client == client]
+    return [
+        replace(
+            _front(document.read(each.configuration).values),
+            entries=frozenset({ENTRY, each.entry}),
+            before=each.servers,
+        )
+        for each in installed
+        if each.configuration.is_file()
+    ]
+
+
+def _front(values: Mapping[str, object]) -> "Front":
+    """The servers that a configuration names, read as it is written: their variables may be unset here."""
+    from riglm.application.importing.naming import Front
+    from riglm.domain.upstream import derive_name
+
+    servers: tuple[str, ...] = ()
+    match values:
+        case {"upstream": {**upstream}}:
+            given = (upstream.get("command"), upstream.get("args"))
+            words = [word for each in given for word in (each if isinstance(each, list) else [each]) if word]
+            servers = (derive_name([str(word) for word in words], str(upstream.get("url") or "")),)
+        case {"mcpServers": {**named}}:
+            servers = tuple(
+                str(name) for name, said in named.items() if not (isinstance(said, dict) and said.get("disabled"))
+            )
+    match values.get("naming"):
+        case ("on_collision" | "none") as naming:
+            return Front(servers=servers, naming=naming)
+    return Front(servers=servers)
+
+
+def steady_hasher(settings: Settings) -> KeyedHasher:
+    """The hasher of the store, whose key can be kept: under another one every import would look new.
+
+    Raises:
+        ConfigurationError: the key cannot be kept.
+    """
+    from riglm.adapters.analytics.keyfile import load_or_create_key
+    from riglm.composition.storage import make_hasher, store_path
+
+    if settings.privacy.key is None:
+        load_or_create_key(store_path(settings).parent / "riglm.key")
+    return make_hasher(settings)
+
+
+def passing_hasher() -> KeyedHasher:
+    """A hasher whose hashes nobody will meet again."""
+    return KeyedHasher(os.urandom(KEY_BYTES))
+
+
+def background(
+    settings: Settings,
+    store: AnalyticsPort,
+    hasher: KeyedHasher,
+    by_client: "Mapping[str, Sequence[Front]]",
+    since: float,
+) -> "Background":
+    """What is known before the first transcript is read; blocks.
+
+    Raises:
+        AnalyticsUnavailable: the store cannot be read.
+    """
+    from riglm.application.importing.collecting import Background
+    from riglm.application.importing.naming import ToolNames
+    from riglm.application.importing.recorded_live import RecordedLive
+
+    listed = [one.tool for one in store.tool_statistics() if one.in_lists]
+    return Background(
+        names={client: ToolNames(found, listed) for client, found in by_client.items()},
+        live=RecordedLive(store.recent_calls(_MOST_SESSIONS, since - _BEFORE_SECONDS)),
+        known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
+        hasher=hasher,
+        since=since,
+        hashes_arguments=settings.privacy.arguments != "none",
+    )
+
+
+def kept_since(settings: Settings, now: float) -> float:
+    """The time before which the store keeps nothing, in seconds since the epoch; 0 if it keeps all."""
+    expiry = settings.retention.expiry(now)
+    return max((at for at in (expiry.sessions, expiry.invocations) if at is not None), default=0.0)
+
+
+@contextmanager
+def context_lessons(
+    settings: Settings, store: AnalyticsPort, hasher: KeyedHasher, principal: str
+) -> "Iterator[ContextLessons]":
+    """What teaches contexts, with the model that a riglm of these settings uses; it is loaded, and let go at the end.
+
+    Raises:
+        AnalyticsUnavailable: the store cannot be read.
+    """
+    from riglm.application.importing.lessons import ContextLessons
+    from riglm.domain.retrieval.pairs import LearnedPairs
+
+    most = settings.learning.max_pairs
+    with build_embedder(settings) as embedder:
+        pairs = LearnedPairs(hasher.derived_key("learned pairs"))
+        pairs.restore(store.list_learned_pairs(embedder.model, most))
+        scope = principal if settings.learning.scope == "principal" else ""
+        yield ContextLessons(pairs, embedder, most_pairs=most, scope=scope, names=hasher.client_name)

@@ -1,0 +1,38 @@
+"""What is taken from transcripts, counted."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """What was found in the transcripts of one client, and what became of it.
+
+    Every call that was read is new, known (from an earlier import), live (riglm recorded it itself), copied (once more
+    in a resumed conversation), not run, too old, or of a server that no riglm stands in front of (`elsewhere`, by
+    server). `sessions` have new calls. `damaged` lines and `unreadable` files were passed over.
+    """
+
+    client: str
+    files: int = 0
+    size: int = 0
+    sessions: int = 0
+    read: int = 0
+    new: int = 0
+    known: int = 0
+    live: int = 0
+    copied: int = 0
+    not_run: int = 0
+    too_old: int = 0
+    own: int = 0
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    tools: set[str] = field(default_factory=set)
+    servers: set[str] = field(default_factory=set)
+    contexts: int = 0
+    damaged: list[tuple[str, int, str]] = field(default_factory=list)
+    damaged_lines: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> int:
+        """Calls that were read and not taken."""
+        return self.read - self.new
