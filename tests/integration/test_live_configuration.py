@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from riglm.domain import jsonrpc
 from riglm.domain.control import Conflict, Forbidden, Invalid
 from riglm.domain.secret import MASK
 from tests.integration.live import FILE, PATIENCE, TOOLS, standing
@@ -91,6 +92,24 @@ async def test_a_call_that_runs_ends_as_it_began(tmp_path):
             stage.upstream.go_on.set()
             assert (await waiting).result
         assert await client.call("tool00") is None
+
+
+async def test_what_bounds_an_answer_of_the_inner_voice_counts_for_the_next_question(tmp_path):
+    async with standing(tmp_path, FILE + "knowledge: {{enabled: true}}\n") as stage:
+        client = await stage.client()
+        asked = {"name": "inner_voice.retrieve", "arguments": {"query": "falcon"}}
+
+        async def diagnostics():
+            answer = jsonrpc.plain((await client.send("tools/call", asked)).result)
+            return answer["structuredContent"]["diagnostics"]
+
+        assert (await diagnostics())["k_req"] == 10
+        await stage.live.put({"knowledge": {"top_k": 3, "min_floor": 0.05, "floor": 0.05, "mix": 0.1}})
+        said = await diagnostics()
+        assert (said["k_req"], said["floor_used"]) == (3, 0.05)
+        for late in ({"alias": "snippets"}, {"shared": True}, {"enabled": False}):
+            with pytest.raises(Invalid, match="start"):
+                await stage.live.put({"knowledge": late})
 
 
 async def test_a_thousand_changes_under_calls_fail_none_and_show_no_mixture(tmp_path):

@@ -73,17 +73,17 @@ def search(
 
 
 def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Answer":
-    from riglm.application.knowledge.parameters import Defaults, question
+    from riglm.application.knowledge.building import bounds_of, defaults_of
+    from riglm.application.knowledge.parameters import question
     from riglm.application.knowledge.retrieval import Retrieval
 
     knowledge = settings.knowledge
-    wanted = question(asked, Defaults(top_k=knowledge.top_k, floor=knowledge.floor, mix=knowledge.mix))
+    wanted = question(asked, defaults_of(knowledge))
     with opened_knowledge(settings) as store:
         retrieval = Retrieval(
             lambda text: _embedded(settings, text),
             _Direct(store),
-            min_floor=knowledge.min_floor,
-            most_candidates=knowledge.max_candidates_per_source,
+            bounds_of(knowledge),
             shared=knowledge.shared,
         )
         return asyncio.run(retrieval.answer(wanted, owner))

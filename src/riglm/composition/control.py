@@ -16,6 +16,7 @@ from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
 from riglm.application.sessions import SessionRegistry
+from riglm.composition.knowledge import going_by
 from riglm.composition.prediction import build_predictor, plan_of
 from riglm.composition.sessions import evidence
 from riglm.domain.errors import ConfigurationError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
     from riglm.application.filtering import FilteringService
+    from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.overrides import Overrides
     from riglm.application.prediction.service import PredictionService
     from riglm.application.showing.showing import Showing
@@ -45,6 +47,7 @@ def make_live(
     tracking: TrackingService,
     sessions: SessionRegistry,
     maintenance: Maintenance,
+    voice: "InnerVoice | None",
 ) -> "LiveConfiguration":
     """The configuration that can be changed, with all that follows it."""
     from riglm.adapters.configuration.persisting import ConfigurationDocuments
@@ -64,6 +67,8 @@ def make_live(
         Following(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
         Following(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
+    if voice is not None:
+        followers.append(Following(lambda new: new.knowledge, going_by(voice)))
     read = configuration or Configuration(settings, {})
     if logs is not None:
         known = read.settings.secrets()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from riglm.composition.storage import knowledge_store
 from riglm.composition.wanted import is_silent
+from riglm.domain.schemas.knowledge import Knowledge
 from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
@@ -26,3 +27,10 @@ def make_voice(settings: Settings, worker: "Worker", embedders: "Callable[[], Em
         lambda: knowledge_store(settings),
         is_silent=is_silent(),
     )
+
+
+def going_by(voice: "InnerVoice") -> Callable[[Knowledge], None]:
+    """Takes what of the settings may change while the tool is there."""
+    from riglm.application.knowledge.building import bounds_of, defaults_of
+
+    return lambda knowledge: voice.go_by(defaults_of(knowledge), bounds_of(knowledge))

@@ -31,6 +31,11 @@ FOLLOWED: Final[tuple[KeyPath, ...]] = (
     ("privacy", "arguments"),
     ("sessions", "meta_keys"),
     ("sessions", "idle_gap"),
+    ("knowledge", "mix"),
+    ("knowledge", "top_k"),
+    ("knowledge", "floor"),
+    ("knowledge", "min_floor"),
+    ("knowledge", "max_candidates_per_source"),
 )
 """What counts at once when it is changed; all else is read when riglm starts."""
 

@@ -7,7 +7,7 @@ from riglm.application.knowledge.answers import fields_of
 from riglm.application.knowledge.errors import Code, Unanswered, refusal
 from riglm.application.knowledge.journal import Journal
 from riglm.application.knowledge.parameters import Defaults, question
-from riglm.application.knowledge.retrieval import Retrieval
+from riglm.application.knowledge.retrieval import Bounds, Retrieval
 from riglm.application.meta_answers import structured
 from riglm.domain import jsonrpc
 
@@ -44,6 +44,11 @@ class InnerVoice:
             return refusal(_INTERNAL)
         self._journal.answered(answer)
         return result
+
+    def go_by(self, defaults: Defaults, bounds: Bounds) -> None:
+        """Answer the next question by others than before."""
+        self._defaults = defaults
+        self._retrieval.bounds = bounds
 
     async def close(self) -> None:
         """Let go of the model and the store."""

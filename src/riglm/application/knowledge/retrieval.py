@@ -61,6 +61,14 @@ class Answer:
     diagnostics: Diagnostics
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far the floor may give way, and how many candidates of each table are looked at at most."""
+
+    min_floor: float
+    most_candidates: int
+
+
 class Retrieval:
     """Asks each table by itself, those of a source without a share not at all, and merges what they give."""
 
@@ -68,17 +76,15 @@ class Retrieval:
         self,
         embed: Callable[[str], Awaitable[Embedded]],
         store: Store,
+        bounds: Bounds,
         *,
-        min_floor: float,
-        most_candidates: int,
         shared: bool = False,
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`most_candidates` are looked at in each table; with `shared` everybody is answered from everybody's."""
+        """`bounds` may be others for the next question; with `shared` everybody is answered from everybody's."""
         self._embed = embed
         self._store = store
-        self._min_floor = min_floor
-        self._most = most_candidates
+        self.bounds = bounds
         self._shared = shared
         self._monotonic = monotonic
 
@@ -88,7 +94,7 @@ class Retrieval:
         Raises:
             Unanswered: the embedder or the store cannot be had.
         """
-        begun = self._monotonic()
+        begun, bounds = self._monotonic(), self.bounds
         try:
             embedded = await self._embed(asked.query)
         except EmbedderUnavailable as error:
@@ -99,8 +105,8 @@ class Retrieval:
             include_tags=asked.include_tags,
             exclude_tags=asked.exclude_tags,
         )
-        most = min(_CANDIDATES_PER_SNIPPET * asked.top_k, self._most)
-        request = Request(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=self._min_floor)
+        most = min(_CANDIDATES_PER_SNIPPET * asked.top_k, bounds.most_candidates)
+        request = Request(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=bounds.min_floor)
         wanted = [table for table in Table if (request.wants_graph if table.is_graph else request.wants_thoughts)]
         try:
             found = [await self._store.nearest(table, embedded.embedding, scope, most) for table in wanted]

@@ -8,7 +8,7 @@ from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.inner_voice import InnerVoice
 from riglm.application.knowledge.journal import Journal
 from riglm.application.knowledge.parameters import Defaults
-from riglm.application.knowledge.retrieval import Embedded, Retrieval, Store
+from riglm.application.knowledge.retrieval import Bounds, Embedded, Retrieval, Store
 from riglm.domain.identifier import uuid7
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Thought
 from riglm.domain.knowledge.provenance import Origin, Table
@@ -44,12 +44,13 @@ class Memory(Store):
 class Stage:
     """One voice, its store, and an embedder that fails when it is told to."""
 
-    def __init__(self, *, is_silent: bool = False, **more: Any) -> None:
+    def __init__(self, *, is_silent: bool = False, most_candidates: int = 150, shared: bool = False) -> None:
         self.store = Memory()
         self.kept = self.store.kept
         self.error: BaseException | None = None
         self.journal = Journal(is_silent=is_silent)
-        retrieval = Retrieval(self._embed, self.store, **{"min_floor": 0.15, "most_candidates": 150, **more})
+        bounds = Bounds(min_floor=0.15, most_candidates=most_candidates)
+        retrieval = Retrieval(self._embed, self.store, bounds, shared=shared)
         self.voice = InnerVoice(retrieval, Defaults(), self.journal)
 
     async def result(self, given: Any, principal: str = "") -> Any:
