@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli import config, control, database, demo, embedder, evaluate, knowledge, serving, top, usage
+from riglm.cli import config, control, database, demo, embedder, evaluate, knowledge, learning_from, serving, top, usage
 from riglm.domain.errors import RiglmError, UnusableInput
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command()(usage.tools)
 app.command()(usage.stats)
 app.command()(top.top)
 app.command()(demo.demo)
+app.command("learn-from")(learning_from.learn_from)
 app.add_typer(config.app, name="config")
 app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")
