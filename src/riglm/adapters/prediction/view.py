@@ -72,6 +72,10 @@ class View:
         """Amounts by tool as an array over the candidates."""
         found = np.zeros(self.size)
         column = self.column
+        if len(amounts) > len(column):  # a row keeps what other catalogues had
+            for tool, place in column.items():
+                found[place] = amounts.get(tool, 0.0)
+            return found
         for tool, amount in amounts.items():
             index = column.get(tool)
             if index is not None:
