@@ -5,7 +5,22 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli import config, control, database, demo, embedder, evaluate, knowledge, learning_from, serving, top, usage
+from riglm.cli import (
+    config,
+    control,
+    database,
+    demo,
+    doctor,
+    embedder,
+    evaluate,
+    init,
+    knowledge,
+    learning_from,
+    serving,
+    top,
+    undo,
+    usage,
+)
 from riglm.domain.errors import RiglmError, UnusableInput
 
 app = typer.Typer(
@@ -22,12 +37,15 @@ app = typer.Typer(
 _WITH_COMMAND = {"allow_interspersed_args": False}
 app.command(context_settings=_WITH_COMMAND)(serving.run)
 app.command(context_settings=_WITH_COMMAND)(serving.serve)
+app.command()(init.init)
+app.command()(undo.undo)
 app.command()(usage.sessions)
 app.command()(usage.tools)
 app.command()(usage.stats)
 app.command()(top.top)
 app.command()(demo.demo)
 app.command("learn-from")(learning_from.learn_from)
+app.command()(doctor.doctor)
 app.add_typer(config.app, name="config")
 app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")

@@ -15,3 +15,16 @@ def data_directory(environment: Mapping[str, str]) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("riglm", appauthor=False))
+
+
+def configuration_directory(environment: Mapping[str, str]) -> Path:
+    """Where `riglm init` keeps its configurations: the user's directory for them, or the one that RIGLM_DATA_DIR names.
+
+    It need not exist.
+    """
+    named = environment.get(VARIABLE)
+    if named:
+        return Path(named).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("riglm", appauthor=False, roaming=True))

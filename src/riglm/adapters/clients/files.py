@@ -1,0 +1,254 @@
+"""The clients' files on this machine: found, read, and made anew."""
+
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import yaml
+
+from riglm.adapters.clients import json_members, toml_tables
+from riglm.adapters.clients.cannot_change import CannotChange
+from riglm.adapters.clients.dialect import dialect_of
+from riglm.adapters.clients.places import Candidate, project_candidates, user_candidates
+from riglm.adapters.clients.reading import understood
+from riglm.domain.installation import ClientServer, Place
+from riglm.ports.clients import ClientsPort
+
+_LARGEST: Final = 64 * 1024 * 1024
+_BOM: Final = "\ufeff"
+
+
+class ClientFiles(ClientsPort):
+    """Clients' files below one home directory."""
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        home: Path,
+        platform: str = sys.platform,
+        anyway: Collection[str] = (),
+    ) -> None:
+        """`anyway` names servers to be moved although their users may have to sign in."""
+        self._environment = environment
+        self._home = home
+        self._platform = platform
+        self._anyway = frozenset(anyway)
+
+    def places(self, project: Path | None) -> tuple[Place, ...]:
+        """Where servers of clients are, on this machine; with a project, only what is for work in that directory."""
+        candidates = (
+            user_candidates(self._platform, self._environment, self._home)
+            if project is None
+            else project_candidates(project)
+        )
+        found = [place for candidate in candidates for place in _present(candidate)]
+        main = next(user_candidates(self._platform, self._environment, self._home))
+        own = _present(main)
+        found += [place for one in own for place in _projects_in(one, project)]
+        return tuple({(place.file.resolve(), place.path): place for place in reversed(found)}.values())[::-1]
+
+    def servers(self, place: Place, content: bytes) -> tuple[ClientServer, ...]:
+        """The servers at a place in this version of the file; none where the place is not there."""
+        values = _values(place, _text(place, content))
+        blocked = _blocked(place, values)
+        servers = []
+        for name, entry in _at(values, place.path).items():
+            server = understood(place, name, entry, self._home, anyway=name in self._anyway)
+            if name in blocked and server.definition is not None:
+                server = ClientServer(name=name, obstacle=blocked[name], starts=server.starts, url=server.url)
+            servers.append(server)
+        return tuple(servers)
+
+    def with_riglm(
+        self,
+        place: Place,
+        content: bytes,
+        names: Collection[str],
+        *,
+        entry: str,
+        starts: Sequence[str],
+        variables: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The file with riglm in the place of these servers."""
+        text = _text(place, content)
+        values = _values(place, text)
+        servers = _at(values, place.path)
+        there = servers.get(entry)
+        wanted = _entry(place, starts, variables, env or {})
+        if isinstance(there, Mapping):
+            wanted = _merged(there, wanted)
+        leaving = set(names) if there == wanted else {*names, entry}
+        new = text
+        if leaving:
+            new = _call(place, "moved", text, place.path, leaving, None if there == wanted else (entry, wanted))
+        _require(place, new, values, {**{key: servers[key] for key in servers if key not in names}, entry: wanted})
+        return _encoded(content, new)
+
+    def without_riglm(self, place: Place, content: bytes, entry: str, before: bytes, names: Collection[str]) -> bytes:
+        """The file with servers of an earlier version of it in the place of riglm."""
+        text, earlier = _text(place, content), _text(place, before)
+        values = _values(place, text)
+        servers, were = _at(values, place.path), _at(_values(place, earlier), place.path)
+        new = _call(place, "put_back", text, place.path, entry, earlier, names)
+        wanted = {key: servers[key] for key in servers if key != entry} | {name: were[name] for name in names}
+        _require(place, new, values, wanted)
+        return _encoded(content, new)
+
+
+def _present(candidate: Candidate) -> list[Place]:
+    files = (
+        sorted(candidate.base.glob(candidate.pattern))
+        if "*" in candidate.pattern
+        else [candidate.base / candidate.pattern]
+    )
+    return [
+        Place(
+            client=candidate.client,
+            file=file,
+            path=candidate.path,
+            project=candidate.project,
+            is_main=candidate.is_main,
+        )
+        for file in files
+        if file.is_file()
+    ]
+
+
+def _projects_in(place: Place, wanted: Path | None) -> Iterator[Place]:
+    """Claude Code keeps servers by project in the user's file as well."""
+    try:
+        projects = _at(_values(place, _text(place, place.file.read_bytes())), ("projects",))
+    except (OSError, CannotChange):
+        return  # whoever reads the file says so
+    for name, said in projects.items():
+        is_wanted = wanted is None or Path(name) == wanted
+        if (
+            is_wanted
+            and isinstance(said, Mapping)
+            and isinstance(said.get("mcpServers"), Mapping)
+            and said["mcpServers"]
+        ):
+            path = ("projects", name, "mcpServers")
+            yield Place(client=place.client, file=place.file, path=path, project=Path(name), is_main=False)
+
+
+def _blocked(place: Place, values: Mapping[str, Any]) -> dict[str, str]:
+    """Servers that the client does not use for what it says elsewhere in the file, and why."""
+    if place.client != "gemini":
+        return {}
+    lists = _at(values, ("mcp",))
+    names = _at(values, place.path)
+    if isinstance(lists.get("allowed"), list):
+        return dict.fromkeys(names, "`mcp.allowed` names the servers that may be used, and riglm is not among them")
+    return dict.fromkeys(map(str, lists.get("excluded") or ()), "`mcp.excluded` switches it off")
+
+
+def _entry(place: Place, starts: Sequence[str], variables: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    dialect = dialect_of(place.client)
+    passed = {} if dialect.passes_all or not dialect.variable else {name: dialect.variable % name for name in variables}
+    entry = dialect.entry(starts, {**passed, **env})
+    if place.client == "codex" and variables:
+        entry["env_vars"] = sorted(variables)
+    return entry
+
+
+def _merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry as it is with what it lacks: whoever wrote more into it keeps that."""
+    merged = dict(there)
+    for key, value in wanted.items():
+        old = there.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            merged[key] = {**value, **old}
+        elif key == "env_vars" and isinstance(old, list):
+            merged[key] = [*old, *(each for each in value if each not in old)]
+        elif key not in {"enabled", "type"} or old is None:
+            merged[key] = value
+    return merged
+
+
+def _require(place: Place, text: str, before: Mapping[str, Any], servers: Mapping[str, Any]) -> None:
+    """Raise unless the new text says what the old one did, but for these servers."""
+    wanted = _replaced(before, place.path, servers)
+    try:
+        is_right = _values(place, text) == wanted
+    except CannotChange:
+        is_right = False
+    if not is_right:
+        raise CannotChange(
+            f"{place.file} is written in a way in which riglm cannot change it faithfully — fix: change it by hand"
+        )
+
+
+def _replaced(values: Mapping[str, Any], path: Sequence[str], servers: Mapping[str, Any]) -> dict[str, Any]:
+    if not path:
+        return dict(servers)
+    inner = values.get(path[0])
+    return {**values, path[0]: _replaced(inner if isinstance(inner, Mapping) else {}, path[1:], servers)}
+
+
+def _at(values: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    here: Any = values
+    for key in path:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here if isinstance(here, Mapping) else {}
+
+
+def _editor(place: Place) -> ModuleType:
+    return toml_tables if place.file.suffix == ".toml" else json_members
+
+
+def _values(place: Place, text: str) -> dict[str, Any]:
+    if not text.strip() and place.file.suffix != ".toml":
+        return {}
+    found: dict[str, Any] = _call(place, "values", text)
+    return found
+
+
+def _call(place: Place, verb: str, *arguments: Any) -> Any:
+    try:
+        return getattr(_editor(place), verb)(*arguments)
+    except CannotChange as error:
+        raise CannotChange(f"{place.file}: {error} — fix: mend it, or leave the client out") from None
+
+
+def _text(place: Place, content: bytes) -> str:
+    if len(content) > _LARGEST:
+        raise CannotChange(f"{place.file} is larger than 64 MiB")
+    try:
+        return content.decode("utf-8").removeprefix(_BOM)
+    except UnicodeDecodeError as error:
+        raise CannotChange(f"{place.file}: byte {error.start} is not UTF-8 — fix: save it as UTF-8") from None
+
+
+def _encoded(before: bytes, text: str) -> bytes:
+    try:
+        return (_BOM if before.startswith(_BOM.encode()) else "").encode() + text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise CannotChange("a text cannot be written as UTF-8") from None
+
+
+def values_of(file: Path, content: bytes) -> dict[str, Any]:
+    """What a file of any kind says, for looking at alone.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    if file.suffix in {".yaml", ".yml"}:
+        try:
+            found = yaml.safe_load(content)
+        except (yaml.YAMLError, ValueError):
+            raise CannotChange(f"{file} is not YAML") from None
+        return found if isinstance(found, dict) else {}
+    place = Place(client="", file=file, path=())
+    return _values(place, _text(place, content))
+
+
+def home_of(environment: Mapping[str, str]) -> Path:
+    """The user's home directory."""
+    named = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
+    return Path(named) if named else Path.home()

@@ -1,0 +1,204 @@
+"""Members of an object in JSON with comments, changed in the text: nothing else in it changes.
+
+Each change touches the text of the members that it is about, and no more: comments, spare commas, indentation, escapes
+and the order of keys stay as their owner wrote them.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from riglm.adapters.clients.cannot_change import CannotChange
+
+_STRING: Final = r'"(?:\\.|[^"\\\n])*"'
+_SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_KEY: Final = re.compile(_STRING)
+_SKIPPED: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|[{{}}\[\]]", re.DOTALL)
+_PLAIN: Final = re.compile(r'[^\s,\]}"/]+')
+_COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
+_DEFAULT_STEP: Final = "  "
+
+Path = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One key with its value: where both stand, and where the comma behind them is, if there is one."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+    comma: int | None
+
+
+def values(text: str) -> dict[str, Any]:
+    """What the text says.
+
+    Raises:
+        CannotChange: it is no JSON, not even with comments, or holds no keys, or one of them twice in one object.
+    """
+    plain = _SPARE_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+    try:
+        found = json.loads(plain, object_pairs_hook=_once_each)
+    except json.JSONDecodeError as error:
+        raise CannotChange(f"line {error.lineno}, column {error.colno}: this is not JSON ({error.msg})") from None
+    except RecursionError:
+        raise CannotChange("the values are nested too deeply") from None
+    if not isinstance(found, dict):
+        raise CannotChange("it does not hold keys with values")
+    return found
+
+
+def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
+    """The text without these members of the object at a path, and with another in the place of the first of them."""
+    members = _members_at(text, path)
+    leaving = [member for member in members if member.key in names]
+    instead = ""
+    if entry is not None and leaving:
+        instead = _written(text, leaving[0], *entry)
+    return _changed(text, members, leaving, instead)
+
+
+def put_back(text: str, path: Path, entry: str, before: str, names: Collection[str]) -> str:
+    """The text with members of another version of it in the place of the one of this name, or else at the end."""
+    returning = [member for member in _members_at(before, path) if member.key in names]
+    members = _members_at(text, path)
+    ours = [member for member in members if member.key == entry]
+    at = (ours or members)[-1:]
+    gap = ("," + _gap(text, at[0].start)) if at else ", "
+    instead = gap.join(before[member.start : member.end] for member in returning)
+    if ours or not instead:
+        return _changed(text, members, ours, instead)
+    if not members:
+        place = _object_at(text, path) + 1
+        return text[:place] + instead + text[place:]
+    return text[: at[0].end] + gap + instead + text[at[0].end :]
+
+
+def _changed(text: str, members: Sequence[_Member], leaving: Sequence[_Member], instead: str) -> str:
+    """The text in which the first that leaves is replaced, if there is something instead, and the others are gone."""
+    staying = [member for member in members if member not in leaving or (instead and member is leaving[0])]
+    edits: list[tuple[int, int, str]] = []
+    if instead:
+        edits.append((leaving[0].start, leaving[0].end, instead))
+    for member in leaving[1 if instead else 0 :]:
+        end = member.end if member.comma is None else member.comma + 1
+        edits.append((*_with_its_line(text, member.start, end), ""))
+    if leaving and leaving[-1] is members[-1] and leaving[-1] not in staying and leaving[-1].comma is None and staying:
+        comma = staying[-1].comma
+        if comma is not None:
+            edits.append((comma, comma + 1, ""))
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _with_its_line(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span, and all of its lines where nothing else stands in them."""
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end)
+    is_alone = not text[first:start].strip() and last >= 0 and not text[end:last].strip()
+    if is_alone:
+        return first, last + 1
+    while end < len(text) and text[end] in " \t":
+        end += 1
+    return start, end
+
+
+def _members_at(text: str, path: Path) -> list[_Member]:
+    return list(_members(text, _object_at(text, path)))
+
+
+def _object_at(text: str, path: Path) -> int:
+    place = _after_space(text, 0)
+    for key in path:
+        found = next((member for member in _members(text, place) if member.key == key), None)
+        if found is None:
+            raise CannotChange(f"there is no {'.'.join(path)} any more")
+        place = found.value
+    return place
+
+
+def _members(text: str, place: int) -> Iterator[_Member]:
+    if text[place : place + 1] != "{":
+        raise CannotChange("there are no keys with values where servers are looked for")
+    place = _after_space(text, place + 1)
+    while text[place] != "}":
+        name = _KEY.match(text, place)
+        if name is None:
+            raise CannotChange("this is not JSON")
+        value = _after_space(text, _after_space(text, name.end()) + 1)
+        end = _end_of_value(text, value)
+        behind = _after_space(text, end)
+        has_comma = text[behind] == ","
+        yield _Member(json.loads(name.group()), place, value, end, behind if has_comma else None)
+        place = _after_space(text, behind + 1) if has_comma else behind
+
+
+def _end_of_value(text: str, place: int) -> int:
+    if text[place] == '"':
+        found = _KEY.match(text, place)
+    elif text[place] not in "{[":
+        found = _PLAIN.match(text, place)
+    else:
+        depth = 0
+        for mark in _SKIPPED.finditer(text, place):
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark.group(), 0)
+            if not depth:
+                return mark.end()
+        found = None
+    if found is None:
+        raise CannotChange("this is not JSON")
+    return found.end()
+
+
+def _after_space(text: str, place: int) -> int:
+    found = _SPACE.match(text, place)
+    return found.end() if found else place
+
+
+def _written(text: str, place: _Member, name: str, value: Mapping[str, Any]) -> str:
+    """A new member as its neighbours are written: over several lines, and indented alike, or all in one."""
+    key = json.dumps(name, ensure_ascii=False) + ": "
+    gap = _gap(text, place.start)
+    if "\n" not in gap:
+        return key + json.dumps(value, ensure_ascii=False)
+    step = _step(text, place, gap)
+    lines = [f"{json.dumps(each)}: {json.dumps(item, ensure_ascii=False)}" for each, item in value.items()]
+    return key + "{" + gap + step + f",{gap}{step}".join(lines) + gap + "}"
+
+
+def _gap(text: str, start: int) -> str:
+    """What stands between two members: a line break and the indentation, or a space."""
+    first = text.rfind("\n", 0, start) + 1
+    indent = text[first:start]
+    if not first or indent.strip():
+        return " "
+    return ("\r\n" if text[:first].endswith("\r\n") else "\n") + indent
+
+
+def _step(text: str, place: _Member, gap: str) -> str:
+    """By how much more than a member its own keys are indented."""
+    indent = gap.lstrip("\r\n")
+    inner = re.match(r"\{\r?\n([ \t]*)\"", text[place.value : place.end])
+    if inner and inner[1].startswith(indent) and len(inner[1]) > len(indent):
+        return inner[1][len(indent) :]
+    return "\t" if "\t" in indent else _DEFAULT_STEP
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise CannotChange(f"the key {twice!r} stands twice in one object: keep one of them")
+    return found
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)

@@ -1,0 +1,141 @@
+"""A client's entry for a server, understood: what riglm makes of it, or why it has to stay."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from riglm.adapters.clients.dialect import dialect_of
+from riglm.adapters.clients.references import References, Untranslatable
+from riglm.domain.installation import ClientServer, Place
+
+_URLS: Final = ("url", "serverUrl", "httpUrl")
+_TAKEN: Final = frozenset(
+    {"type", "transport", "command", "args", "env", "environment", "cwd", "headers", "http_headers", *_URLS}
+    | {"enabled", "disabled", "source", "bearer_token_env_var", "env_http_headers", "env_vars"}
+)
+_LIMITS: Final = (
+    "disabledTools", "excludeTools", "includeTools", "enabledTools", "allowedTools", "disabled_tools", "enabled_tools",
+)  # fmt: skip
+_SIGN_IN: Final = (
+    "oauth", "auth", "authProviderType", "headersHelper", "scopes", "oauth_resource", "oauth_client_id",
+    "targetAudience", "targetServiceAccount",
+)  # fmt: skip
+_KINDS: Final = {"local": "stdio", "remote": "http"}
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class _Stays(Exception):
+    """The server cannot go behind riglm; the message says why."""
+
+
+def understood(place: Place, name: str, entry: Any, home: Path, *, anyway: bool = False) -> ClientServer:
+    """What riglm makes of an entry; `anyway` moves a server that may want its user to sign in."""
+    if not isinstance(entry, Mapping):
+        return ClientServer(name=name, obstacle="it is not written as a server")
+    starts, url = _starts(entry), next((str(entry[key]) for key in _URLS if entry.get(key)), "")
+    seen = References(dialect_of(place.client).pattern, home, place.project)
+    try:
+        _require_movable(place.client, entry)
+        definition = _definition(entry, starts, url, seen)
+        if url and not starts and not anyway:
+            _require_open(url, definition)
+    except (_Stays, Untranslatable) as error:
+        return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
+    unused = tuple(key for key, value in entry.items() if key not in _TAKEN and value not in (None, [], {}, ""))
+    passed = [str(each) for each in _list(entry.get("env_vars")) if isinstance(each, str)]
+    variables = tuple(dict.fromkeys([*seen.variables, *passed]))
+    return ClientServer(name=name, definition=definition, variables=variables, unused=unused, starts=starts, url=url)
+
+
+def _starts(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """The command line, in whichever of its forms."""
+    command = entry.get("command")
+    if isinstance(command, Mapping):  # an older form of Zed
+        return tuple(map(str, [command.get("path", ""), *_list(command.get("args"))]))
+    if isinstance(command, list):
+        return tuple(map(str, command))
+    return (str(command), *map(str, _list(entry.get("args")))) if command else ()
+
+
+def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
+    if entry.get("disabled") is True or entry.get("enabled") is False:
+        raise _Stays("it is switched off")
+    if not entry.get("command") and not any(entry.get(key) for key in _URLS):
+        raise _Stays("it has neither a command nor a URL: the client or an extension of it knows how to start it")
+    kind = entry.get("type", entry.get("transport"))
+    if isinstance(kind, str) and kind not in dialect_of(client).kinds:
+        raise _Stays(f"riglm does not speak its kind, {kind!r}")
+    for key in _LIMITS:
+        if entry.get(key):
+            raise _Stays(f"`{key}` takes tools of it away, which riglm would give back")
+    for key in _SIGN_IN:
+        if entry.get(key):
+            raise _Stays(f"the client signs in to it (`{key}`), which riglm cannot do")
+    if entry.get("envFile"):
+        raise _Stays("it reads variables from a file (`envFile`), which riglm does not")
+    if entry.get("sandboxEnabled") or entry.get("sandbox"):
+        raise _Stays("the client runs it in a sandbox, which riglm does not")
+    if any(not isinstance(each, str) for each in _list(entry.get("env_vars"))):
+        raise _Stays("`env_vars` takes variables from elsewhere than this machine")
+
+
+def _definition(entry: Mapping[str, Any], starts: tuple[str, ...], url: str, seen: References) -> dict[str, Any]:
+    if starts and url:
+        raise _Stays("it has both a command and a URL")
+    if starts:
+        return _of_command(entry, starts, seen)
+    kind = "http" if entry.get("httpUrl") else entry.get("type", entry.get("transport"))
+    definition: dict[str, Any] = {}
+    if isinstance(kind, str):
+        definition["type"] = _KINDS.get(kind, "sse" if kind == "sse" else "http")
+    elif entry.get("serverUrl") and not urlsplit(url).path.rstrip("/").endswith("/sse"):
+        definition["type"] = "http"
+    definition["url"] = seen(url, strict=True)
+    headers = {**_mapping(seen(entry.get("http_headers"))), **_mapping(seen(entry.get("headers")))}
+    for header, variable in _mapping(entry.get("env_http_headers")).items():
+        headers[header] = _variable(variable, seen)
+    if token := entry.get("bearer_token_env_var"):
+        headers["Authorization"] = f"Bearer {_variable(token, seen)}"
+    return definition | ({"headers": headers} if headers else {})
+
+
+def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: References) -> dict[str, Any]:
+    command = entry.get("command")
+    env = command.get("env") if isinstance(command, Mapping) else entry.get("env", entry.get("environment"))
+    definition: dict[str, Any] = {"command": seen(starts[0], strict=True)}
+    if starts[1:]:
+        definition["args"] = seen(list(starts[1:]))
+    if env:
+        definition["env"] = {
+            key: value if isinstance(value, str) else _as_text(value) for key, value in _mapping(seen(env)).items()
+        }
+    if entry.get("cwd"):
+        definition["cwd"] = seen(entry["cwd"], strict=True)
+    return definition
+
+
+def _require_open(url: str, definition: Mapping[str, Any]) -> None:
+    """Clients sign in to servers of which their files say nothing but the address."""
+    parts = urlsplit(url)
+    if definition.get("headers") or parts.query or "@" in parts.netloc or parts.hostname in _LOOPBACK:
+        return
+    raise _Stays("it may want you to sign in, which the client can do and riglm cannot; --include moves it anyway")
+
+
+def _variable(name: Any, seen: References) -> str:
+    seen.variables[str(name)] = None
+    return f"${{{name}:-}}"
+
+
+def _as_text(value: Any) -> str:
+    """A value of the environment as programs see it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,130 @@
+"""What riglm changed in clients' files, kept with copies of what they were."""
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from riglm.adapters.clients.cannot_change import CannotChange
+from riglm.domain.installation import Installation, Place
+from riglm.ports.clients import InstallationsPort
+
+_NAME: Final = "installed.json"
+
+
+class InstallationRecord(InstallationsPort):
+    """A directory with the record and the copies, all for the user's eyes only: the copies may hold secrets."""
+
+    def __init__(self, directory: Path) -> None:
+        """The directory need not exist."""
+        self._directory = directory
+
+    def all(self) -> tuple[Installation, ...]:
+        """Every change that was not taken back; none when the record cannot be read."""
+        try:
+            return self._read()
+        except CannotChange:
+            return ()
+
+    def keep(self, place: Place, content: bytes) -> str:
+        """Keep a copy of a client's file; its name."""
+        name = f"{place.key}-{secrets.token_hex(4)}{place.file.suffix}"
+        self._write(name, content)
+        return name
+
+    def kept(self, name: str) -> bytes | None:
+        """A copy that was kept; None when somebody removed it."""
+        try:
+            return (self._directory / Path(name).name).read_bytes()
+        except OSError:
+            return None
+
+    def add(self, installation: Installation) -> None:
+        """Note a change that is about to be made."""
+        self._note((*self._read(), installation))
+
+    def drop(self, installations: Sequence[Installation]) -> None:
+        """Forget changes that were taken back, and their copies."""
+        left = [each for each in self._read() if each not in installations]
+        self._note(left)
+        for each in installations:
+            (self._directory / Path(each.before).name).unlink(missing_ok=True)
+        if not left:
+            (self._directory / _NAME).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it holds something else
+                self._directory.rmdir()
+
+    def _read(self) -> tuple[Installation, ...]:
+        file = self._directory / _NAME
+        try:
+            return tuple(map(_installation, json.loads(file.read_bytes())["installations"]))
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CannotChange(
+                f"{file}: the record of what riglm changed cannot be read ({type(error).__name__}) — fix: the copies "
+                "of the clients' files are beside it; put them back by hand and remove the record"
+            ) from None
+
+    def _note(self, installations: Sequence[Installation]) -> None:
+        self._write(
+            _NAME, (json.dumps({"installations": list(map(_written, installations))}, indent=2) + "\n").encode()
+        )
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            aside = self._directory / f".{name}-{secrets.token_hex(4)}"
+            with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(self._directory / name)
+        except OSError as error:
+            raise CannotChange(
+                f"{self._directory} cannot be written ({error.strerror}) — fix: let riglm write there, or name another "
+                "directory by RIGLM_DATA_DIR"
+            ) from None
+
+
+def _written(installation: Installation) -> dict[str, Any]:
+    place = installation.place
+    return {
+        "client": place.client,
+        "file": str(place.file),
+        "path": list(place.path),
+        "project": None if place.project is None else str(place.project),
+        "is_main": place.is_main,
+        "configuration": str(installation.configuration),
+        "entry": installation.entry,
+        "command": list(installation.command),
+        "servers": dict(installation.servers),
+        "before": installation.before,
+        "after": installation.after,
+        "configured": installation.configured,
+        "at": installation.at,
+    }
+
+
+def _installation(said: dict[str, Any]) -> Installation:
+    place = Place(
+        client=said["client"],
+        file=Path(said["file"]),
+        path=tuple(said["path"]),
+        project=None if said["project"] is None else Path(said["project"]),
+        is_main=said["is_main"],
+    )
+    return Installation(
+        place=place,
+        configuration=Path(said["configuration"]),
+        entry=said["entry"],
+        command=tuple(said["command"]),
+        servers=dict(said["servers"]),
+        before=said["before"],
+        after=said["after"],
+        configured=said["configured"],
+        at=said["at"],
+    )

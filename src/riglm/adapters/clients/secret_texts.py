@@ -1,0 +1,94 @@
+"""Which texts in clients' files and in riglm's are better not shown on a terminal."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from riglm.domain.chance import looks_random
+from riglm.domain.command_line import secrets_of_command
+from riglm.domain.secret import MASK, Redactor, secrets_of_options, secrets_of_url, sounds_secret
+
+_HOLDING: Final = frozenset({"env", "environment", "headers", "http_headers", "requestInit"})
+_PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*|\d{1,5}|[A-Z]{1,6}")
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\{(?:env|file):[^}]*\}")
+_VARIABLE: Final = re.compile(r"(\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\})")
+_SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
+_STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*"')
+_SHORTEST: Final = 4
+
+
+class Cover:
+    """Covers in any text what documents hold of secrets."""
+
+    def __init__(self, *documents: Any, shown: Iterable[str] = ()) -> None:
+        """The documents are files as they were read: values below keys. What is `shown` is no secret."""
+        found = [text for document in documents for text in _secrets(document, "")]
+        found += [text for document in documents for text in secrets_of_options(document)]
+        self._whole = {part for text in found for part in _parts(text)} - set(shown)
+        written = {form for text in self._whole for form in _forms(text)}
+        self._redact = Redactor(written)
+
+    def __call__(self, text: str) -> str:
+        """The text with a mask for each of them."""
+        parts = _VARIABLE.split(_STRING.sub(self._string, text))
+        return "".join(part if place % 2 else self._redact(part) for place, part in enumerate(parts))
+
+    def _string(self, found: re.Match[str]) -> str:
+        """A text in quotes: short secrets are covered only where they are the whole, strange escapes are understood."""
+        try:
+            meant = json.loads(found.group())
+        except ValueError:
+            return found.group()
+        if meant in self._whole or (
+            "\\" in found.group() and any(len(each) >= _SHORTEST and each in meant for each in self._whole)
+        ):
+            return f'"{MASK}"'
+        return found.group()
+
+
+def _secrets(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if name in _HOLDING and isinstance(item, Mapping):
+                yield from (text for inner, each in item.items() for text in _held(str(inner), each))
+            else:
+                yield from _secrets(item, str(name))
+        yield from _of_command(value)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets(item, key)
+    elif isinstance(value, str):
+        if "://" in value:
+            yield from secrets_of_url(value)
+        elif looks_random(value):
+            yield value
+
+
+def _held(name: str, value: Any) -> Iterator[str]:
+    """A variable or a header: what is plainly a word or a small number is none, unless its name sounds like one."""
+    if isinstance(value, str) and value and (sounds_secret(name) or not _PLAIN.fullmatch(value)):
+        yield value
+        yield from secrets_of_url(value) if "://" in value else ()
+
+
+def _of_command(server: Mapping[str, Any]) -> Iterator[str]:
+    command, args = server.get("command"), server.get("args")
+    words = command if isinstance(command, list) else [command] if isinstance(command, str) else []
+    words = [*words, *(args if isinstance(args, list) else [])]
+    if words and all(isinstance(word, str) for word in words):
+        yield from secrets_of_command(words)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A secret whole, and what of it stands around references and behind the name of a scheme."""
+    if _REFERENCE.sub("", _SCHEME.sub("", text)).strip():
+        yield text
+    for part in _REFERENCE.split(_SCHEME.sub("", text)):
+        if len(part.strip()) >= _SHORTEST:
+            yield part.strip()
+
+
+def _forms(text: str) -> Iterator[str]:
+    if len(text) >= _SHORTEST:
+        yield from {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}

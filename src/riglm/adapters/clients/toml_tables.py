@@ -1,0 +1,191 @@
+"""Tables in a TOML file, changed in the text: nothing else in it changes.
+
+A table is all the lines that say something of it, be they under headers of its own or keys of another's. Comments and
+blank lines between tables belong to nobody, and stay.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from riglm.adapters.clients.cannot_change import CannotChange
+
+_TOKEN: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]', re.DOTALL
+)
+_KEY_PART: Final = re.compile(r'\s*("(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|[A-Za-z0-9_-]+)\s*(\.|=|\]|$)')
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+Path = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A header, or a key with its value: where its lines begin and end, and the path that it is about."""
+
+    start: int
+    end: int
+    path: tuple[str, ...]
+    is_header: bool
+    depth: int
+    """How many parts of the path are said by the header that it stands under."""
+
+
+def values(text: str) -> dict[str, Any]:
+    """What the text says.
+
+    Raises:
+        CannotChange: it is no TOML; a key that stands twice is none either.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CannotChange(f"this is not TOML ({error})") from None
+    except RecursionError:
+        raise CannotChange("the values are nested too deeply") from None
+
+
+def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
+    """The text without these tables below a path, and with another in the place of the first of them."""
+    leaving = _about(text, path, names)
+    instead = ""
+    if entry is not None and leaving:
+        instead = _written(text, leaving[0], (*path, entry[0]), entry[1])
+    return _changed(text, leaving, instead)
+
+
+def put_back(text: str, path: Path, entry: str, before: str, names: Collection[str]) -> str:
+    """The text with tables of another version of it in the place of the one of this name, or else at the end."""
+    returning = _about(before, path, names)
+    ours = _about(text, path, [entry])
+    found = _changed(text, ours, "".join(_parts(before, returning, text))) if ours else ""
+    wanted = values(before)
+    for key in path:
+        wanted = wanted[key]
+    tables = {name: wanted[name] for name in wanted if name in names}
+    if found and _says(found, path, tables):
+        return found
+    newline = _newline(text)
+    rest = _changed(text, ours, "")
+    rest += newline if rest and not rest.endswith("\n") else ""
+    return rest + "".join(newline + _table((*path, name), table, newline) for name, table in tables.items())
+
+
+def _says(text: str, path: Path, tables: Mapping[str, Any]) -> bool:
+    try:
+        found: Any = values(text)
+        for key in path:
+            found = found[key]
+        return all(found.get(name) == table for name, table in tables.items())
+    except (CannotChange, KeyError):
+        return False
+
+
+def _parts(before: str, statements: Sequence[_Statement], text: str) -> Iterator[str]:
+    for number, statement in enumerate(statements):
+        blank = _newline(text) if number and statement.is_header and statement.depth <= 2 else ""
+        line = before[statement.start : statement.end]
+        yield blank + (line if line.endswith("\n") else line + _newline(text))
+
+
+def _changed(text: str, leaving: Sequence[_Statement], instead: str) -> str:
+    for number, statement in reversed(list(enumerate(leaving))):
+        end = statement.end
+        is_last_of_group = number + 1 == len(leaving) or leaving[number + 1].start > end
+        new = instead if number == 0 else ""
+        if not new and is_last_of_group:
+            end = _after_blank_lines(text, end)
+        text = text[: statement.start] + new + text[end:]
+    return text
+
+
+def _after_blank_lines(text: str, place: int) -> int:
+    found = re.compile(r"(?:[ \t]*\r?\n)*").match(text, place)
+    return found.end() if found else place
+
+
+def _about(text: str, path: Path, names: Collection[str]) -> list[_Statement]:
+    """The statements that say something of these tables.
+
+    Raises:
+        CannotChange: they are all in one value, which says something of others as well.
+    """
+    depth = len(path)
+    found = []
+    for statement in _statements(text):
+        if statement.path[:depth] == tuple(path)[: len(statement.path)] and len(statement.path) <= depth:
+            if not statement.is_header:
+                raise CannotChange(f"all of `{'.'.join(path)}` is written in one value")
+        elif statement.path[:depth] == tuple(path) and statement.path[depth] in names:
+            found.append(statement)
+    return found
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    header: tuple[str, ...] = ()
+    for start, end in _logical_lines(text):
+        line = text[start:end].strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            header = _key(line.lstrip("["))
+            yield _Statement(start, end, header, True, len(header))
+        else:
+            yield _Statement(start, end, (*header, *_key(line)), False, len(header))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends; one with an open bracket or text goes on in the next."""
+    start = depth = 0
+    for found in _TOKEN.finditer(text):
+        mark = found.group()
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(mark, 0)
+        if mark == "\n" and depth <= 0:
+            yield start, found.end()
+            start, depth = found.end(), 0
+    if start < len(text):
+        yield start, len(text)
+
+
+def _key(line: str) -> tuple[str, ...]:
+    parts, place = [], 0
+    while found := _KEY_PART.match(line, place):
+        parts.append(next(iter(tomllib.loads(f"{found[1]} = 0"))))
+        if found[2] != ".":
+            return tuple(parts)
+        place = found.end()
+    raise CannotChange(f"this is not a key: {line[:40]}")
+
+
+def _written(text: str, place: _Statement, path: Path, table: Mapping[str, Any]) -> str:
+    newline = _newline(text)
+    if place.is_header:
+        return _table(path, table, newline)
+    return f"{_dotted(path[place.depth :])} = {_value(table)}{newline}"
+
+
+def _table(path: Path, table: Mapping[str, Any], newline: str) -> str:
+    return newline.join(
+        [f"[{_dotted(path)}]", *(f"{_dotted([key])} = {_value(item)}" for key, item in table.items()), ""]
+    )
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(part if _BARE.fullmatch(part) else _value(part) for part in path)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_dotted([key])} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, str | bool | int):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"

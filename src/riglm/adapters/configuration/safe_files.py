@@ -1,0 +1,53 @@
+"""Files of the user, each at any time the old one or the new one, whole."""
+
+import os
+from pathlib import Path
+
+from riglm.adapters.configuration.persisting import Replacement
+from riglm.domain.control import Conflict
+from riglm.ports.clients import FilesPort
+
+
+class SafeFiles(FilesPort):
+    """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone."""
+
+    def read(self, file: Path) -> bytes | None:
+        """What it holds; None when there is no such file."""
+        try:
+            return file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Conflict(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
+
+    def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
+        """Make the file hold something else, or be gone; a new one is for the user's eyes only."""
+        if before == after:
+            return
+        if before is not None and after is not None:
+            replacement = Replacement(file, before, after, lambda: None)
+            try:
+                replacement.take_over()
+            except BaseException:
+                replacement.discard()
+                raise
+            return
+        if self.read(file) != before:
+            raise Conflict(f"{file} was changed just now by somebody else — fix: run it again")
+        try:
+            if after is None:
+                file.unlink()
+            else:
+                _make(file, after)
+        except OSError as error:
+            raise Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
+
+
+def _make(file: Path, content: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}-{os.getpid()}")
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+    aside.replace(file)

@@ -1,0 +1,51 @@
+"""What `riglm init` planned, done: each step can be taken back at any time, also when riglm is stopped in between."""
+
+import time
+from collections.abc import Callable
+
+from riglm.domain.installation import Installation, InstallPlan, digest
+from riglm.ports.clients import FilesPort, InstallationsPort
+
+
+class Installer:
+    """Writes plans down."""
+
+    def __init__(
+        self, *, files: FilesPort, installations: InstallationsPort, clock: Callable[[], float] = time.time
+    ) -> None:
+        """The clock gives seconds since the epoch."""
+        self._files = files
+        self._installations = installations
+        self._clock = clock
+
+    def install(self, plan: InstallPlan) -> None:
+        """Keep a copy, note the change, write riglm's configuration, and then the client's file.
+
+        Raises:
+            RiglmError: something cannot be written, or became another file meanwhile; nothing is changed then.
+        """
+        if not plan.changes:
+            return
+        configured, client = plan.rewritings
+        installation = Installation(
+            place=plan.place,
+            configuration=plan.configuration,
+            entry=plan.entry,
+            command=plan.command,
+            servers={move.name: move.behind for move in plan.moves},
+            before=self._installations.keep(plan.place, client.before or b""),
+            after=digest(client.after or b""),
+            configured=digest(configured.after or b""),
+            at=self._clock(),
+        )
+        self._installations.add(installation)
+        try:
+            self._files.write(configured.file, configured.before, configured.after)
+            try:
+                self._files.write(client.file, client.before, client.after)
+            except BaseException:
+                self._files.write(configured.file, configured.after, configured.before)
+                raise
+        except BaseException:
+            self._installations.drop([installation])
+            raise

@@ -1,0 +1,164 @@
+"""What `riglm init` would do: found out whole, before anything is written."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from riglm.domain.errors import RiglmError
+from riglm.domain.installation import (
+    ENTRY,
+    ClientServer,
+    InstallPlan,
+    Move,
+    Place,
+    Rewriting,
+    Stay,
+    name_behind,
+)
+from riglm.ports.clients import ClientsPort, FilesPort, ServersFilePort, is_riglm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an installation is made with.
+
+    `command` starts riglm, `directory` holds its configurations, `env` goes into every client's entry, `environment`
+    is the one that riglm was asked in.
+    """
+
+    command: tuple[str, ...]
+    directory: Path
+    env: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+class Planner:
+    """Plans place after place; what an earlier plan makes of a file, a later one starts from."""
+
+    def __init__(
+        self, *, clients: ClientsPort, servers_file: ServersFilePort, files: FilesPort, surroundings: Surroundings
+    ) -> None:
+        """Nothing is read before the first plan."""
+        self._clients = clients
+        self._servers_file = servers_file
+        self._files = files
+        self._with = surroundings
+        self._made: dict[Path, bytes] = {}
+
+    def plans(self, clients: Collection[str], project: Path | None) -> tuple[InstallPlan, ...]:
+        """One plan for each place that has servers, of these clients, or of all when none is named."""
+        places = self._clients.places(project)
+        plans = [self._plan(place) for place in places if not clients or place.client in clients]
+        return tuple(plan for plan in plans if plan.fault or plan.moves or plan.stays or plan.changes)
+
+    def _plan(self, place: Place) -> InstallPlan:
+        configuration = self._with.directory / f"{place.key}.yaml"
+        try:
+            plan = self._worked_out(place, configuration)
+        except RiglmError as error:
+            return InstallPlan(place=place, configuration=configuration, fault=str(error))
+        for rewriting in plan.rewritings:
+            if rewriting.after is not None:
+                self._made[rewriting.file] = rewriting.after
+        return plan
+
+    def _worked_out(self, place: Place, configuration: Path) -> InstallPlan:
+        content = self._content(place.file) or b""
+        servers = self._clients.servers(place, content)
+        ours = self._content(configuration)
+        behind = dict(self._servers_file.servers(configuration, ours))
+        starts = (*self._with.command, "run", "--config", str(configuration))
+        entry, is_there = _entry_for(servers, configuration)
+        moves, stays, added = self._sorted(servers, behind, entry if is_there else "")
+        moved = [server for server in servers if any(move.name == server.name for move in moves)]
+        variables = tuple(dict.fromkeys(name for server in moved for name in server.variables))
+        client_after, ours_after = content, ours
+        if moves or is_there:
+            client_after = self._clients.with_riglm(
+                place,
+                content,
+                [move.name for move in moves],
+                entry=entry,
+                starts=starts,
+                variables=variables,
+                env=self._with.env,
+            )
+        if added:
+            ours_after = self._servers_file.with_servers(ours, added, _head(place))
+        return InstallPlan(
+            place=place,
+            configuration=configuration,
+            entry=entry,
+            command=starts,
+            moves=tuple(moves),
+            stays=tuple(stays),
+            notes=tuple(self._notes(place, moves, variables)),
+            rewritings=(Rewriting(file=configuration, before=ours, after=ours_after),
+                        Rewriting(file=place.file, before=content, after=client_after)),
+        )  # fmt: skip
+
+    def _sorted(
+        self, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str
+    ) -> tuple[list[Move], list[Stay], dict[str, Mapping[str, object]]]:
+        """What goes behind riglm, what stays, and the definitions that riglm's configuration lacks."""
+        moves: list[Move] = []
+        stays: list[Stay] = []
+        added: dict[str, Mapping[str, object]] = {}
+        for server in servers:
+            if server.name == entry:
+                continue
+            if why := self._obstacle(server, behind):
+                stays.append(Stay(name=server.name, why=why))
+                continue
+            name = name_behind(server.name, added)
+            if name not in behind:
+                added[name] = dict(server.definition or {})
+            moves.append(Move(name=server.name, behind=name, unused=server.unused))
+        return moves, stays, added
+
+    def _obstacle(self, server: ClientServer, behind: Mapping[str, object]) -> str:
+        if is_riglm(server):
+            return "it is riglm already"
+        if server.definition is None:
+            return server.obstacle
+        name = name_behind(server.name, ())
+        if behind.get(name, server.definition) != server.definition:
+            return "a server of this name is behind riglm already, with another definition: remove one of the two"
+        return self._servers_file.fault(name, server.definition)
+
+    def _notes(self, place: Place, moves: Sequence[Move], variables: Sequence[str]) -> list[str]:
+        unset = [name for name in variables if name not in self._with.environment]
+        unused = [f"{move.name}: {', '.join(move.unused)}" for move in moves if move.unused]
+        notes = []
+        if unset:
+            notes.append(
+                f"not set in this shell, so empty for the servers unless the client sets it: {', '.join(unset)}"
+            )
+        if unused:
+            notes.append(f"means nothing to riglm, and waits in the backup — {'; '.join(unused)}")
+        if moves and place.project is not None and place.path[0] != "projects":
+            notes.append(
+                f"{place.file.name} may be shared with others, and would name riglm by where it is on this machine"
+            )
+        return notes
+
+    def _content(self, file: Path) -> bytes | None:
+        return self._made[file] if file in self._made else self._files.read(file)
+
+
+def _entry_for(servers: Sequence[ClientServer], configuration: Path) -> tuple[str, bool]:
+    """The name of riglm's entry with this configuration, and whether it is there already."""
+    for server in servers:
+        if is_riglm(server) and str(configuration) in server.starts:
+            return server.name, True
+    names = {server.name for server in servers}
+    free = (f"{ENTRY}-{number}" if number > 1 else ENTRY for number in range(1, len(names) + 2))
+    return next(name for name in free if name not in names), False
+
+
+def _head(place: Place) -> str:
+    whose = f" in {place.project}" if place.project is not None else ""
+    return (
+        f"# The servers of {place.client}{whose}, moved here by `riglm init`; `riglm undo` puts them back.\n"
+        "# In shadow mode riglm shows everything and records what it would hide: see `riglm report`, `riglm enforce`.\n"
+    )

@@ -1,0 +1,97 @@
+"""What `riglm init` and `riglm undo` have in common: options, and how they show changes to files."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from riglm.cli.output import printable
+from riglm.domain.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from riglm.domain.installation import Rewriting
+
+NOT_CONFIRMED: Final = 3
+"""The exit code when changes were shown, and nobody said yes."""
+
+_CONTEXT: Final = 2
+
+ClientOption = Annotated[
+    list[str] | None, typer.Option("--client", metavar="NAME", help="Only this client; may be given several times.")
+]
+ProjectOption = Annotated[
+    Path | None,
+    typer.Option("--project", metavar="DIR", help="Only what is for work in this directory.", file_okay=False),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show, and change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def known_clients(names: Sequence[str] | None) -> tuple[str, ...]:
+    """The clients that were named, once riglm knows them all."""
+    from riglm.adapters.clients.places import CLIENTS
+
+    for name in names or ():
+        if name not in CLIENTS:
+            raise UnusableInput(f"riglm knows no client {name!r} — fix: one of {', '.join(CLIENTS)}")
+    return tuple(names or ())
+
+
+def confirmed(question: str, *, as_json: bool) -> bool:
+    """Whether somebody at the terminal says yes."""
+    if as_json or not sys.stdin.isatty():
+        typer.echo("nothing was changed: there is nobody to ask — fix: add --yes", err=True)
+        return False
+    if typer.confirm(question):
+        return True
+    typer.echo("nothing was changed", err=True)
+    return False
+
+
+def print_fault(whose: str, fault: str) -> None:
+    """Why nothing can be done for a client."""
+    typer.echo(f"{whose}: {fault}", err=True)
+
+
+def print_list(label: str, items: Iterable[str]) -> None:
+    """One line for each, below what they are about."""
+    for item in items:
+        typer.echo(f"  {label}: {printable(item)}")
+
+
+def print_rewritings(rewritings: "Iterable[Rewriting]", cover: Callable[[str], str]) -> None:
+    """What changes in files, in colours on a terminal, secrets covered."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    for rewriting in rewritings:
+        for line in _difference(rewriting, cover):
+            console.print(Text(line, style=_style(line)))
+
+
+def _difference(rewriting: "Rewriting", cover: Callable[[str], str]) -> Iterator[str]:
+    before, after = (
+        [printable(line.replace("\t", "    ")) for line in cover(_text(content)).splitlines()]
+        for content in (rewriting.before, rewriting.after)
+    )
+    same = 0
+    while same < min(len(before), len(after)) and before[same] == after[same]:
+        same += 1
+    skipped = max(0, same - _CONTEXT)  # most of a large file is the same, and need not be compared
+    name = printable(str(rewriting.file))
+    old, new = "nothing" if rewriting.before is None else name, "nothing" if rewriting.after is None else name
+    for line in unified_diff(before[skipped:], after[skipped:], old, new, lineterm="", n=_CONTEXT):
+        yield "    " + ("…" if line.startswith("@@") else line)
+
+
+def _style(line: str) -> str:
+    mark = line.strip()[:1]
+    return {"+": "green", "-": "red", "…": "dim"}.get(mark if line[4:5] == mark else "", "")
+
+
+def _text(content: bytes | None) -> str:
+    return (content or b"").decode("utf-8-sig", "replace")

@@ -1,0 +1,112 @@
+"""What `riglm init` and `riglm undo` are made of, and what other commands ask about what they did."""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from riglm.adapters.clients.files import ClientFiles, home_of, values_of
+from riglm.adapters.clients.own_command import own_command
+from riglm.adapters.clients.record import InstallationRecord
+from riglm.adapters.clients.secret_texts import Cover
+from riglm.adapters.configuration.data_directory import VARIABLE, configuration_directory, data_directory
+from riglm.adapters.configuration.safe_files import SafeFiles
+from riglm.adapters.configuration.servers_file import ServersFile
+from riglm.application.installing.installing import Installer
+from riglm.application.installing.planning import Planner, Surroundings
+from riglm.application.installing.undoing import Undoer
+from riglm.domain.errors import RiglmError
+from riglm.domain.installation import Installation, Rewriting, RiglmEntry
+from riglm.ports.clients import is_riglm
+
+_KEPT_IN: Final = "clients"
+_MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")
+
+
+@dataclass(frozen=True, slots=True)
+class Installing:
+    """The parts at work."""
+
+    planner: Planner
+    installer: Installer
+    undoer: Undoer
+
+
+def installing(environment: Mapping[str, str] | None = None, anyway: Collection[str] = ()) -> Installing:
+    """Everything that changes clients' files; `anyway` names servers to be moved though a user may have to sign in."""
+    environment = os.environ if environment is None else environment
+    clients = ClientFiles(environment=environment, home=home_of(environment), anyway=anyway)
+    servers_file, files, installations = ServersFile(environment), SafeFiles(), _record(environment)
+    surroundings = Surroundings(
+        command=_command(),
+        directory=configuration_directory(environment),
+        env=_env(environment),
+        environment=environment,
+    )
+    return Installing(
+        Planner(clients=clients, servers_file=servers_file, files=files, surroundings=surroundings),
+        Installer(files=files, installations=installations),
+        Undoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
+    )
+
+
+def installations(environment: Mapping[str, str] | None = None) -> tuple[Installation, ...]:
+    """What `riglm init` set up here and nobody took back, for each place the newest; none if it never ran."""
+    found = _record(os.environ if environment is None else environment).all()
+    return tuple({(each.place.file, each.place.path): each for each in found}.values())
+
+
+def riglm_entries(
+    environment: Mapping[str, str] | None = None, directory: Path | None = None
+) -> tuple[RiglmEntry, ...]:
+    """The entries in clients' files that start riglm, whoever wrote them; a file that cannot be read has a `fault`.
+
+    Looked at are the user's own files and those of the project in `directory`.
+    """
+    environment = os.environ if environment is None else environment
+    clients = ClientFiles(environment=environment, home=home_of(environment))
+    found = []
+    for place in (*clients.places(None), *clients.places(directory or Path.cwd())):
+        try:
+            servers = clients.servers(place, place.file.read_bytes())
+        except (OSError, RiglmError) as error:
+            found.append(RiglmEntry(client=place.client, file=place.file, fault=str(error)))
+            continue
+        found += [
+            RiglmEntry(client=place.client, file=place.file, entry=one.name, command=one.starts, url=one.url)
+            for one in servers
+            if is_riglm(one)
+        ]
+    return tuple(dict.fromkeys(found))
+
+
+def cover(rewritings: Sequence[Rewriting]) -> Callable[[str], str]:
+    """What covers the secrets of these files, whose names are none, in any text."""
+    documents = []
+    for rewriting in rewritings:
+        for content in (rewriting.before, rewriting.after):
+            with contextlib.suppress(RiglmError):
+                documents.append(values_of(rewriting.file, content or b""))
+    return Cover(*documents, shown=[str(rewriting.file) for rewriting in rewritings])
+
+
+def _record(environment: Mapping[str, str]) -> InstallationRecord:
+    return InstallationRecord(data_directory(environment) / _KEPT_IN)
+
+
+def _command() -> tuple[str, ...]:
+    def same(one: Path, other: Path) -> bool:
+        return one.resolve() == other.resolve()
+
+    return own_command(Path(sys.executable), shutil.which, Path.is_file, same)
+
+
+def _env(environment: Mapping[str, str]) -> dict[str, str]:
+    """What tells a riglm that a client starts where the data are: clients do not all pass on what the shell knows."""
+    if any(environment.get(name) for name in _MOVES_THE_DATA):
+        return {VARIABLE: str(data_directory(environment).absolute())}
+    return {}

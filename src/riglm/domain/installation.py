@@ -1,0 +1,184 @@
+"""Where clients keep their servers, and what riglm changed there."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+ENTRY: Final = "riglm"
+"""What riglm is called among a client's servers."""
+
+_LONGEST: Final = 48
+_RESERVED: Final = re.compile(
+    r"set_context|search_available_tools|call_tool|index_status|mark_tool|riglm", re.IGNORECASE
+)
+_NO_SLUG: Final = re.compile(r"[^A-Za-z0-9._-]+|_(?=_)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One set of servers in one file of one client.
+
+    `path` leads to the servers in the file. `project` is the directory whose work alone they are for, if there is one.
+    `is_main` says that a client has only one such place.
+    """
+
+    client: str
+    file: Path
+    path: tuple[str, ...]
+    project: Path | None = None
+    is_main: bool = True
+
+    @property
+    def key(self) -> str:
+        """A short name of the place that no other one has, good for the name of a file."""
+        if self.is_main:
+            return self.client
+        label = re.sub(r"[^A-Za-z0-9_-]+", "-", (self.project or self.file.parent).name).strip("-")[:24]
+        whole = "\0".join([str(self.file), *self.path])
+        return f"{self.client}.{label or 'place'}-{sha256(whole.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientServer:
+    """One server as a client has it, and what riglm makes of it.
+
+    `definition` is the server in riglm's words, None when it has to stay; `obstacle` says why. `variables` are those
+    that the definition names, `unused` the keys that mean nothing to riglm. `starts` is the command line that the
+    client runs.
+    """
+
+    name: str
+    definition: Mapping[str, Any] | None = None
+    obstacle: str = ""
+    variables: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """riglm in front of a client's servers: what was written where, and how to take it back.
+
+    `servers` are the names of those that were moved, as the client had them, with their names behind riglm. `before`
+    names the copy of the client's file as it was, `after` and `configured` are digests of the client's file and of
+    riglm's configuration as riglm wrote them.
+    """
+
+    place: Place
+    configuration: Path
+    entry: str
+    command: tuple[str, ...]
+    servers: Mapping[str, str]
+    before: str
+    after: str
+    configured: str
+    at: float = 0.0
+
+    @property
+    def client(self) -> str:
+        """The client's name, as `--client` takes it."""
+        return self.place.client
+
+    @property
+    def file(self) -> Path:
+        """The client's file."""
+        return self.place.file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiglmEntry:
+    """A server of a client that is riglm itself, whoever wrote it there; or a file that could not be read."""
+
+    client: str
+    file: Path
+    entry: str = ""
+    command: tuple[str, ...] = ()
+    url: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A server that goes behind riglm: its name in the client's file, and behind riglm."""
+
+    name: str
+    behind: str
+    unused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """A server that stays where it is, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewriting:
+    """One file before and after; None where there is none."""
+
+    file: Path
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the file becomes another one."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallPlan:
+    """What `riglm init` would do at one place."""
+
+    place: Place
+    configuration: Path
+    entry: str = ENTRY
+    command: tuple[str, ...] = ()
+    moves: tuple[Move, ...] = ()
+    stays: tuple[Stay, ...] = ()
+    notes: tuple[str, ...] = ()
+    fault: str = ""
+    rewritings: tuple[Rewriting, ...] = field(default=(), repr=False)
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything would be written."""
+        return any(each.changes for each in self.rewritings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoPlan:
+    """What `riglm undo` would do to one file: which servers return, and whether it becomes again the file it was."""
+
+    client: str
+    file: Path
+    installations: tuple[Installation, ...]
+    returns: tuple[str, ...] = ()
+    is_exact: bool = True
+    notes: tuple[str, ...] = ()
+    fault: str = ""
+    rewritings: tuple[Rewriting, ...] = field(default=(), repr=False)
+
+
+def digest(content: bytes) -> str:
+    """What tells one content of a file from another."""
+    return sha256(content).hexdigest()
+
+
+def name_behind(name: str, taken: Collection[str]) -> str:
+    """A server's name behind riglm: its own, as far as riglm takes it and no other has it."""
+    slug = _NO_SLUG.sub("-", name).replace("-_", "_").strip("._-")[:_LONGEST].strip("._-") or "server"
+    if _RESERVED.fullmatch(slug):
+        slug += "-server"
+    others = {each.lower() for each in taken}
+    number, found = 1, slug
+    while found.lower() in others:
+        number += 1
+        found = f"{slug[: _LONGEST - 4]}-{number}"
+    return found

@@ -1,0 +1,124 @@
+"""The files in which clients keep their servers, and what riglm keeps of its changes to them."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from riglm.domain.installation import ClientServer, Installation, Place
+
+
+class ClientsPort(Protocol):
+    """Reads clients' files and makes new versions of them; writes nothing."""
+
+    @abstractmethod
+    def places(self, project: Path | None) -> tuple[Place, ...]:
+        """Where servers of clients are, on this machine; with a project, only what is for work in that directory."""
+
+    @abstractmethod
+    def servers(self, place: Place, content: bytes) -> tuple[ClientServer, ...]:
+        """The servers at a place in this version of the file; none where the place is not there.
+
+        Raises:
+            ConfigurationError: it is not what its client reads.
+        """
+
+    @abstractmethod
+    def with_riglm(
+        self,
+        place: Place,
+        content: bytes,
+        names: Collection[str],
+        *,
+        entry: str,
+        starts: Sequence[str],
+        variables: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The file with riglm in the place of these servers.
+
+        `starts` is riglm's command line, `variables` are the names of those that it must be given, `env` holds more
+        with their values. What else an entry of this name says already, it goes on saying.
+
+        Raises:
+            ConfigurationError: the file cannot be changed faithfully.
+        """
+
+    @abstractmethod
+    def without_riglm(self, place: Place, content: bytes, entry: str, before: bytes, names: Collection[str]) -> bytes:
+        """The file with servers of an earlier version of it in the place of riglm.
+
+        Raises:
+            ConfigurationError: the file cannot be changed faithfully.
+        """
+
+
+class ServersFilePort(Protocol):
+    """riglm's own configuration of the servers behind it; makes new versions, writes nothing."""
+
+    @abstractmethod
+    def servers(self, file: Path, content: bytes | None) -> Mapping[str, Any]:
+        """The servers in this version of the file.
+
+        Raises:
+            ConfigurationError: it is no configuration.
+        """
+
+    @abstractmethod
+    def fault(self, name: str, definition: Mapping[str, Any]) -> str:
+        """Why riglm would not start with this server, or nothing."""
+
+    @abstractmethod
+    def with_servers(self, content: bytes | None, servers: Mapping[str, Mapping[str, Any]], head: str) -> bytes:
+        """The file with servers added; a new one begins with the comment lines of `head`, in shadow mode.
+
+        Raises:
+            ConfigurationError: the file cannot be changed faithfully.
+        """
+
+
+class FilesPort(Protocol):
+    """Files written so that each is at any time the old one or the new one, whole."""
+
+    @abstractmethod
+    def read(self, file: Path) -> bytes | None:
+        """What it holds; None when there is no such file."""
+
+    @abstractmethod
+    def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
+        """Make the file hold something else, or be gone; a new one is for the user's eyes only.
+
+        Raises:
+            Conflict: it cannot be written, or does not hold what it held before.
+        """
+
+
+class InstallationsPort(Protocol):
+    """What riglm keeps of its changes to clients' files: the newest last, and copies of what the files were."""
+
+    @abstractmethod
+    def all(self) -> tuple[Installation, ...]:
+        """Every change that was not taken back; none when the record cannot be read."""
+
+    @abstractmethod
+    def keep(self, place: Place, content: bytes) -> str:
+        """Keep a copy of a client's file; its name."""
+
+    @abstractmethod
+    def kept(self, name: str) -> bytes | None:
+        """A copy that was kept; None when somebody removed it."""
+
+    @abstractmethod
+    def add(self, installation: Installation) -> None:
+        """Note a change that is about to be made."""
+
+    @abstractmethod
+    def drop(self, installations: Sequence[Installation]) -> None:
+        """Forget changes that were taken back, and their copies."""
+
+
+def is_riglm(server: ClientServer) -> bool:
+    """Whether a client's server is riglm itself."""
+    words = server.starts[:4]
+    names = {word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").partition("@")[0] for word in words}
+    return "riglm" in names
