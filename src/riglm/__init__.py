@@ -1,1 +1,56 @@
-"""riglm: a drop-in MCP proxy that records which tools are used and keeps the next one at hand."""
+"""riglm: a drop-in MCP proxy that records which tools are used and keeps the next one at hand.
+
+As a library, for agents that own their loop: `ToolSelector`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from riglm.application.selecting.background import SelectorClosed
+    from riglm.application.selecting.selection import Findings, FoundTool, Reason, Selection
+    from riglm.application.selecting.session import ToolSession
+    from riglm.application.selecting.shapes import UnusableTool
+    from riglm.composition.selecting import USER_STORE
+    from riglm.composition.tool_selector import ToolSelector
+    from riglm.domain.errors import ConfigurationError, RiglmError
+
+__all__ = [
+    "USER_STORE",
+    "ConfigurationError",
+    "Findings",
+    "FoundTool",
+    "Reason",
+    "RiglmError",
+    "Selection",
+    "SelectorClosed",
+    "ToolSelector",
+    "ToolSession",
+    "UnusableTool",
+]
+
+_HOMES = {
+    "ConfigurationError": "domain.errors",
+    "Findings": "application.selecting.selection",
+    "FoundTool": "application.selecting.selection",
+    "Reason": "application.selecting.selection",
+    "RiglmError": "domain.errors",
+    "Selection": "application.selecting.selection",
+    "SelectorClosed": "application.selecting.background",
+    "ToolSelector": "composition.tool_selector",
+    "ToolSession": "application.selecting.session",
+    "USER_STORE": "composition.selecting",
+    "UnusableTool": "application.selecting.shapes",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported when it is first asked for: the commands start without what only agents need."""
+    import importlib  # noqa: PLC0415  # nor do they need this
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,7 +12,6 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import func, insert, inspect, select, text
 
-import riglm
 from riglm.adapters.analytics import pgvector, schema, sqlite, tables
 from riglm.adapters.analytics.engine import make_engine, safe_url, writing
 from riglm.adapters.analytics.rows import learned_pair_row
@@ -325,7 +324,7 @@ def test_a_store_in_memory_can_be_upgraded():
 def test_migrations_are_found_inside_an_installed_package(tmp_path, monkeypatch):
     installed = tmp_path / "site-packages" / "riglm" / "migrations"
     installed.mkdir(parents=True)
-    monkeypatch.setattr(riglm, "__file__", str(installed.parent / "__init__.py"))
+    monkeypatch.setattr(schema, "__file__", str(installed.parent / "adapters" / "analytics" / "schema.py"))
     assert schema.migrations_directory() == installed
 
 

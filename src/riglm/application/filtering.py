@@ -207,6 +207,11 @@ class FilteringService:
             if self._now.surfaces.predicts(session, view):  # else no model is loaded
                 self.predicting.know(catalogue)
 
+    def weighs(self, session: Session) -> bool:
+        """Whether the session's next list is chosen by what is likely: a small catalogue is passed whole."""
+        view = self.view(session)
+        return view is not None and self._now.surfaces.chooses(session, view)
+
     def fresh_seconds(self, session: Session) -> float:
         """For how long a list that is composed now may be kept; the same for the same list."""
         view = self.view(session)

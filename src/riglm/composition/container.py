@@ -65,6 +65,7 @@ class Container(containers.DeclarativeContainer):
     settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
     configuration: providers.Dependency[Configuration | None] = providers.Dependency(default=None)
     logs: providers.Dependency[JsonLogs | None] = providers.Dependency(default=None)
+    is_guest: providers.Dependency[bool] = providers.Dependency(default=False)
     hasher: providers.Provider[KeyedHasher] = providers.Singleton(make_hasher, settings)
     analytics: providers.Provider[AnalyticsPort] = providers.Selector(
         settings.provided.storage.kind,
@@ -122,6 +123,7 @@ class Container(containers.DeclarativeContainer):
         choices.provider,
         metrics,
         embedders.provider,
+        is_guest=is_guest,
     )
     voice: "providers.Provider[InnerVoice | None]" = providers.Singleton(
         make_voice, settings, worker, embedders.provider
@@ -148,8 +150,16 @@ class Container(containers.DeclarativeContainer):
     )
 
 
-def build(settings: Settings, configuration: Configuration | None = None, logs: JsonLogs | None = None) -> Container:
+def build(
+    settings: Settings,
+    configuration: Configuration | None = None,
+    logs: JsonLogs | None = None,
+    *,
+    is_guest: bool = False,
+) -> Container:
     """A container for these settings; `configuration` says where they come from, `logs` takes what is logged.
+
+    A guest lives in a process that is somebody else's.
 
     Raises:
         ConfigurationError: they name a store whose driver is not installed.
@@ -158,4 +168,4 @@ def build(settings: Settings, configuration: Configuration | None = None, logs: 
         raise ConfigurationError(
             "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
         )
-    return Container(settings=settings, configuration=configuration, logs=logs)
+    return Container(settings=settings, configuration=configuration, logs=logs, is_guest=is_guest)

@@ -91,8 +91,13 @@ def make_prediction(
     open_choices: "Callable[[], AnalyticsPort | SqliteChoices]",
     meter: "MeterPort | None",
     embedders: "Callable[[], Embedders]",
+    *,
+    is_guest: bool = False,
 ) -> "PredictionService":
-    """What learns and predicts; models and the past are loaded on the worker."""
+    """What learns and predicts; models and the past are loaded on the worker.
+
+    A guest in somebody else's process leaves alone what is set for the whole process.
+    """
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
     from riglm.ports.embedder import EmbedderStatus
@@ -101,7 +106,8 @@ def make_prediction(
         from riglm.application.prediction.knowledge import Recollection
         from riglm.domain.coverage import CoverageCalibrator
 
-        sys.setswitchinterval(SWITCH_SECONDS)
+        if not is_guest:
+            _set_process()
         filtering = settings.filtering
         return Recollection(
             open_store=open_store,
@@ -129,6 +135,13 @@ def make_prediction(
         scope=settings.learning.scope,
         meter=meter,
     )
+
+
+def _set_process() -> None:
+    from threadpoolctl import threadpool_limits
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
 
 
 def make_owners(settings: Settings) -> ToolOwners:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, text
 
-import riglm
 from riglm.adapters.analytics import pgvector
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated, writing
 from riglm.adapters.analytics.sqlite import database_file, prepare
@@ -64,7 +63,7 @@ def status(url: str) -> SchemaStatus:
         if file is None or file.exists():
             with _engine(url) as engine, reading(engine) as connection:
                 current = current_revision(connection)
-    return SchemaStatus(url=safe_url(url), current=current, head=SCHEMA_REVISION, pending=_after(current, url))
+    return SchemaStatus(url=safe_url(url), current=current, head=SCHEMA_REVISION, pending=pending_after(current, url))
 
 
 def bring_up_to_date(engine: Engine, url: str) -> None:
@@ -86,7 +85,7 @@ def bring_up_to_date(engine: Engine, url: str) -> None:
     from alembic import command  # noqa: PLC0415  # nor is it needed by a store that is up to date
 
     with _upgrading, _migrating(engine) as connection:
-        if _after(current_revision(connection), url):
+        if pending_after(current_revision(connection), url):
             config = alembic_config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
@@ -120,7 +119,7 @@ def current_revision(connection: Connection) -> str | None:
 
 def migrations_directory() -> Path:
     """Where the migrations are: inside an installed package, or at the top of a checkout."""
-    package = Path(riglm.__file__).parent
+    package = Path(__file__).parents[2]
     installed = package / "migrations"
     return installed if installed.is_dir() else package.parents[1] / "migrations"
 
@@ -135,7 +134,7 @@ def alembic_config() -> "Config":
     return config
 
 
-def _after(current: str | None, url: str) -> tuple[str, ...]:
+def pending_after(current: str | None, url: str) -> tuple[str, ...]:
     """The migrations that follow `current`, oldest first."""
     from alembic.script import ScriptDirectory  # noqa: PLC0415  # see bring_up_to_date
 

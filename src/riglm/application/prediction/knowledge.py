@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from threadpoolctl import threadpool_limits
-
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.experience import Experience, Experiences, OnLoop
 from riglm.application.prediction.learner import Learner
@@ -139,7 +137,6 @@ class Recollection:
         The empty scope is that of all, or of whoever uses riglm on this machine.
         """
         plan = self._plan
-        threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
         experiences = Experiences(self._cold, lambda scope: self._recorded(scope, clock()), worker, on_loop, clock)
         experiences.replay("")

@@ -74,6 +74,13 @@ class Lessons:
         self._begun = True
         self._set_timer()
 
+    def catch_up(self) -> None:
+        """Learn all that waits now, if learning has begun: nobody's call is in the way."""
+        while self._begun and self._gists:
+            self._gists.popleft()()
+        while self._begun and self._waiting:
+            self._waiting.popleft()[0]()
+
     def finish(self, seconds: float) -> None:
         """Learn the gist of all that is left, and whole lessons as far as there is time, if learning has begun."""
         until = self._clock() + seconds
@@ -105,7 +112,7 @@ class Lessons:
     def _learn_next(self) -> None:
         self._timer = None
         began = self._clock()
-        if not self._is_in_the_way(began):
+        if len(self) and not self._is_in_the_way(began):
             lesson = self._gists.popleft() if self._gists else self._waiting.popleft()[0]
             lesson()
             self._last_end = self._clock()

@@ -96,6 +96,15 @@ class Loading:
         await self._wait(self._recalled)
         return self.knowledge
 
+    async def caught_up(self, scope: str, seconds: float) -> None:
+        """Wait until a scope's past and all tools that were listed are known, at most `seconds` once it is loaded."""
+        knowledge = await self.recalled()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                if knowledge is not None:
+                    await knowledge.index.embedded()
+                    await knowledge.experiences.ready(scope, seconds)
+
     def relearn(self) -> None:
         """Learn anew, on the worker, from what the store holds now; what loads just now is learned anew after that."""
         call = asyncio.get_running_loop().call_soon_threadsafe

@@ -134,6 +134,11 @@ class PredictionService(Predicting):
             with self._guarded:
                 await knowledge.experiences.ready(self._scope_of(session), self._patience)
 
+    async def caught_up(self, session: Session) -> None:
+        """Have at hand all that was told until now, as far as that is soon done: for whoever has time for it."""
+        await self._loading.caught_up(self._scope_of(session), self._patience)
+        self._lessons.catch_up()
+
     def context_confidence(self, session: Session, state: SessionState) -> float:
         """How sure the session's context makes us, between 0 and 1."""
         knowledge = self._loading.knowledge

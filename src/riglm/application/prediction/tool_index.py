@@ -94,6 +94,12 @@ class ToolIndex:
         if self._reading is not None and not self._reading.done():
             await asyncio.wait({asyncio.wrap_future(self._reading)}, timeout=_READING_SECONDS)
 
+    async def embedded(self) -> None:
+        """Wait until all that was read so far has its vectors, or will have none."""
+        await self.read()
+        while await asyncio.wrap_future(self._worker.submit(lambda: self._is_embedding, Urgency.BACKGROUND)):
+            pass  # the worker does batches and this in turn
+
     def use(self, pairs: LearnedPairs) -> None:
         """Go on with other learned pairs."""
         self._pairs = pairs

@@ -1,0 +1,169 @@
+"""Selecting for agents in the same process, by what serves the clients of the proxy."""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.filtering import FilteringService
+from riglm.application.meta_tools import LONGEST_QUERY
+from riglm.application.predicting import Hit
+from riglm.application.prediction.service import PredictionService
+from riglm.application.selecting.selection import Reason
+from riglm.application.services import Services
+from riglm.application.showing.call_watch import CallWatch
+from riglm.application.shown_list import Selection as Shown
+from riglm.domain.control import SessionPrediction
+from riglm.domain.exposure import SEARCH_SURFACE
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.parameters import Parameters
+from riglm.domain.session import Client, Session, Transport
+from riglm.domain.tool import Catalogue
+from riglm.ports.downstream import Caller
+
+_NOTHING_GIVEN: Final = Parameters()
+_log: Final = logging.getLogger("riglm.selecting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A selection by names, in the order of the catalogue."""
+
+    names: tuple[str, ...]
+    hidden: tuple[str, ...]
+    reason: str
+    confidence: float
+    reasons: Mapping[str, Reason]
+    tokens: int
+    tokens_saved: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search found, best first, and the names of tools that come close."""
+
+    hits: tuple[Hit, ...] = ()
+    near: tuple[str, ...] = ()
+
+
+class SelectingService:
+    """Selects on an event loop that serves nobody else: it takes the time to learn what it was told before."""
+
+    def __init__(self, filtering: FilteringService, prediction: PredictionService, services: Services) -> None:
+        """Sessions that end are forgotten by the filter from now on."""
+        services.tracking.when_closed(filtering.forget)
+        self._filtering = filtering
+        self._prediction = prediction
+        self._services = services
+        guarded = FailingOpen(_log, "what was used could not be learned, and")
+        self._watch = CallWatch(filtering, lambda _: None, guarded)
+        self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
+
+    def begin(self, client: Client, key: str, user: str) -> Session:
+        """Begin a session, or with a key go on with the one that has it."""
+        caller = Caller(transport=Transport.LIBRARY, principal=user, handle=key)
+        return self._services.sessions.of_connection(caller, client, "")
+
+    def end(self, session: Session) -> None:
+        """Give a session back; one with a key can be gone on with for a while."""
+        self._services.sessions.closed(session)
+
+    async def select(
+        self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]], context: str
+    ) -> Chosen:
+        """The tools of a catalogue for a session now; an empty context leaves the last one in force."""
+        await self._take(session, catalogue, owners)
+        if context:
+            await self._filtering.set_context(session, context)
+        shown = self._filtering.compose(session, catalogue).selection
+        self._expose(session, shown)
+        told = None
+        with self._explaining:
+            told = self._filtering.explain(session).told()
+        names, hidden = shown.shown, shown.hidden
+        if shown.mode == "shadow":
+            names, hidden = (*names, *hidden), ()
+            names = tuple(name for name in catalogue.names if name in frozenset(names))
+        return Chosen(
+            names=names,
+            hidden=hidden,
+            reason=shown.reason,
+            confidence=0.0 if told is None else told.confidence,
+            reasons={} if told is None else _reasons(told),
+            tokens=shown.tokens_shown,
+            tokens_saved=shown.tokens_hidden,
+        )
+
+    async def search(
+        self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]], query: str, limit: int
+    ) -> Found:
+        """The tools that fit a query, best first, and the names of those that come close."""
+        await self._take(session, catalogue, owners)
+        view = self._filtering.view(session)
+        if view is None:
+            return Found()
+        allowed = view.candidate_set
+        found = await self._filtering.predicting.search(session, query, limit, allowed.__contains__)
+        hits = () if found.abstained else tuple(hit for hit in found.hits if hit.name in allowed)
+        names = tuple(hit.name for hit in hits)
+        self._filtering.state(session).found(query[:LONGEST_QUERY], names)
+        tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
+        self._expose(session, Shown(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens))
+        return Found(hits=hits, near=tuple(name for name in found.near if name in allowed))
+
+    def used(self, session: Session, tool: str, *, failed: bool, seconds: float) -> None:
+        """A session used a tool, which took `seconds` and ended just now."""
+        found, ended = self._watch.calling(session, tool, _NOTHING_GIVEN, known=True)
+        kind = ErrorKind.TOOL if failed else None
+        self._services.tracking.called(
+            session,
+            tool=tool,
+            upstream=self._services.owners.of(tool)[0],
+            arguments=None,
+            sequence_number=session.next_sequence_number(),
+            started=time.time() - seconds,
+            duration_ms=seconds * 1000.0,
+            error_kind=kind,
+            found=found,
+        )
+        ended(kind)
+
+    def mark(self, session: Session, tool: str, *, relevant: bool) -> None:
+        """A session says whether a tool is of use for its context."""
+        state = self._filtering.state(session)
+        if state.context is not None:
+            self._filtering.predicting.marked(session, state, tool, relevant=relevant)
+
+    def status(self) -> dict[str, Any]:
+        """What prediction works with."""
+        return self._filtering.predicting.status()
+
+    async def _take(self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]) -> None:
+        """Take note of the tools that a session has, and have at hand what was learned of them."""
+        self._services.owners.note(owners)
+        self._filtering.know(session, catalogue)
+        if self._filtering.weighs(session):
+            await self._prediction.caught_up(session)
+
+    def _expose(self, session: Session, shown: Shown) -> None:
+        self._services.tracking.exposed(
+            session,
+            shown.shown,
+            shown.hidden,
+            shown.predictor,
+            shown.reason,
+            mode=shown.mode,
+            surface=shown.surface,
+            tokens_shown=shown.tokens_shown,
+            tokens_hidden=shown.tokens_hidden,
+            tokens_own=shown.tokens_own,
+        )
+
+
+def _reasons(told: SessionPrediction) -> dict[str, Reason]:
+    return {
+        each.tool: Reason(why=each.why, rank=each.rank, score=each.score, signals=each.contributions)
+        for each in told.tools
+    }

@@ -1,0 +1,151 @@
+"""One piece of an agent's work."""
+
+import difflib
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+from riglm.application.selecting.background import Background
+from riglm.application.selecting.offer import Offer, Reader, name_of
+from riglm.application.selecting.selection import Findings, FoundTool, Selection
+from riglm.application.selecting.service import Chosen, Found, SelectingService
+from riglm.domain.session import Client, Session
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("riglm.selecting")
+
+
+class ToolSession(Generic[T]):
+    """Selects the tools for one piece of work, and learns from what that used. Made by `ToolSelector.session`.
+
+    Used as a context manager it is closed at the end, which may be left out: sessions end with their selector.
+    """
+
+    def __init__(
+        self,
+        background: Background[SelectingService],
+        offered: Callable[[], Offer[T]],
+        client: Client,
+        key: str,
+        user: str,
+    ) -> None:
+        self._background = background
+        self._offered = offered
+        self._client = client
+        self._key = key
+        self._user = user
+        self._read: Reader[T] = Reader()
+        self._own: Offer[T] | None = None
+        self._begun: Session | None = None
+
+    def select(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
+        """The tools for now.
+
+        Args:
+            context: what the work is about, best in the words of whoever asks for it. Without, the last one counts on;
+                while that is the same, the selection only gains tools, so that a model's prompt cache lasts.
+            tools: those that this session has from now on, in place of the selector's.
+
+        Raises:
+            UnusableTool: one of the tools is none, or two have the same name.
+            SelectorClosed: the selector is closed.
+        """
+        offer = self._offer(tools)
+        return _selection(offer, self._background.ask(self._selecting(offer, context)))
+
+    async def aselect(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
+        """As `select`, without holding up the event loop."""
+        offer = self._offer(tools)
+        return _selection(offer, await self._background.ask_soon(self._selecting(offer, context)))
+
+    def search(self, query: str, *, limit: int = 10) -> Findings[T]:
+        """The tools that fit a query, also those that were not selected; none where nothing fits.
+
+        A tool that is used after a search found it counts more than one that was selected.
+        """
+        offer = self._offer(None)
+        return _findings(offer, self._background.ask(self._searching(offer, query, limit)))
+
+    async def asearch(self, query: str, *, limit: int = 10) -> Findings[T]:
+        """As `search`, without holding up the event loop."""
+        offer = self._offer(None)
+        return _findings(offer, await self._background.ask_soon(self._searching(offer, query, limit)))
+
+    def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
+        """A tool was used: learn from it. Returns at once.
+
+        Args:
+            tool: one that was selected or found, or its name, as the model says it.
+            failed: whether the tool said that it failed.
+            seconds: how long it took, for the record.
+        """
+        self._told(tool, lambda service, session, name: service.used(session, name, failed=failed, seconds=seconds))
+
+    def mark(self, tool: T | str, *, relevant: bool) -> None:
+        """A tool is of use for the session's context, or is not, whether it was used or not. Returns at once."""
+        self._told(tool, lambda service, session, name: service.mark(session, name, relevant=relevant))
+
+    def close(self) -> None:
+        """The work is done. Returns at once."""
+
+        def end(service: SelectingService) -> None:
+            if self._begun is not None:
+                service.end(self._begun)
+                self._begun = None
+
+        self._background.post(end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _offer(self, tools: Iterable[T] | None) -> Offer[T]:
+        if tools is not None:
+            self._own = self._read(tools)
+        return self._offered() if self._own is None else self._own
+
+    def _selecting(self, offer: Offer[T], context: str) -> Callable[[SelectingService], Coroutine[Any, Any, Chosen]]:
+        return lambda service: service.select(self._session(service), offer.catalogue, offer.owners, context)
+
+    def _searching(
+        self, offer: Offer[T], query: str, limit: int
+    ) -> Callable[[SelectingService], Coroutine[Any, Any, Found]]:
+        return lambda service: service.search(self._session(service), offer.catalogue, offer.owners, query, limit)
+
+    def _told(self, tool: T | str, tell: Callable[[SelectingService, Session, str], None]) -> None:
+        """Tell of a tool; a model may name one that there is not, which is no reason to end an agent's work."""
+        offer, name = self._offer(None), name_of(tool)
+        if name in offer.objects:
+            self._background.post(lambda service: tell(service, self._session(service), name))
+            return
+        close = difflib.get_close_matches(name, offer.objects, n=1)
+        _log.warning("no tool is called %r, so nothing is learned%s", name, f": is it {close[0]!r}?" if close else "")
+
+    def _session(self, service: SelectingService) -> Session:
+        """The session as the service knows it; asked for on the service's loop alone."""
+        if self._begun is None:
+            self._begun = service.begin(self._client, self._key, self._user)
+        return self._begun
+
+
+def _selection(offer: Offer[T], chosen: Chosen) -> Selection[T]:
+    return Selection(
+        objects={name: offer.objects[name] for name in chosen.names},
+        hidden=chosen.hidden,
+        reason=chosen.reason,
+        confidence=chosen.confidence,
+        reasons=chosen.reasons,
+        tokens=chosen.tokens,
+        tokens_saved=chosen.tokens_saved,
+    )
+
+
+def _findings(offer: Offer[T], found: Found) -> Findings[T]:
+    hits = (FoundTool(name=hit.name, tool=offer.objects[hit.name], score=hit.score, why=hit.why) for hit in found.hits)
+    return Findings(found=tuple(hits), near=found.near)

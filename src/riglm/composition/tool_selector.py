@@ -1,0 +1,141 @@
+"""Riglm as a library: for agents that own their loop, the tools for now instead of all of them."""
+
+import asyncio
+import weakref
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from riglm.application.selecting.background import Background
+from riglm.application.selecting.offer import Reader
+from riglm.application.selecting.service import SelectingService
+from riglm.application.selecting.session import ToolSession
+from riglm.composition.selecting import Place, Store, selecting, settings_for
+from riglm.domain.session import Client
+
+T = TypeVar("T")
+
+
+class ToolSelector(Generic[T]):
+    """Selects, for each step of an agent, the tools that it is likely to need, and learns from what was used.
+
+    Tools go in and the same objects come out, whatever library they belong to: definitions as MCP, OpenAI and Anthropic
+    write them, tools of the MCP SDK, pydantic-ai, LangChain and the OpenAI Agents SDK, plain functions.
+
+        with ToolSelector(tools) as selector:
+            session = selector.session()
+            selection = session.select("find out why the build fails")
+            answer = ask_the_model(tools=selection.tools)
+            session.used(answer.tool)
+
+    All of it works in the background, on a thread of its own: `used` never waits, `select` and `search` have the twins
+    `aselect` and `asearch` for whoever is on an event loop. Safe to use from any thread. What is learned stays in
+    memory unless a `store` is named. Nothing here uses a network.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[T] = (),
+        *,
+        store: Store = None,
+        config: Place | None = None,
+        max_tools: int | None = None,
+        min_tools: int | None = None,
+        pinned: Iterable[str] = (),
+        denied: Iterable[str] = (),
+        predictor: str | None = None,
+        embedder: str | None = None,
+        name: str = "agent",
+    ) -> None:
+        """Nothing is opened before the first use.
+
+        Args:
+            tools: those that there are; `select` takes others for a session.
+            store: where it remembers: a SQLite file, or `USER_STORE` to share what the user's riglm learned.
+            config: a `riglm.yaml` to go by, with its store; servers in it are not started.
+            max_tools: select at most so many, beside those that are pinned or were used lately; 20 by default.
+            min_tools: select at least so many; 5 by default.
+            pinned: names or glob patterns of tools that are always selected.
+            denied: names or glob patterns of tools that are never selected or found.
+            predictor: the strategy, riglm's own or one that a package brings: `predictor.kind` of the configuration.
+            embedder: `embedder.provider` of the configuration; `static` does without a model's memory and time.
+            name: what the agent is called in the record.
+
+        Raises:
+            ConfigurationError: something of this cannot be used.
+            UnusableTool: one of the tools is none, or two have the same name.
+        """
+        asked: dict[str, dict[str, Any]] = {
+            "filtering": {
+                "max_tools": max_tools,
+                "min_tools": min_tools,
+                "pinned": list(pinned) or None,
+                "denylist": list(denied) or None,
+            },
+            "predictor": {"kind": predictor},
+            "embedder": {"provider": embedder},
+        }
+        settings = settings_for(store, config, asked)
+        self._read: Reader[T] = Reader()
+        self._offer = self._read(tools)
+        self._client = Client(name=name)
+        self._background: Background[SelectingService] = Background(lambda: selecting(settings), "riglm-selector")
+        self._at_exit = weakref.finalize(self, self._background.close)
+
+    def offer(self, tools: Iterable[T]) -> None:
+        """There are these tools from now on; a session that was given its own keeps them.
+
+        Raises:
+            UnusableTool: one of them is none, or two have the same name.
+        """
+        self._offer = self._read(tools)
+
+    def session(self, key: str = "", *, user: str = "") -> ToolSession[T]:
+        """Begin a session: one piece of work, for which tools are selected and from which is learned.
+
+        With a `key`, the id of a conversation perhaps, it goes on where the last session with this key was, until half
+        an hour after that was closed. What a `user` uses is learned for that user alone. Both are stored hashed.
+        """
+        return ToolSession(self._background, lambda: self._offer, self._client, key, user)
+
+    def status(self) -> dict[str, Any]:
+        """What selecting works with: the model at work or what stands in for it, how many tools and learned pairs.
+
+        The same as riglm's tool `index_status` tells.
+        """
+        return self._background.ask(_status)
+
+    async def astatus(self) -> dict[str, Any]:
+        """As `status`, without holding up the event loop."""
+        return await self._background.ask_soon(_status)
+
+    def close(self) -> None:
+        """Learn and store what was told, and let everything go. Closing twice does nothing."""
+        self._at_exit()
+
+    async def aclose(self) -> None:
+        """As `close`, without holding up the event loop."""
+        self._at_exit.detach()
+        await asyncio.wrap_future(self._background.stop())
+
+    def __enter__(self) -> Self:
+        self._background.open().result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.wrap_future(self._background.open())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def _status(service: SelectingService) -> dict[str, Any]:
+    return service.status()
