@@ -20,7 +20,7 @@ def require_upstreams(configuration: Configuration, environment: Mapping[str, st
     if not specs:
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
         raise refusal(Problem("command line", "", "there is no server to stand in front of", fix))
-    refuse_any(problem for spec in specs for problem in _missing(spec, configuration, environment))
+    refuse_any(problem for spec in specs for problem in missing_parts(spec, configuration, environment))
 
 
 def require_predictor(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
@@ -55,7 +55,8 @@ def require_all(*checks: Callable[[], None]) -> None:
         raise ConfigurationError("\n".join(wrong))
 
 
-def _missing(spec: UpstreamSpec, configuration: Configuration, environment: Mapping[str, str]) -> list[Problem]:
+def missing_parts(spec: UpstreamSpec, configuration: Configuration, environment: Mapping[str, str]) -> list[Problem]:
+    """Why a server cannot be started: its program or its directory is not there."""
     if spec.kind != "stdio":
         return []
     path = ("upstream",) if configuration.settings.upstream else ("mcpServers", spec.name)

@@ -1,0 +1,137 @@
+"""The store looked at from outside: nothing is made or changed, and nobody waits for it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, func, select, text
+from sqlalchemy.pool import NullPool
+
+from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated
+from riglm.adapters.analytics.file_check import connect
+from riglm.adapters.analytics.lock_holder import holder, lasting
+from riglm.adapters.analytics.schema import current_revision, pending_after
+from riglm.adapters.analytics.sqlite import database_file
+from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought
+from riglm.ports.examining import ClientSeen, KnowledgeKept, StoreFacts, StoreLookPort
+
+_MOST_CLIENTS: Final = 20
+_EXCLUSIVE: Final = (0x40000000, 512)
+"""The bytes of a file that whoever has it to itself has locked, in all versions of SQLite 3."""
+
+_WRITING: Final = (120, 1)
+"""The byte of a `-shm` file that whoever writes has locked."""
+
+_KEEPER: Final = text(
+    "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
+    "WHERE locktype = 'advisory' AND classid = 1919510380 AND d.datname = current_database()"  # see postgresql.lease
+)
+
+
+class StoreLook(StoreLookPort):
+    """Looks at the database at a URL, of SQLite or PostgreSQL."""
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        """Each question may take `timeout` seconds."""
+        self._url = url
+        self._timeout = timeout
+
+    def look(self) -> StoreFacts:
+        """The store as it is.
+
+        Raises:
+            AnalyticsUnavailable: it cannot be read; `SchemaTooNew` when a newer riglm wrote it.
+        """
+        file = database_file(self._url)
+        about: dict[str, Any] = {"place": str(file) if file else safe_url(self._url)}
+        with translated(self._url):
+            if file is not None:
+                about["free_bytes"] = _free(file.parent)
+                if not file.exists():
+                    return StoreFacts(schema=None, **about)
+                about |= _of_file(file)
+            with self._engine(file) as engine, reading(engine, seconds=self._timeout) as connection:
+                current = current_revision(connection)
+                if file is None:
+                    about |= _of_server(connection)
+                pending = pending_after(current, self._url)
+                if not pending:
+                    about |= _recorded(connection)
+        return StoreFacts(schema=current, pending=pending, **about)
+
+    @contextmanager
+    def _engine(self, file: Path | None) -> Iterator[Engine]:
+        if file is None:
+            engine = make_engine(self._url, timeout=self._timeout)
+        else:
+            opened = partial(connect, file.resolve(), "ro", self._timeout)
+            engine = create_engine("sqlite://", creator=opened, poolclass=NullPool, hide_parameters=True)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+
+def _of_file(file: Path) -> dict[str, Any]:
+    beside = [file.with_name(file.name + ending) for ending in ("", "-wal")]
+    shared = file.with_name(f"{file.name}-shm")
+    return {
+        "size_bytes": sum(each.stat().st_size for each in beside if each.exists()),
+        "keeper": holder(file.with_name(f"{file.name}-lease"), *_EXCLUSIVE),
+        "writer": lasting(lambda: holder(shared, *_WRITING)),
+    }
+
+
+def _of_server(connection: Connection) -> dict[str, Any]:
+    size = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
+    is_kept = connection.execute(_KEEPER).scalar_one() > 0
+    return {"size_bytes": size, "keeper": "a riglm" if is_kept else None}
+
+
+def _recorded(connection: Connection) -> dict[str, Any]:
+    latest = (func.max(invocation.c.timestamp), func.max(exposure.c.timestamp), func.max(session.c.started_at))
+    times = [connection.execute(select(each)).scalar_one() or 0.0 for each in latest]
+    return {
+        "sessions": connection.execute(select(func.count()).select_from(session)).scalar_one(),
+        "newest": max(times),
+        "clients": _clients(connection),
+        "knowledge": _knowledge(connection),
+    }
+
+
+def _clients(connection: Connection) -> tuple[ClientSeen, ...]:
+    last, name = func.max(session.c.started_at), session.c.client_name
+    query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MOST_CLIENTS)
+    seen = []
+    for client, at, count in connection.execute(query).all():
+        mine = select(session).where(name == client, session.c.started_at == at).limit(1)
+        row = connection.execute(mine).mappings().one()
+        seen.append(
+            ClientSeen(
+                name=client,
+                version=row["client_version"],
+                era=row["era"],
+                transport=row["transport"],
+                last_seen=at,
+                sessions=count,
+            )
+        )
+    return tuple(seen)
+
+
+def _knowledge(connection: Connection) -> KnowledgeKept:
+    pieces = without = 0
+    for table in (thought, kg_entity, kg_observation):
+        query = select(func.count(), func.count(table.c.model)).select_from(table)
+        all_, embedded = connection.execute(query).one()
+        pieces += all_
+        without += all_ - embedded
+    return KnowledgeKept(pieces=pieces, without_vector=without)
+
+
+def _free(directory: Path) -> int | None:
+    there = next((each for each in (directory, *directory.absolute().parents) if each.exists()), None)
+    return None if there is None else shutil.disk_usage(there).free

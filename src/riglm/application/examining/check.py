@@ -1,0 +1,82 @@
+"""Checks, and how they are run: one that fails does not stop the others."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol, TypeVar
+
+from riglm.domain.finding import Finding, Section, Severity
+
+_Answer = TypeVar("_Answer")
+_log: Final = logging.getLogger("riglm.doctor")
+
+
+class Check(Protocol):
+    """Looks at one part of an installation."""
+
+    sections: tuple[Section, ...]
+    """What its findings are about; the first one is told of when it fails itself."""
+
+    async def examine(self) -> Sequence[Finding]:
+        """What it finds. What cannot be looked at is a finding as well, and no exception."""
+
+
+async def run(
+    checks: Sequence[Check],
+    *,
+    only: Collection[Section] = tuple(Section),
+    seconds: float,
+    on_done: Callable[[], None] = lambda: None,
+) -> list[Finding]:
+    """Run all checks at once, each for at most so many seconds; their findings in the order of the sections.
+
+    Of `only` some sections, checks that tell of none of them do not run. `on_done` is told of each that has ended.
+    """
+    wanted = [check for check in checks if not set(only).isdisjoint(check.sections)]
+    told = await asyncio.gather(*(_guarded(check, seconds, on_done) for check in wanted))
+    order = list(Section)
+    found = [finding for findings in told for finding in findings if finding.section in only]
+    return sorted(found, key=lambda finding: order.index(finding.section))
+
+
+async def _guarded(check: Check, seconds: float, on_done: Callable[[], None]) -> Sequence[Finding]:
+    place = type(check).__name__
+    try:
+        async with asyncio.timeout(seconds):
+            return await check.examine()
+    except TimeoutError:
+        words, fix = f"could not be looked at within {seconds:g} s", "give it longer with --deadline"
+        return [Finding(section=check.sections[0], severity=Severity.ERROR, place=place, what=words, fix=fix)]
+    except Exception as error:  # noqa: BLE001  # the others go on, whatever it was
+        _log.debug("a check failed", exc_info=True)
+        words, fix = f"could not be looked at: {type(error).__name__}: {error}", "report this as an error of riglm"
+        return [Finding(section=check.sections[0], severity=Severity.ERROR, place=place, what=words, fix=fix)]
+    finally:
+        on_done()
+
+
+async def aside(call: Callable[[], _Answer]) -> _Answer:
+    """What a blocking call gives, made on a thread that nobody waits for once the wait is given up."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[_Answer] = loop.create_future()
+
+    def settle(put: Callable[[], None]) -> None:
+        if not answer.done():
+            put()
+
+    def tell(put: Callable[[], None]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, put)
+
+    def work() -> None:
+        try:
+            got = call()
+        except BaseException as error:  # noqa: BLE001  # raised where it is awaited
+            problem = error
+            tell(lambda: answer.set_exception(problem))
+        else:
+            tell(lambda: answer.set_result(got))
+
+    threading.Thread(target=work, name="riglm-examining", daemon=True).start()
+    return await answer

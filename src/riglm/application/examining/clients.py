@@ -1,0 +1,156 @@
+"""What clients get of riglm, and whether they still start it."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from riglm.application.examining.check import Check, aside
+from riglm.application.examining.once import Once
+from riglm.domain.client_support import ClientSupport, support_of
+from riglm.domain.command_line import RUNNERS
+from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.finding import Finding, Section, Severity, finding
+from riglm.domain.installation import Installation, RiglmEntry
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.secret import mask_address
+from riglm.domain.session import Era
+from riglm.domain.surface import Surface, surface_for
+from riglm.ports.examining import ClientSeen, FilesLookPort, ProgramsPort, StoreFacts
+
+_finding: Final = partial(finding, Section.CLIENTS)
+
+
+class ClientsSeenCheck(Check):
+    """Tells of each client that was recorded which surface it gets, and what becomes of a list that changes."""
+
+    sections = (Section.CLIENTS,)
+
+    def __init__(self, store: Once[StoreFacts], filtering: Filtering) -> None:
+        """Which surface a client gets is decided by `filtering`."""
+        self._store = store
+        self._filtering = filtering
+
+    async def examine(self) -> Sequence[Finding]:
+        """A finding for each client that the store knows."""
+        try:
+            facts = await self._store.facts()
+        except AnalyticsUnavailable:
+            return []  # told under store
+        return [self._told(client) for client in facts.clients]
+
+    def _told(self, client: ClientSeen) -> Finding:
+        name = client.name or "a client without a name"
+        known = support_of(client.name)
+        surface = self._surface(client)
+        relisting = known.relisting.value if known else "is not known to riglm"
+        version = client.version or "no version"
+        what = (
+            f"{version}, {client.era} era over {client.transport}, {client.sessions:,} sessions; "
+            f"surface: {surface}; when the list changes it {relisting}"
+        )
+        if surface is Surface.DYNAMIC and known is not None and not known.follows_changes:
+            return _finding(Severity.WARNING, name, what, f"set `filtering.clients: {{{_pattern(known)}: stable}}`")
+        if surface is Surface.DYNAMIC and known is None:
+            fix = "if new tools do not reach it, set `filtering.clients: {NAME: stable}`"
+            return _finding(Severity.NOTE, name, what, fix)
+        return _finding(Severity.OK, name, what)
+
+    def _surface(self, client: ClientSeen) -> Surface:
+        rules = self._filtering
+        if not rules.is_on or rules.mode == "shadow":
+            return Surface.FULL
+        if rules.surface != "auto":
+            return Surface(rules.surface)
+        era = Era.MODERN if client.era == Era.MODERN else Era.HANDSHAKE
+        return surface_for(client.name, era, {name: Surface(given) for name, given in rules.clients.items()})
+
+
+class ClientFilesCheck(Check):
+    """Looks whether clients' files still start riglm, and whether it is this one."""
+
+    sections = (Section.CLIENTS,)
+
+    def __init__(
+        self,
+        entries: Callable[[], Sequence[RiglmEntry]],
+        installed: Sequence[Installation],
+        files: FilesLookPort,
+        programs: ProgramsPort,
+        *,
+        version: str,
+    ) -> None:
+        """`entries` reads the files, `installed` are those that `riglm init` changed, `version` is this riglm's."""
+        self._entries = entries
+        self._installed = installed
+        self._files = files
+        self._programs = programs
+        self._version = version
+
+    async def examine(self) -> Sequence[Finding]:
+        """A finding for each entry of a client that is riglm, and for each that was and is not any more."""
+        return await aside(self._look)
+
+    def _look(self) -> list[Finding]:
+        entries = self._entries()
+        told = [self._told(each) for each in entries]
+        there = {each.file for each in entries if not each.fault}
+        gone = [each for each in self._installed if each.file not in there]
+        what = "it does not start riglm any more: somebody changed the file"
+        told += [_finding(Severity.WARNING, _place(each), what, _again(each)) for each in gone]
+        if told:
+            return told
+        what = "none that is known on this machine starts riglm"
+        return [_finding(Severity.NOTE, "files", what, "riglm init --dry-run shows what it would do")]
+
+    def _told(self, each: RiglmEntry) -> Finding:
+        if each.fault:
+            return _finding(Severity.WARNING, _place(each), each.fault, "correct the file")
+        if not each.command:
+            return _finding(Severity.OK, _place(each), f"reaches riglm at {mask_address(each.url)}")
+        program, configuration = each.command[0], _configuration(each.command)
+        if self._programs.found(program) is None:
+            what = f"it starts {program}, which is not there"
+            return _finding(Severity.ERROR, _place(each), what, _again(each))
+        if configuration is not None and not self._files.is_file(configuration):
+            what = f"it starts riglm with {configuration}, which is not there or cannot be read"
+            return _finding(Severity.ERROR, _place(each), what, _again(each))
+        return self._of_version(each, program)
+
+    def _of_version(self, each: RiglmEntry, program: str) -> Finding:
+        if not _is_riglm_itself(each.command):
+            return _finding(Severity.OK, _place(each), f"starts riglm by {program}")
+        told = self._programs.version_of_riglm(each.command)
+        if told is None:
+            what = f"it starts {program}, which does not say that it is riglm"
+            return _finding(Severity.ERROR, _place(each), what, f"see what `{program} --version` says; {_again(each)}")
+        if told != self._version:
+            what = f"it starts riglm {told} at {program}, and this one is {self._version}"
+            return _finding(Severity.WARNING, _place(each), what, _again(each))
+        return _finding(Severity.OK, _place(each), f"starts riglm {told} at {program}")
+
+
+def _place(each: RiglmEntry | Installation) -> str:
+    return f"{each.client} {each.file}"
+
+
+def _again(each: RiglmEntry | Installation) -> str:
+    return f"riglm undo --client {each.client}, then riglm init --client {each.client}"
+
+
+def _configuration(command: Sequence[str]) -> Path | None:
+    """The file that `--config` names, if it is named by its whole path."""
+    words = list(command)
+    named = next((after for word, after in pairwise(words) if word == "--config"), None)
+    path = Path(named) if named else None
+    return path if path is not None and path.is_absolute() else None
+
+
+def _is_riglm_itself(command: Sequence[str]) -> bool:
+    """Whether it can be asked for its version at once; what a runner like uvx would download is left alone."""
+    return RUNNERS.fullmatch(Path(command[0]).name) is None or "-m" in command
+
+
+def _pattern(known: ClientSupport) -> str:
+    return f'"{known.names[0]}"'

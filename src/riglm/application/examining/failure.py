@@ -1,0 +1,100 @@
+"""Why a server could not be visited, in words that lead on."""
+
+import re
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from riglm.domain.command_line import mask_command
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.examining import Heard
+
+_NODE: Final = "install Node.js, which brings it: https://nodejs.org"
+_UV: Final = "install uv, which brings it: https://docs.astral.sh/uv"
+_DOCKER: Final = "install Docker: https://docs.docker.com/get-docker"
+_INSTALLED_WITH: Final = {
+    "npx": _NODE,
+    "npm": _NODE,
+    "node": _NODE,
+    "bunx": "install Bun, which brings it: https://bun.sh",
+    "uvx": _UV,
+    "uv": _UV,
+    "pipx": "install pipx: https://pipx.pypa.io",
+    "docker": _DOCKER,
+    "podman": "install Podman: https://podman.io",
+    "python": "name the interpreter that there is, often `python3`",
+    "deno": "install Deno: https://deno.com",
+}
+
+
+class _Sign(NamedTuple):
+    """What tells a kind of failure, and what to do then."""
+
+    pattern: re.Pattern[str]
+    fix: Callable[[UpstreamSpec], str]
+
+
+def _sign(pattern: str, fix: str | Callable[[UpstreamSpec], str]) -> _Sign:
+    return _Sign(re.compile(pattern, re.IGNORECASE), fix if callable(fix) else lambda _: fix)
+
+
+def how_to_install(program: str) -> str:
+    """What brings a program that was not found."""
+    name = PurePath(program).name
+    known = _INSTALLED_WITH.get(name, f"install {name}")
+    return f"{known}; or give its full path as `command`: a client may start riglm with a shorter PATH than yours"
+
+
+def _token(spec: UpstreamSpec) -> str:
+    place = f"mcpServers.{spec.name}"
+    if any(name.lower() == "authorization" for name in spec.headers):
+        return f"the token was refused: set another one in `{place}.auth.token`, or in the variable that it comes from"
+    return (
+        f"set `{place}.auth: {{type: bearer, token: ${{VARIABLE}}}}`; sign-in in a browser is not among what riglm does"
+    )
+
+
+def _by_hand(spec: UpstreamSpec) -> str:
+    return f"run it by hand to see what it lacks: {' '.join(mask_command(spec.command))}"
+
+
+_IN_COMPLAINTS: Final = (
+    _sign(r"cannot connect to the docker daemon|docker daemon is not running", "start Docker"),
+    _sign(r"\bE404\b|404 not found - get|no matching version|not found in the package registry|No solution found",
+          "correct the name of the package in `args`"),
+    _sign(r"EAI_AGAIN|ENOTFOUND|Temporary failure in name resolution|dns error",
+          "connect to the network, or install the package beforehand: its runner downloads it at the first start"),
+    _sign(r"EADDRINUSE|address already in use", "end the other process that has its port: one copy of it runs already"),
+    _sign(r"ModuleNotFoundError|Cannot find module|ERR_MODULE_NOT_FOUND", "install what it needs, or correct `args`"),
+    _sign(r"\b(missing|required|not set|undefined)\b.{0,60}\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b"
+          r"|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b.{0,60}\b(missing|required|not set|undefined)\b",
+          lambda spec: f"give it the variable in `mcpServers.{spec.name}.env`"),
+    _sign(r"permission denied|EACCES", "let the user who runs riglm do what it says"),
+)  # fmt: skip
+_IN_REASONS: Final = (
+    _sign(r"^cannot run .*(no such file|not found)", lambda spec: how_to_install(spec.command[0])),
+    _sign(r"^cannot run .*permission", lambda spec: f"make it executable: chmod +x {spec.command[0]}"),
+    _sign(r"HTTP 40[13]\b", _token),
+    _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: it does not speak TLS there"),
+    _sign(r"CERTIFICATE_VERIFY_FAILED|certificate",
+          "name the authority's certificates in the variable SSL_CERT_FILE, or correct the host in `url`"),
+    _sign(r"\bssl\b|\btls\b", "see that it speaks TLS there, or write http:// in `url`"),
+    _sign(r"HTTP 40[456]\b|no JSON-RPC|no endpoint",
+          "correct the path in `url` (often /mcp), or set `type: sse` for a server of the older kind"),
+    _sign(r"Name or service not known|nodename nor servname|getaddrinfo|No address", "correct the host in `url`"),
+    _sign(r"refused|Connect call failed", "start it, or correct the port in `url`"),
+    _sign(r"did not take the connection", "see that it runs and no firewall is in the way, or raise timeouts.connect"),
+    _sign(r"HTTP 429|HTTP 5\d\d", "see the server's own log; try again later"),
+    _sign(r"did not (answer|give)", lambda spec: f"{_by_hand(spec)}; if it is only slow, raise timeouts.initialize"
+          if spec.kind == "stdio" else "see the server's own log; if it is only slow, raise timeouts.initialize"),
+    _sign(r"exited|ended by signal|closed its", _by_hand),
+)  # fmt: skip
+
+
+def fix_for(spec: UpstreamSpec, reason: str, heard: Heard) -> str:
+    """What to do about a server that failed for a reason, by what it said itself, or else by the reason."""
+    said = "\n".join(heard.complaints)
+    for sign, text in [*((each, said) for each in _IN_COMPLAINTS), *((each, reason) for each in _IN_REASONS)]:
+        if sign.pattern.search(text):
+            return sign.fix(spec)
+    return _by_hand(spec) if spec.kind == "stdio" else "see the server's own log"

@@ -1,0 +1,84 @@
+"""Whether the servers start, how long it takes, and what they speak."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from riglm.application.examining.check import Check
+from riglm.application.examining.failure import fix_for
+from riglm.application.examining.tools import ToolsFindings
+from riglm.application.examining.visit import Visit, visit
+from riglm.domain.finding import Finding, Section, Severity
+from riglm.ports.examining import OverhearingPort
+from riglm.ports.upstream import UpstreamPort
+
+_AT_ONCE: Final = 16
+_MOST_COMPLAINTS: Final = 3
+_POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
+
+Opening = Callable[[], AbstractAsyncContextManager[Sequence[UpstreamPort]]]
+
+
+class ServersCheck(Check):
+    """Visits all servers at once; what they list is judged by `tools`."""
+
+    sections = (Section.SERVERS, Section.TOOLS)
+
+    def __init__(
+        self, open_all: Opening, overhearing: OverhearingPort, tools: ToolsFindings, *, grace: float, seconds: float
+    ) -> None:
+        """`grace` is how long clients wait for the slowest of several; each visit lasts at most `seconds`."""
+        self._open_all = open_all
+        self._overhearing = overhearing
+        self._tools = tools
+        self._grace = grace
+        self._seconds = seconds
+
+    async def examine(self) -> Sequence[Finding]:
+        """A finding or more for each server, and those about their tools."""
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def visited(upstream: UpstreamPort) -> Visit:
+            async with room:
+                return await visit(upstream, self._seconds)
+
+        async with self._open_all() as upstreams:
+            visits = await asyncio.gather(*map(visited, upstreams))
+        found = [finding for each in visits for finding in self._told(each, is_alone=len(visits) == 1)]
+        return [*found, *await self._tools.about([each for each in visits if not each.failure])]
+
+    def _told(self, found: Visit, *, is_alone: bool) -> list[Finding]:
+        heard = self._overhearing.heard(found.spec.name)
+
+        def finding(severity: Severity, what: str, fix: str = "") -> Finding:
+            return Finding(section=Section.SERVERS, severity=severity, place=found.spec.name, what=what, fix=fix)
+
+        told = []
+        if found.failure:
+            reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
+            last = [line for line in dict.fromkeys(heard.complaints) if line.strip()][-_MOST_COMPLAINTS:]
+            what = f"{reason}; it said: {' | '.join(last)}" if last else reason
+            told.append(finding(Severity.ERROR, what, fix_for(found.spec, reason, heard)))
+        else:
+            told.append(finding(Severity.OK, _greeting(found)))
+            if found.seconds > self._grace and not is_alone:
+                what = (
+                    f"took {found.seconds:.1f} s: a client gets its first list without these tools after "
+                    f"{self._grace:g} s, and one that does not ask again never sees them"
+                )
+                told.append(finding(Severity.NOTE, what, f"set timeouts.grace to {found.seconds + 1:.0f}"))
+        if heard.noise:
+            what = f"writes what is no message on its standard output ({heard.noise} lines so far); riglm skips it"
+            told.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
+        return told
+
+
+def _greeting(found: Visit) -> str:
+    eras = [f"handshake ({found.revision})"] if found.revision else []
+    eras += ["modern"] if found.is_modern else []
+    count = len(found.catalogue.tools)
+    tools = f"{count} tool{'' if count == 1 else 's'}" if found.has_tools else "no tools, only other things"
+    who = f"{found.server}: " if found.server else ""
+    return f"{who}{tools} in {1000 * found.seconds:.0f} ms; era {' and '.join(eras)}"

@@ -1,0 +1,278 @@
+"""What `riglm doctor` looks at, and with which eyes."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from riglm.adapters.configuration.data_directory import data_directory
+from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load
+from riglm.adapters.configuration.presence import missing_parts, require_predictor
+from riglm.adapters.examining.files import FilesLook
+from riglm.adapters.examining.listening import PortsLook
+from riglm.adapters.examining.overhearing import Overhearing
+from riglm.adapters.examining.programs import Programs
+from riglm.adapters.examining.schemas import JsonSchemaJudge
+from riglm.application.examining.check import Check
+from riglm.application.examining.clients import ClientFilesCheck, ClientsSeenCheck
+from riglm.application.examining.configuration import ConfigurationCheck, UnusableConfiguration
+from riglm.application.examining.embedder import EmbedderCheck
+from riglm.application.examining.knowledge import KnowledgeCheck
+from riglm.application.examining.labelled import Labelled
+from riglm.application.examining.listening import Place, PortsCheck
+from riglm.application.examining.machine import MachineCheck
+from riglm.application.examining.once import Once
+from riglm.application.examining.servers import ServersCheck
+from riglm.application.examining.store import StoreCheck
+from riglm.application.examining.tools import ToolsFindings
+from riglm.application.examining.unvisited import Missing, UnvisitedCheck
+from riglm.application.identity import server_info
+from riglm.composition.installing import installations, riglm_entries
+from riglm.composition.prediction import build_predictor
+from riglm.composition.storage import spool_path, store_path, store_url
+from riglm.composition.wanted import stands_in_the_way
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.installation import Installation
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.secret import sounds_secret
+from riglm.ports.examining import EmbedderFacts, SpoolLeft, StoreFacts
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.embedder import Embedder
+
+_LEAST_SECONDS: Final = 30.0
+_VISITS: Final = 4  # the visit itself, the other era, the end of the process, and others before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One configuration that is examined.
+
+    `problems` say why it cannot be used; `configuration` is then what can be told of it without its servers, if
+    anything can. `label` is empty where there is only one.
+    """
+
+    label: str
+    configuration: Configuration | None
+    problems: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """The checks, each for at most `seconds`, and the `secrets` that no finding may show.
+
+    `is_usable` says whether all configurations can be used.
+    """
+
+    checks: Sequence[Check]
+    overhearing: Overhearing
+    seconds: float
+    secrets: tuple[str, ...]
+    is_usable: bool
+
+
+def examination(
+    options: Options,
+    load_embedder: "Callable[[Embedder], EmbedderFacts]",
+    *,
+    visits: bool,
+    seconds: float,
+) -> Examination:
+    """What is to be examined; with `visits` servers are started, each for at most so many seconds."""
+    installed = installations()
+    subjects = _subjects(options, installed)
+    overhearing = Overhearing()
+    checks: list[Check] = []
+    for subject in subjects:
+        own = _own_checks(subject, overhearing, visits=visits, seconds=seconds)
+        checks += [Labelled(check, subject.label) for check in own] if subject.label else own
+    known = [subject.configuration for subject in subjects if subject.configuration is not None]
+    if known:
+        checks += _common_checks(known[0].settings, load_embedder)
+    files_check = ClientFilesCheck(riglm_entries, installed, FilesLook(), Programs(), version=_version())
+    checks += [files_check, _machine()]
+    return Examination(
+        checks=checks,
+        overhearing=overhearing,
+        seconds=_VISITS * seconds + _LEAST_SECONDS,
+        secrets=_secrets(configuration.settings for configuration in known),
+        is_usable=not any(subject.problems for subject in subjects),
+    )
+
+
+def _subjects(options: Options, installed: Sequence[Installation]) -> list[Subject]:
+    """The configuration in use; where none is named or found, those that clients start riglm with."""
+    is_named = options.config is not None or options.mcp_json is not None or Path(FILE_NAME).is_file()
+    files = {each.configuration: each.client for each in installed if each.configuration.is_file()}
+    if is_named or not files:
+        return [_subject("", options)]
+    return [_subject(client if len(files) > 1 else "", Options(config=file)) for file, client in files.items()]
+
+
+def _subject(label: str, options: Options) -> Subject:
+    try:
+        configuration = load(options)
+    except ConfigurationError as error:
+        return Subject(label=label, configuration=_without_servers(options), problems=str(error))
+    return Subject(label=label, configuration=configuration, problems="\n".join(_problems(configuration)))
+
+
+def _without_servers(options: Options) -> Configuration | None:
+    try:
+        return load(Options(config=options.config, with_servers=False))
+    except ConfigurationError:
+        return None
+
+
+def _problems(configuration: Configuration) -> list[str]:
+    """All that keeps riglm from starting so, but what is missing of single servers."""
+    from riglm.adapters.embedding.building import require_known_model
+    from riglm.adapters.prediction.selection import available
+
+    settings = configuration.settings
+    asked: list[Callable[[], object]] = [
+        lambda: require_predictor(configuration, available),
+        lambda: build_predictor(settings),
+        lambda: require_known_model(settings.embedder),
+    ]
+    found: dict[str, None] = {}
+    for ask in asked:
+        try:
+            ask()
+        except ConfigurationError as error:
+            found |= dict.fromkeys(str(error).splitlines())
+    return list(found)
+
+
+def _own_checks(subject: Subject, overhearing: Overhearing, *, visits: bool, seconds: float) -> list[Check]:
+    """The checks of one configuration and its servers."""
+    configuration = subject.configuration
+    checks: list[Check] = [UnusableConfiguration(subject.problems)] if subject.problems else []
+    if configuration is None:
+        return checks
+    settings = configuration.settings
+    specs = settings.upstream_specs()
+    if not subject.problems:
+        notes = [*configuration.warnings, *_contradictions(settings)]
+        names = [spec.name for spec in specs]
+        files = FilesLook()
+        checks.append(ConfigurationCheck(configuration.file, names, notes, files, settings.secrets()))
+    missing = _missing(configuration)
+    there = [spec for spec in specs if spec.name not in missing]
+    checks.append(UnvisitedCheck(list(missing.values()), [] if visits else there))
+    if visits and there:
+        checks.append(_visits(settings, {spec.name for spec in there}, overhearing, seconds))
+    return checks
+
+
+def _missing(configuration: Configuration) -> Mapping[str, Missing]:
+    found = {}
+    for spec in configuration.settings.upstream_specs():
+        for problem in missing_parts(spec, configuration, os.environ):
+            is_program = problem.path.endswith(".command") and " " not in spec.command[0]
+            found[spec.name] = Missing(spec, problem.what, problem.fix, is_program)
+    return found
+
+
+def _visits(settings: Settings, names: set[str], overhearing: Overhearing, seconds: float) -> Check:
+    from riglm.adapters.mcp.upstream.building import Upstreams
+
+    specs = [spec for spec in settings.upstream_specs() if spec.name in names]
+    least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
+    timeouts = settings.timeouts.model_copy(update=least)
+    upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes)
+    tools = ToolsFindings(JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering)
+    return ServersCheck(
+        lambda: upstreams.opened(lambda _upstream, _tool: None),
+        overhearing,
+        tools,
+        grace=settings.timeouts.grace,
+        seconds=seconds,
+    )
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    both = settings.filtering.contradictions
+    return (
+        [f"filtering: both lists name {', '.join(both)}, which is denied then — fix: keep one of them"] if both else []
+    )
+
+
+def _common_checks(settings: Settings, load_embedder: "Callable[[Embedder], EmbedderFacts]") -> list[Check]:
+    """The checks of what all configurations have in common."""
+    embedder = EmbedderCheck(lambda: load_embedder(settings.embedder), is_used=stands_in_the_way(settings))
+    checks: list[Check] = [embedder, PortsCheck(PortsLook(_serving()), _places(settings))]
+    if settings.storage.kind == "memory":
+        return checks
+    store = Once(lambda: _look(settings))
+    return [
+        *checks,
+        _store_check(settings, store),
+        ClientsSeenCheck(store, settings.filtering),
+        KnowledgeCheck(settings.knowledge, store),
+    ]
+
+
+def _look(settings: Settings) -> StoreFacts:
+    from riglm.adapters.analytics.looking import StoreLook
+
+    return StoreLook(store_url(settings), timeout=settings.storage.timeout).look()
+
+
+def _store_check(settings: Settings, store: Once[StoreFacts]) -> Check:
+    from riglm.adapters.control.tokens import FILE_NAME as TOKENS
+
+    def spools() -> list[SpoolLeft]:
+        from riglm.adapters.spool.survey import survey
+
+        return [
+            SpoolLeft(
+                place=str(each.path),
+                records=each.records,
+                damaged=each.damaged,
+                newer=each.newer,
+                is_held=each.is_held,
+            )
+            for each in survey(spool_path(settings))
+        ]
+
+    file, data = store_path(settings), data_directory(os.environ)
+    private = [data / TOKENS, file.parent / "riglm.key"]
+    if settings.storage.kind == "sqlite":
+        private.append(file)
+    return StoreCheck(store, spools, FilesLook(), directory=file.parent, private=private)
+
+
+def _places(settings: Settings) -> list[Place]:
+    downstream, control = settings.downstream, settings.control
+    places = [Place("downstream", downstream.host, downstream.port, "riglm serve", is_needed=False)]
+    if control.enabled:
+        places.append(Place("control", control.host, control.port, "the control API", is_needed=True))
+    return places
+
+
+def _serving() -> str:
+    """What a running `riglm serve` wrote down of itself; nothing is locked to see whether it still runs."""
+    from riglm.adapters.spool.sole_server import LOCK
+
+    try:
+        return (data_directory(os.environ) / LOCK).read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _machine() -> Check:
+    major, minor, micro = sys.version_info[:3]
+    return MachineCheck(riglm=_version(), program=sys.argv[0], python=(major, minor, micro), platform=sys.platform)
+
+
+def _version() -> str:
+    return str(server_info()["version"])
+
+
+def _secrets(known: Iterable[Settings]) -> tuple[str, ...]:
+    """What no finding may show: a server may quote what it was given, by riglm or by the environment."""
+    of_environment = [value for name, value in os.environ.items() if sounds_secret(name)]
+    return (*(secret for settings in known for secret in settings.secrets()), *of_environment)

@@ -1,0 +1,56 @@
+"""What an examination of an installation finds."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a finding matters, least first.
+
+    `OK`: it is as it should be. `NOTE`: good to know, nothing needs to be done. `WARNING`: it works, and something is
+    lost or will go wrong. `ERROR`: something does not work.
+    """
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Section(StrEnum):
+    """What is examined, in the order in which it is told."""
+
+    CONFIGURATION = "configuration"
+    SERVERS = "servers"
+    TOOLS = "tools"
+    STORE = "store"
+    EMBEDDER = "embedder"
+    PORTS = "ports"
+    CLIENTS = "clients"
+    KNOWLEDGE = "knowledge"
+    MACHINE = "machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found: where, what, and what to do about it, as a command or a key to set.
+
+    `fix` is empty where nothing needs to be done.
+    """
+
+    section: Section
+    severity: Severity
+    place: str
+    what: str
+    fix: str = ""
+
+
+def finding(section: Section, severity: Severity, place: str, what: str, fix: str = "") -> Finding:
+    """A finding, for whoever tells many of one section."""
+    return Finding(section=section, severity=severity, place=place, what=what, fix=fix)
+
+
+def is_healthy(findings: Iterable[Finding]) -> bool:
+    """Whether nothing found is a warning or an error."""
+    return all(finding.severity in {Severity.OK, Severity.NOTE} for finding in findings)

@@ -1,0 +1,175 @@
+"""The outside world as an examination looks at it: nothing is made, changed or held.
+
+Methods block, within bounds of their own, unless it is said that they do not.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What a server said beside the protocol: the last lines of its standard error, and what else it wrote to stdout.
+
+    `noise` counts the lines on stdout that were no messages.
+    """
+
+    complaints: tuple[str, ...] = ()
+    noise: int = 0
+
+
+class OverhearingPort(Protocol):
+    """Hears what servers say beside the protocol; asking does not block."""
+
+    @abstractmethod
+    def heard(self, upstream: str) -> Heard:
+        """What the server of this name said so far."""
+
+
+class SchemaJudgePort(Protocol):
+    """Knows JSON Schema."""
+
+    @abstractmethod
+    def fault(self, schema: Any) -> str | None:
+        """Why this is no JSON Schema; None when it is one. No reference is followed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSeen:
+    """A client as the store saw it last; `era` and `transport` are those of its latest session."""
+
+    name: str
+    version: str
+    era: str
+    transport: str
+    last_seen: float
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeKept:
+    """How many pieces of knowledge there are, and how many of them have no vector yet."""
+
+    pieces: int
+    without_vector: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFacts:
+    """A store as it is found; times are in seconds since the epoch.
+
+    `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
+    `newest` is the time of the newest record, 0 when there is none; `keeper` and `writer` say which process looks after
+    the store, and which one has been writing for a while, None for nobody.
+    """
+
+    place: str
+    schema: str | None
+    pending: tuple[str, ...] = ()
+    size_bytes: int = 0
+    free_bytes: int | None = None
+    sessions: int = 0
+    newest: float = 0.0
+    keeper: str | None = None
+    writer: str | None = None
+    clients: tuple[ClientSeen, ...] = ()
+    knowledge: KnowledgeKept | None = None
+
+
+class StoreLookPort(Protocol):
+    """Looks at the store."""
+
+    @abstractmethod
+    def look(self) -> StoreFacts:
+        """The store as it is.
+
+        Raises:
+            AnalyticsUnavailable: it cannot be read; `SchemaTooNew` when a newer riglm wrote it.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolLeft:
+    """Records that wait on disk for the store; `is_held` says whether the process that wrote them still runs."""
+
+    place: str
+    records: int
+    damaged: int
+    newer: int
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who has a port: `words` for people, `is_riglm` whether it is one."""
+
+    words: str
+    is_riglm: bool = False
+
+
+class PortsLookPort(Protocol):
+    """Looks at ports of this machine."""
+
+    @abstractmethod
+    def listener(self, host: str, port: int) -> Listener | None:
+        """Who listens there; None when the port is free.
+
+        Raises:
+            OSError: nobody can listen there.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposed:
+    """A file or directory that other users of this machine may read or change; `mode` as `ls` counts it, in octal."""
+
+    path: Path
+    mode: str
+
+
+class FilesLookPort(Protocol):
+    """Looks at files and directories."""
+
+    @abstractmethod
+    def exposed(self, path: Path) -> Exposed | None:
+        """The path, if others than its owner may use it; None when they may not, or it is not there."""
+
+    @abstractmethod
+    def is_file(self, path: Path) -> bool:
+        """Whether there is a file, and it may be read."""
+
+    @abstractmethod
+    def is_writable(self, directory: Path) -> bool:
+        """Whether files can be made in a directory, or it can be made itself."""
+
+    @abstractmethod
+    def free_bytes(self, path: Path) -> int | None:
+        """What is free on the disk that holds the path, or would; None when nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedderFacts:
+    """Which model is at work, and why another one than was asked for; durations are in milliseconds."""
+
+    wanted: str
+    at_work: str
+    is_fallback: bool
+    is_semantic: bool
+    reason: str
+    load_ms: float
+    embed_ms: float
+
+
+class ProgramsPort(Protocol):
+    """Looks for programs."""
+
+    @abstractmethod
+    def found(self, program: str) -> str | None:
+        """The path of a program, as a shell would find it; None when there is none."""
+
+    @abstractmethod
+    def version_of_riglm(self, command: Sequence[str]) -> str | None:
+        """What this riglm says its version is; None when it says nothing of the kind in time."""

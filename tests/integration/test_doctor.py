@@ -1,0 +1,178 @@
+"""`riglm doctor` in front of what is really broken: one run finds all of it."""
+
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riglm.adapters.analytics import schema
+
+LISTING = Path(__file__).with_name("listing_server.py")
+SECRET = "wq8Zk2-very-secret-3Jd9"
+LONG_NAME = "tool_" + "x" * 75
+EMPTY = {"type": "object"}
+TOOLS = [
+    {"name": "plain", "description": "Good.", "inputSchema": EMPTY},
+    {"name": LONG_NAME, "description": "Long.", "inputSchema": EMPTY},
+    {"name": "broken", "description": "Its schema is none.", "inputSchema": {"type": "object", "required": "all"}},
+    {"name": "dumb", "inputSchema": {"type": "object", "properties": {"many": {"type": "array"}}}},
+]
+Found = list[dict[str, str]]
+
+
+class Refusal(BaseHTTPRequestHandler):
+    """Lets nobody in."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(401)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[int]:
+    """The port of a server that answers every request with 401."""
+    with HTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def taken() -> Iterator[int]:
+    """A port on which somebody listens who says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def examined(directory: Path, *words: str, **variables: str) -> tuple[int, Any]:
+    """The exit code of one run, and what it told programs."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "RIGLM_DATA_DIR": str(directory / "data")}
+    command = [sys.executable, "-m", "riglm", "doctor", "--json", *words]
+    done = subprocess.run(
+        command, cwd=directory, env=environment | variables, capture_output=True, text=True, check=False, timeout=110
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def python(code: str, **more: Any) -> dict[str, Any]:
+    """A server that is a piece of Python."""
+    return {"command": sys.executable, "args": ["-c", code], **more}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) -> tuple[int, Any]:
+    """One run in front of everything that is broken."""
+    directory = tmp_path_factory.mktemp("broken")
+    (directory / "tools.json").write_text(json.dumps(TOOLS), "utf-8")
+    good = {"command": sys.executable, "args": [str(LISTING), str(directory / "tools.json")]}
+    noise = f"print('Listening!', flush=True); import runpy, sys; sys.argv[1:] = {good['args'][1:]!r}; "
+    servers = {
+        "good": good,
+        "noisy": python(f"{noise}runpy.run_path({good['args'][0]!r}, run_name='__main__')"),
+        "leaving": python(
+            "import os, sys; sys.exit('The API_KEY is not set, not ' + os.environ['MINE'])", env={"MINE": SECRET}
+        ),
+        "hanging": python("import sys; sys.stdin.read()"),
+        "absent": {"command": "uvx-that-nobody-has"},
+        "guarded": {"url": f"http://127.0.0.1:{refusing}/mcp"},
+        "plain": {"url": f"https://127.0.0.1:{refusing}/mcp"},
+    }
+    settings = {
+        "mcpServers": servers,
+        "control": {"enabled": True, "port": taken},
+        "downstream": {"port": 0},
+        "timeouts": {"shutdown": 0.2},
+        "embedder": {"model": "BAAI/bge-small-en-v1.5", "directory": str(directory / "models")},
+    }
+    (directory / "riglm.yaml").write_text(json.dumps(settings), "utf-8")
+    (directory / "riglm.yaml").chmod(0o644)
+    (directory / "data").mkdir()
+    schema.upgrade(f"sqlite:///{directory / 'data' / 'riglm.db'}")
+    with sqlite3.connect(directory / "data" / "riglm.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    return examined(directory, "--deadline", "15")
+
+
+def at(told: Any, section: str, place: str = "") -> Found:
+    """What was found in a section, of one place if it is named."""
+    return [each for each in told["findings"] if each["section"] == section and place in each["place"]]
+
+
+def only(found: Found, severity: str) -> dict[str, str]:
+    """The one finding of this weight."""
+    (one,) = (each for each in found if each["severity"] == severity)
+    return one
+
+
+def test_a_broken_installation_is_not_healthy(broken: tuple[int, Any]) -> None:
+    code, told = broken
+    assert (code, told["healthy"]) == (1, False)
+    assert all(each["fix"] for each in told["findings"] if each["severity"] in {"warning", "error"})
+
+
+def test_a_server_that_works_is_told_with_its_tools_and_eras(broken: tuple[int, Any]) -> None:
+    assert "4 tools in" in only(at(broken[1], "servers", "good"), "ok")["what"]
+    assert "handshake (2025-11-25)" in only(at(broken[1], "servers", "good"), "ok")["what"]
+
+
+@pytest.mark.parametrize(
+    ("server", "severity", "what", "fix"),
+    [
+        ("noisy", "warning", "no message on its standard output", "standard error"),
+        ("leaving", "error", "exited with code 1; it said: The API_KEY is not set", "mcpServers.leaving.env"),
+        ("hanging", "error", "within 15 s", "run it by hand"),
+        ("absent", "error", "'uvx-that-nobody-has' was not found", "install uvx-that-nobody-has"),
+        ("guarded", "error", "HTTP 401", "mcpServers.guarded.auth"),
+        ("plain", "error", "Cannot connect", "http:// in `url`"),
+    ],
+)
+def test_each_broken_server_is_told_with_what_to_do(
+    broken: tuple[int, Any], server: str, severity: str, what: str, fix: str
+) -> None:
+    found = only(at(broken[1], "servers", server), severity)
+    assert what in found["what"]
+    assert fix in found["fix"]
+
+
+def test_no_secret_is_told(broken: tuple[int, Any]) -> None:
+    assert SECRET not in json.dumps(broken[1])
+    assert "***" in only(at(broken[1], "servers", "leaving"), "error")["what"]
+
+
+def test_an_open_file_that_holds_a_secret_is_told(broken: tuple[int, Any]) -> None:
+    assert only(at(broken[1], "configuration"), "warning")["fix"].startswith("chmod 600 ")
+
+
+def test_tools_that_providers_refuse_are_told(broken: tuple[int, Any]) -> None:
+    told = {each["what"] for each in at(broken[1], "tools") if each["severity"] == "warning"}
+    assert any("good__broken" in each["place"] for each in at(broken[1], "tools"))
+    assert any("an array without `items`" in what for what in told)
+
+
+def test_a_store_of_a_newer_riglm_is_told(broken: tuple[int, Any]) -> None:
+    assert "9999" in only(at(broken[1], "store", "schema"), "error")["what"]
+
+
+def test_a_model_that_is_not_there_is_told_with_what_stands_in(broken: tuple[int, Any]) -> None:
+    found = only(at(broken[1], "embedder"), "warning")
+    assert "all-MiniLM-L6-v2-int8" in found["what"]
+    assert found["fix"].startswith("riglm embedder pull BAAI/bge-small-en-v1.5")
+
+
+def test_a_taken_port_is_told(broken: tuple[int, Any]) -> None:
+    assert "taken by" in only(at(broken[1], "ports", "control"), "warning")["what"]

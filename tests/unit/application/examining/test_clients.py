@@ -1,0 +1,69 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riglm.adapters.examining.files import FilesLook
+from riglm.application.examining.clients import ClientFilesCheck, ClientsSeenCheck
+from riglm.application.examining.once import Once
+from riglm.domain.finding import Severity
+from riglm.domain.installation import RiglmEntry
+from riglm.domain.schemas.filtering import Filtering
+from riglm.ports.examining import ClientSeen, ProgramsPort, StoreFacts
+
+
+def seen(name: str, era: str = "handshake") -> ClientSeen:
+    return ClientSeen(name=name, version="1.2", era=era, transport="stdio", last_seen=1.0, sessions=3)
+
+
+@pytest.mark.parametrize(
+    ("client", "era", "filtering", "severity", "surface"),
+    [
+        ("codex-mcp-client", "handshake", {}, Severity.WARNING, "dynamic"),
+        ("codex-mcp-client", "handshake", {"clients": {"codex*": "stable"}}, Severity.OK, "stable"),
+        ("codex-mcp-client", "handshake", {"mode": "shadow"}, Severity.OK, "full"),
+        ("claude-ai", "handshake", {}, Severity.WARNING, "dynamic"),
+        ("claude-code", "modern", {}, Severity.OK, "hints"),
+        ("opencode", "handshake", {}, Severity.OK, "dynamic"),
+        ("somebody", "handshake", {}, Severity.NOTE, "dynamic"),
+        ("somebody", "modern", {}, Severity.OK, "stable"),
+    ],
+)
+async def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_not_reach_it(
+    client: str, era: str, filtering: dict[str, Any], severity: Severity, surface: str
+) -> None:
+    facts = StoreFacts(place="", schema="1", clients=(seen(client, era),))
+    (found,) = await ClientsSeenCheck(Once(lambda: facts), Filtering(**filtering)).examine()
+    assert found.severity is severity
+    assert f"surface: {surface};" in found.what
+    assert bool(found.fix) is (severity is not Severity.OK)
+
+
+class Known(ProgramsPort):
+    """Two programs: a riglm of this version, and an older one."""
+
+    def found(self, program: str) -> str | None:
+        return program if program in {"/bin/riglm", "/old/riglm", "/bin/cat"} else None
+
+    def version_of_riglm(self, command: Any) -> str | None:
+        return {"/bin/riglm": "2", "/old/riglm": "1"}.get(command[0])
+
+
+@pytest.mark.parametrize(
+    ("command", "severity", "what"),
+    [
+        (("/bin/riglm", "run"), Severity.OK, "starts riglm 2"),
+        (("/old/riglm", "run"), Severity.WARNING, "this one is 2"),
+        (("/gone/riglm", "run"), Severity.ERROR, "is not there"),
+        (("/bin/cat", "run"), Severity.ERROR, "does not say that it is riglm"),
+        (("/bin/riglm", "run", "--config", "/gone/riglm.yaml"), Severity.ERROR, "/gone/riglm.yaml"),
+    ],
+)
+async def test_a_client_that_starts_no_riglm_or_another_one_is_told(
+    command: tuple[str, ...], severity: Severity, what: str
+) -> None:
+    entry = RiglmEntry(client="cursor", file=Path("/home/mcp.json"), entry="riglm", command=command)
+    check = ClientFilesCheck(lambda: (entry,), (), FilesLook(), Known(), version="2")
+    (found,) = await check.examine()
+    assert (found.severity, found.place) == (severity, "cursor /home/mcp.json")
+    assert what in found.what
