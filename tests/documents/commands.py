@@ -74,7 +74,7 @@ def wrong_with(words: list[str], *, whole: bool) -> str | None:
             values, left, _ = command.make_parser(context).parse_args(list(rest))
             if not hasattr(command, "commands"):
                 return _wrong_values(command, values, left, whole=whole)
-            if not left:
+            if not left or (left[0].isupper() and not whole):
                 return None
             if left[0] not in command.commands:
                 return f"no command {left[0]!r}"

@@ -39,7 +39,7 @@ def wrong_commands(page: Page) -> Iterator[tuple[int, str]]:
         elif code.text.startswith("riglm "):
             yield from _refused(code.line, code.text, whole=False)
         elif re.match(r"--[a-z]", code.text):
-            option = re.split(r"[ =]", code.text)[0]
+            option = re.split(r"[ =,]", code.text)[0]
             if option not in commands.all_options() and f'"{option}"' not in _benchmarks():
                 yield code.line, f"no option {option}"
 

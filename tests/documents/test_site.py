@@ -96,3 +96,9 @@ def test_no_page_has_what_the_theme_would_fetch_a_script_for(site: Path) -> None
 def test_what_would_ask_another_host_is_found(text: str) -> None:
     assert from_elsewhere(text)
     assert not from_elsewhere('<a href="https://example.org/">there</a><img src="images/a.png">')
+
+
+def test_the_figures_say_what_the_tables_say() -> None:
+    script = ROOT / "docs" / "figures.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,252 @@
+"""Draws the figures of the documents from the tables that stand in them: `docs/images/*.svg`.
+
+The tables are what benchmarks printed, and each says which; a figure can therefore say nothing else than its page. Run
+it after a table changed; `--check` only says whether the files are current.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+HERE = Path(__file__).parent
+WIDTH = 720
+_STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #333 }
+.title { font-weight: 600 }
+.small { font-size: 12px; fill: #666 }
+.card { fill: #fff }
+.box { fill: #f3f5f5; stroke: #b5bfbf }
+.grid { stroke: #ddd }
+.arrow { stroke: #78909c; stroke-width: 1.5; fill: none }
+.c0 { fill: #00796b }
+.c1 { fill: #90a4ae }
+.c2 { fill: #c77700 }
+.s0 { stroke: #00796b; stroke-width: 2.5; fill: none }
+.s1 { stroke: #90a4ae; stroke-width: 2.5; fill: none }
+@media (prefers-color-scheme: dark) {
+text { fill: #ddd }
+.small { fill: #aaa }
+.card { fill: #1f2430 }
+.box { fill: #2a303d; stroke: #55606e }
+.grid { stroke: #3b424e }
+.c0 { fill: #4db6ac }
+.s0 { stroke: #4db6ac }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One colour of a chart: its name, and a value for each place on the horizontal axis."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+def table(page: str, heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading, the heading row first."""
+    text = (HERE / page).read_text("utf-8")
+    below = text[text.index(f"\n## {heading}\n") :]
+    block = re.search(r"(?:^\|.*\n)+", below, re.MULTILINE)
+    if block is None:
+        raise ValueError(f"{page}: no table below {heading!r}")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.group().splitlines()]
+    return [row for row in rows if not re.fullmatch(r"[-: ]*", "".join(row))]
+
+
+def number(cell: str) -> float:
+    """The first number of a cell."""
+    found = re.search(r"-?\d+(\.\d+)?", cell)
+    if found is None:
+        raise ValueError(f"no number in {cell!r}")
+    return float(found.group())
+
+
+def learning_curve() -> str:
+    """How soon a workflow that repeats is known."""
+    rows, surface, curves = table("discussions/learning-curve.md", "What was found")[1:], "", {}
+    for row in rows:
+        surface = row[0].strip("`") or surface
+        curves.setdefault(surface, {})[f"{number(row[1]):g}"] = 100 * number(row[2])
+    series = [Series(f"surface: {name}", tuple(curve.values())) for name, curve in curves.items()]
+    places = [f"{place} sessions" for place in next(iter(curves.values()))]
+    return chart("Calls whose tool was among the 15 at hand, %", places, series, lines)
+
+
+def retrieval() -> str:
+    """What words, vectors and both together find, before anything was learned."""
+    heading, *rows = table("discussions/retrieval.md", "What each part adds")
+    means = {row[0]: number(row[heading.index("mean")]) for row in rows}
+    names = {"lexical": "words alone", "dense": "vectors alone", "rrf": "fused by rank", "as it ships": "riglm"}
+    series = [Series("", tuple(means[key] for key in names))]
+    return chart("Right tools among the first five, %, mean of nine sets", list(names.values()), series, bars)
+
+
+def new_tools() -> str:
+    """How often the next tool, new to the session, is among 15."""
+    rows = table("discussions/prediction.md", "What was measured")[1:]
+    pairs = [re.findall(r"\d+\.\d+", row[2]) for row in rows]
+    series = [
+        Series("hybrid", tuple(float(one) for one, _ in pairs)),
+        Series("blend", tuple(float(two) for _, two in pairs)),
+    ]
+    return chart("Tools new to the session among the first 15, %", [row[0] for row in rows], series, bars)
+
+
+Drawing = Callable[[Sequence[Series], float], Iterator[str]]
+_LEFT, _TOP, _HEIGHT = 46, 76, 200
+
+
+def chart(title: str, places: Sequence[str], series: Sequence[Series], draw: Drawing) -> str:
+    """A chart with a vertical axis from 0, a legend where it needs one, and each value written beside its mark."""
+    greatest = max(value for each in series for value in each.values)
+    step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if greatest / step <= 6)
+    top = step * -(-greatest // step)
+    parts = [f'<text class="title" x="16" y="26">{escape(title)}</text>']
+    for tick in range(round(top / step) + 1):
+        y = _TOP + _HEIGHT * (1 - tick * step / top)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - 16}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="small" text-anchor="end" x="{_LEFT - 6}" y="{y + 4:.1f}">{tick * step:g}</text>')
+    for index, each in enumerate(series if len(series) > 1 else ()):
+        x = _LEFT + index * 190
+        parts.append(f'<rect class="c{index}" x="{x}" y="40" width="12" height="12" rx="2"/>')
+        parts.append(f'<text class="small" x="{x + 18}" y="51">{escape(each.name)}</text>')
+    parts += draw(series, top)
+    for index, place in enumerate(places):
+        x = _middle(index, len(places))
+        parts.append(f'<text text-anchor="middle" x="{x:.1f}" y="{_TOP + _HEIGHT + 22}">{escape(place)}</text>')
+    return picture(_TOP + _HEIGHT + 38, parts, title)
+
+
+def _middle(index: int, count: int) -> float:
+    return _LEFT + (WIDTH - 16 - _LEFT) * (index + 0.5) / count
+
+
+def bars(series: Sequence[Series], top: float) -> Iterator[str]:
+    """Bars side by side at each place."""
+    count = len(series[0].values)
+    wide = min(56.0, 0.8 * (WIDTH - 16 - _LEFT) / count / len(series))
+    for at, each in enumerate(series):
+        for index, value in enumerate(each.values):
+            x = _middle(index, count) + wide * (at - len(series) / 2)
+            y = _TOP + _HEIGHT * (1 - value / top)
+            size = f'width="{wide - 3:.1f}" height="{_TOP + _HEIGHT - y:.1f}"'
+            yield f'<rect class="c{at}" x="{x:.1f}" y="{y:.1f}" {size}/>'
+            place = f'x="{x + wide / 2 - 1.5:.1f}" y="{y - 4:.1f}"'
+            yield f'<text class="small" text-anchor="middle" {place}>{value:g}</text>'
+
+
+def lines(series: Sequence[Series], top: float) -> Iterator[str]:
+    """A line for each series, its values written above the first one and below the others."""
+    for at, each in enumerate(series):
+        marks = [
+            (_middle(index, len(each.values)), _TOP + _HEIGHT * (1 - value / top))
+            for index, value in enumerate(each.values)
+        ]
+        for (x1, y1), (x2, y2) in pairwise(marks):
+            yield f'<path class="s{at}" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>'
+        for (x, y), value in zip(marks, each.values, strict=True):
+            yield f'<circle class="c{at}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+            place = f'x="{x:.1f}" y="{y - 10 if at == 0 else y + 20:.1f}"'
+            yield f'<text class="small" text-anchor="middle" {place}>{value:g}</text>'
+
+
+_DOES = ("shows the few that fit", "finds all others", "runs every tool", "records, and learns")
+
+
+def way_of_a_list() -> str:
+    """Where riglm stands, and what becomes of a list and a call."""
+    parts = [
+        *_box(16, 60, 150, 130, "Client", "asks for tools,", "calls one of them"),
+        *_box(270, 30, 200, 190, "riglm", *_DOES),
+        *_box(574, 20, 130, 56, "Server", "30 tools"),
+        *_box(574, 97, 130, 56, "Server", "45 tools"),
+        *_box(574, 174, 130, 56, "Server", "40 tools"),
+        *_arrow((166, 110), (264, 110), "tools/list: 15"),
+        *_arrow((166, 150), (264, 150), "tools/call"),
+        *(part for y in (48, 125, 202) for part in _arrow((470, 125), (568, y), "")),
+    ]
+    return picture(250, parts, "riglm stands between a client and its servers")
+
+
+_SIGNALS = (
+    "what followed what",
+    "what is used together",
+    "the server in use",
+    "words and meaning",
+    "similar contexts",
+    "how often, and when",
+)
+
+
+def way_of_a_prediction() -> str:
+    """From what is known to a list."""
+    parts = [
+        *_box(16, 85, 140, 110, "Known now", "the session's calls", "its context", "all tools"),
+        *(part for at, name in enumerate(_SIGNALS) for part in _box(216, 12 + 43 * at, 170, 34, "", name)),
+        *_box(446, 30, 120, 80, "Order", "weights learned", "from each call"),
+        *_box(446, 170, 120, 80, "How many", "for 95 % of", "the next calls"),
+        *_box(620, 95, 84, 90, "List", "pinned", "and kept,", "predicted"),
+        *(part for at in range(len(_SIGNALS)) for part in _arrow((156, 140), (210, 29 + 43 * at), "")),
+        *(part for at in range(len(_SIGNALS)) for part in _arrow((386, 29 + 43 * at), (440, 70), "")),
+        *_arrow((506, 110), (506, 164), ""),
+        *_arrow((566, 70), (614, 115), ""),
+        *_arrow((566, 210), (614, 165), ""),
+    ]
+    return picture(280, parts, "How a list is predicted")
+
+
+def _box(x: int, y: int, width: int, height: int, title: str, *texts: str) -> Iterator[str]:
+    yield f'<rect class="box" x="{x}" y="{y}" width="{width}" height="{height}" rx="8"/>'
+    first = y + height / 2 - 10 * (len(texts) if title else len(texts) - 1) + 5
+    for index, text in enumerate((title, *texts) if title else texts):
+        kind = "title" if title and index == 0 else "small"
+        place = f'x="{x + width / 2:g}" y="{first + 20 * index:g}"'
+        yield f'<text class="{kind}" text-anchor="middle" {place}>{escape(text)}</text>'
+
+
+def _arrow(start: tuple[int, int], end: tuple[int, int], text: str) -> Iterator[str]:
+    yield f'<path class="arrow" marker-end="url(#tip)" d="M{start[0]} {start[1]}L{end[0]} {end[1]}"/>'
+    if text:
+        middle = (start[0] + end[0]) / 2
+        yield f'<text class="small" text-anchor="middle" x="{middle:g}" y="{start[1] - 7}">{escape(text)}</text>'
+
+
+def picture(height: float, parts: Sequence[str], title: str) -> str:
+    """The whole file: a card that can be read on light and dark pages."""
+    tip = '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img">'
+    definitions = f'<defs>{tip}<path d="M0 0L8 4L0 8z" fill="#78909c"/></marker></defs>'
+    card = f'<rect class="card" width="{WIDTH}" height="{height:g}" rx="10"/>'
+    lines_of_file = [head, f"<title>{escape(title)}</title>", f"<style>{_STYLE}</style>", definitions, card, *parts]
+    return "\n".join([*lines_of_file, "</svg>"]) + "\n"
+
+
+FIGURES: dict[str, Callable[[], str]] = {
+    "way-of-a-list.svg": way_of_a_list,
+    "way-of-a-prediction.svg": way_of_a_prediction,
+    "learning-curve.svg": learning_curve,
+    "retrieval.svg": retrieval,
+    "new-tools.svg": new_tools,
+}
+
+
+def main() -> int:
+    """Draw the figures, or with `--check` compare them; the exit code."""
+    files = {HERE / "images" / name: draw() for name, draw in FIGURES.items()}
+    stale = [file for file, text in files.items() if not file.exists() or file.read_text("utf-8") != text]
+    if "--check" in sys.argv:
+        for file in stale:
+            sys.stderr.write(f"{file.name} is out of date: run `python docs/figures.py`\n")
+        return 1 if stale else 0
+    for file in stale:
+        file.write_text(files[file], "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
