@@ -1,12 +1,29 @@
 """The vectors of one table and model in memory, with what decides who may see a piece; kept current from the table."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import BigInteger, Connection, Table, func, literal, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    LargeBinary,
+    Table,
+    Text,
+    case,
+    false,
+    func,
+    literal,
+    select,
+    true,
+    tuple_,
+    type_coerce,
+)
 
 from riglm.adapters.analytics.arrays import from_bytes
 from riglm.adapters.analytics.columns import CompactUuid
@@ -22,6 +39,7 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE: Final = 1_000
 _NOWHERE: Final = UUID(int=0)
 _BYTES: Final = 16
+_TAGS_KEPT: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,70 +119,77 @@ class Index:
 
     def _take_changes(self, connection: Connection) -> None:
         columns = self._table.c
-        fields = [columns.id, columns.owner, columns.tags, columns.model, columns.dimensions, columns.vector]
-        hidden = [columns.is_private] if "is_private" in columns else []
+        fits = (columns.model == self._model) & (columns.dimensions == self._dimensions)
         is_first = not len(self._codes)
-        while True:
-            later = tuple_(columns.changed, columns.id) > tuple_(*_bound(self._last))
-            query = select(columns.changed, *fields, *hidden).where(later).order_by(columns.changed, columns.id)
-            rows = connection.execute(query.limit(_ROWS_AT_ONCE)).all()
-            if not rows:
-                return
+        query = (
+            select(
+                columns.changed,
+                _raw_id(connection, self._table).label("id"),
+                columns.owner,
+                type_coerce(columns.tags, Text).label("tags"),
+                (columns.is_private if "is_private" in columns else false()).label("hidden"),
+                case((fits, columns.vector)).label("vector"),
+            )
+            .where(fits if is_first else true())
+            .order_by(columns.changed, columns.id)
+            .limit(_ROWS_AT_ONCE)
+        )
+        later = tuple_(columns.changed, columns.id)
+        while rows := connection.execute(query.where(later > tuple_(*_bound(self._last)))).all():
             self._take(rows, is_first=is_first)
-            self._last = (rows[-1].changed, rows[-1].id)
+            self._last = (rows[-1].changed, UUID(bytes=_key(rows[-1].id)))
 
     def _take(self, rows: Sequence[Any], *, is_first: bool) -> None:
-        places = [-1] * len(rows) if is_first else self._places([row.id for row in rows])
-        new = []
+        places = [-1] * len(rows) if is_first else self._places([_key(row.id) for row in rows])
         for row, place in zip(rows, places, strict=True):
-            fits = row.model == self._model and row.dimensions == self._dimensions
-            if place < 0 and fits:
-                new.append(row)
-            elif place >= 0:
-                self._alive[place] = fits
+            if place >= 0:
+                self._alive[place] = row.vector is not None
                 self._unmark(place)
-                self._mark(place, row)
-                if fits:
+                self._mark([place], [row])
+                if row.vector is not None:
                     self._codes.replace(place, from_bytes(row.vector, self._dimensions))
+        new = [row for row, place in zip(rows, places, strict=True) if place < 0 and row.vector is not None]
         if new:
             self._add(new)
 
     def _add(self, rows: Sequence[Any]) -> None:
         start = len(self._codes)
-        self._codes.add(np.stack([from_bytes(row.vector, self._dimensions) for row in rows]))
+        self._codes.add(from_bytes(b"".join(row.vector for row in rows), self._dimensions, len(rows)))
         end = start + len(rows)
         if end > len(self._ids):
             room = max(end, start + start // 2)
             self._ids, self._owners = _longer(self._ids, room), _longer(self._owners, room)
             self._alive, self._hidden = _longer(self._alive, room), _longer(self._hidden, room)
-        self._ids[start:end] = [row.id.bytes for row in rows]
+        self._ids[start:end] = [_key(row.id) for row in rows]
         self._alive[start:end] = True
-        for place, row in enumerate(rows, start):
-            self._mark(place, row)
+        self._mark(range(start, end), rows)
 
-    def _mark(self, place: int, row: Any) -> None:
-        """Note who may see a piece."""
-        self._owners[place] = self._numbers.setdefault(row.owner, len(self._numbers))
-        self._hidden[place] = getattr(row, "is_private", False)
-        for tag in row.tags:
-            self._tagged.setdefault(tag, set()).add(place)
+    def _mark(self, places: Sequence[int], rows: Sequence[Any]) -> None:
+        """Note who may see pieces."""
+        numbers = self._numbers
+        self._owners[places] = [numbers.setdefault(row.owner, len(numbers)) for row in rows]
+        self._hidden[places] = [row.hidden for row in rows]
+        for place, row in zip(places, rows, strict=True):
+            for tag in _tags(row.tags):
+                self._tagged.setdefault(tag, set()).add(place)
 
     def _unmark(self, place: int) -> None:
         for places in self._tagged.values():
             places.discard(place)
 
     def _drop_removed(self, connection: Connection) -> None:
-        there = np.array([id_.bytes for id_ in connection.execute(select(self._table.c.id)).scalars()], f"S{_BYTES}")
+        ids = connection.execute(select(_raw_id(connection, self._table))).scalars()
+        there = np.array([_key(id_) for id_ in ids], f"S{_BYTES}")
         count = len(self._codes)
         self._alive[:count] &= np.isin(self._ids[:count], there)
 
-    def _places(self, ids: Sequence[UUID]) -> list[int]:
+    def _places(self, ids: Sequence[bytes]) -> list[int]:
         """The position of each piece, -1 where it has none."""
         known = self._ids[: len(self._codes)]
         if not len(known):
             return [-1] * len(ids)
         order = np.argsort(known)
-        wanted = np.array([id_.bytes for id_ in ids], f"S{_BYTES}")
+        wanted = np.array(ids, f"S{_BYTES}")
         places = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
         return [int(place) if known[place] == want else -1 for place, want in zip(places, wanted, strict=True)]
 
@@ -189,6 +214,20 @@ class Index:
         places = set().union(*(self._tagged.get(tag, set()) for tag in tags))
         found[list(places)] = True
         return found
+
+
+def _raw_id(connection: Connection, table: Table) -> ColumnElement[Any]:
+    """The id as the driver gives it: of very many of them objects need not be made."""
+    return type_coerce(table.c.id, LargeBinary) if connection.dialect.name == "sqlite" else table.c.id
+
+
+def _key(id_: UUID | bytes) -> bytes:
+    return id_ if isinstance(id_, bytes) else id_.bytes
+
+
+@lru_cache(_TAGS_KEPT)
+def _tags(written: str) -> tuple[str, ...]:
+    return tuple(json.loads(written))
 
 
 def _bound(place: tuple[int, UUID]) -> tuple[Any, Any]:
