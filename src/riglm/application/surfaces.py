@@ -19,6 +19,9 @@ from riglm.domain.surface import Surface, surface_for
 from riglm.domain.tokens import estimated_tokens
 from riglm.domain.view import View
 
+NOTHING_TO_SAVE: Final = "there is nothing to save"
+"""Why a small catalogue is passed whole."""
+
 _MOST_CLIENTS: Final = 1_000
 _log: Final = logging.getLogger("riglm.filtering")
 
@@ -46,8 +49,8 @@ class Surfaces:
         self._dynamic = dynamic
         self._predictor = predictor
         self._writer = ListWriter()
-        self._own = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
-        self._own_tokens = estimated_tokens(sum(map(len, own_entries(self._own, search_first=False)[1])))
+        self._own = _own(rules)
+        self._own_tokens = own_tokens(rules)
         by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
         self._by_client = lru_cache(_MOST_CLIENTS)(lambda name, era: surface_for(name, era, by_client))
         self._predicts = not isinstance(predicting, Unpredicted)
@@ -100,7 +103,7 @@ class Surfaces:
         """What a list of a session is made from now; the state takes note of a choice that is made for it."""
         surface = self.of(session)
         if surface is not Surface.HINTS and self.passes(view):
-            return _whole(view, "there is nothing to save")
+            return _whole(view, NOTHING_TO_SAVE)
         match surface:
             case Surface.FULL:
                 return _whole(view, "the surface is full")
@@ -189,6 +192,15 @@ class Surfaces:
             tokens_hidden=max(0, view.tokens - visible),
             tokens_own=own_tokens,
         )
+
+
+def own_tokens(rules: Filtering) -> int:
+    """The estimated tokens of riglm's own tools, where they are offered beside a list."""
+    return estimated_tokens(sum(map(len, own_entries(_own(rules), search_first=False)[1])))
+
+
+def _own(rules: Filtering) -> tuple[str, ...]:
+    return tuple(name for name in NAMES if getattr(rules.meta_tools, name))
 
 
 def _whole(view: View, reason: str) -> Outlook:

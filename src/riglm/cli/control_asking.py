@@ -52,8 +52,20 @@ class ControlApi:
             ControlApiAway: nobody answers, or somebody else.
             ControlApiRefused: it answers with a problem.
         """
+        return self._asked("GET", path, None)
+
+    def put(self, path: str, document: Any) -> Any:
+        """What is answered to a document that is put there.
+
+        Raises:
+            ControlApiAway: nobody answers, or somebody else.
+            ControlApiRefused: it answers with a problem.
+        """
+        return self._asked("PUT", path, json.dumps(document).encode())
+
+    def _asked(self, method: str, path: str, content: bytes | None) -> Any:
         try:
-            answer = self._answer(path)
+            answer = self._answer(method, path, content)
             body = answer.read(_MOST_BYTES)
         except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
@@ -69,18 +81,19 @@ class ControlApi:
             raise _refused(answer.status, read)
         return read
 
-    def _answer(self, path: str) -> HTTPResponse:
+    def _answer(self, method: str, path: str, content: bytes | None) -> HTTPResponse:
         was_open = self._connection.sock is not None
         try:
-            return self._sent(path)
+            return self._sent(method, path, content)
         except ConnectionError:
             if not was_open:
                 raise
             self._connection.close()  # it lay idle, and was closed meanwhile
-            return self._sent(path)
+            return self._sent(method, path, content)
 
-    def _sent(self, path: str) -> HTTPResponse:
-        self._connection.request("GET", self._path + path, headers=self._headers)
+    def _sent(self, method: str, path: str, content: bytes | None) -> HTTPResponse:
+        headers = self._headers if content is None else {**self._headers, "Content-Type": "application/json"}
+        self._connection.request(method, self._path + path, content, headers)
         return self._connection.getresponse()
 
 
@@ -98,8 +111,8 @@ def _refused(status: int, read: Any) -> ControlApiRefused:
     return ControlApiRefused(f"riglm does not answer: {detail or f'status {status}'}")
 
 
-def configured(config: Path | None) -> tuple[str, str | None]:
-    """Where the control API is by the configuration, and the token to look with, if it has one.
+def configured(config: Path | None, *, may_write: bool = False) -> tuple[str, str | None]:
+    """Where the control API is by the configuration, and the token to look or to change with, if it has one.
 
     Raises:
         ConfigurationError: the configuration cannot be used.
@@ -108,6 +121,6 @@ def configured(config: Path | None) -> tuple[str, str | None]:
 
     control = load(Options(config=config, with_servers=False)).settings.control
     host = _EVERYWHERE.get(control.host, control.host)
-    token = control.read_token or control.token
+    token = control.token if may_write else control.read_token or control.token
     url = f"http://{f'[{host}]' if ':' in host else host}:{control.port}"
     return url, None if token is None else token.get_secret_value()

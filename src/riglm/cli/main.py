@@ -16,7 +16,9 @@ from riglm.cli import (
     init,
     knowledge,
     learning_from,
+    report,
     serving,
+    switching,
     top,
     undo,
     usage,
@@ -46,6 +48,9 @@ app.command()(top.top)
 app.command()(demo.demo)
 app.command("learn-from")(learning_from.learn_from)
 app.command()(doctor.doctor)
+app.command()(report.report)
+app.command()(switching.enforce)
+app.command()(switching.shadow)
 app.add_typer(config.app, name="config")
 app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")

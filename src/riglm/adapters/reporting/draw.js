@@ -1,0 +1,177 @@
+"use strict";
+
+const report = JSON.parse(document.getElementById("report").textContent);
+const main = document.getElementById("main");
+
+/** An element; texts go in as texts, so that no name can become markup. */
+function h(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.flat());
+  return made;
+}
+
+const whole = (value) => (value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en"));
+const one = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 }));
+const share = (value) => (value === null || value === undefined ? "–" : `${one(value)} %`);
+const range = (ends) => (ends ? `${ends[0].toFixed(0)} to ${ends[1].toFixed(0)} %` : "–");
+
+/** A table; a column is [title, how a row's cell is made, whether it is a number]. */
+function table(columns, rows, classOf = () => "") {
+  const cell = (tag, text, number) => h(tag, { class: number ? "number" : "name", ...(tag === "th" ? { scope: "col" } : {}) }, String(text));
+  const head = h("tr", {}, columns.map(([title, , number]) => cell("th", title, number)));
+  const body = rows.map((row) => h("tr", { class: classOf(row) }, columns.map(([, of, number]) => cell("td", of(row), number))));
+  return h("table", {}, h("thead", {}, head), h("tbody", {}, body));
+}
+
+const section = (title, ...content) => h("section", {}, h("h2", {}, title), ...content);
+
+function verdict() {
+  const { rules } = report;
+  const kinds = new Map([[true, "met"], [false, "unmet"], [null, "open"]]);
+  const reasons = report.verdict.reasons.map((reason) => h("li", { class: kinds.get(reason.met) }, reason.text));
+  const goal = `${rules.min_tools} to ${rules.max_tools} tools for ${Math.round(100 * rules.coverage)} % of the calls`;
+  return h(
+    "section",
+    {},
+    h("p", { class: "verdict", id: "verdict" }, report.verdict.text),
+    h("ul", {}, reasons),
+    h("p", { class: "soft" }, `filtering.mode ${rules.mode}, strategy ${rules.strategy}, ${goal}`),
+  );
+}
+
+function recorded(mode, title) {
+  const its = report.record[mode];
+  if (!its) return [];
+  const missed = mode === "enforce" ? `${whole(its.missed)} calls, ${whole(its.found_by_search)} found by search` : `${whole(its.missed)} calls: one search more for each`;
+  const facts = [
+    ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced another one)`],
+    ["calls with their tool in the list", `${share(its.in_list)} of ${whole(its.calls)} (${range(its.in_list_interval)})`],
+    ["the same for tools new to the session", `${share(its.new_in_list)} of ${whole(its.new_calls)}`],
+    ["tools in the list at a call", `${one(its.mean_list)} of ${one(its.mean_available)}`],
+    ["missed", missed],
+    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_own)} own tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
+    ["net for a list", `${whole(its.net_per_list)} tokens`],
+    ["each request shorter by", `${whole(its.saved_per_request)} tokens`],
+  ];
+  const rows = facts.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, text)));
+  return [section(title, h("table", {}, h("tbody", {}, rows)))];
+}
+
+function days() {
+  if (report.days.length === 0) return [];
+  const swatch = (colour, text) => h("li", {}, h("i", { style: `background: var(--${colour})` }), text);
+  const columns = [
+    ["day", (day) => day.day],
+    ["calls", (day) => whole(day.calls), true],
+    ["in the list", (day) => share(day.in_list), true],
+    ["95 of 100", (day) => range(day.in_list_interval), true],
+    ["tools in the list", (day) => one(day.mean_list), true],
+    ["recorded: in the list", (day) => share(day.recorded.in_list), true],
+    ["tools", (day) => one(day.recorded.mean_list), true],
+    ["tokens net", (day) => (day.recorded.lists ? whole(day.recorded.tokens_net) : "–"), true],
+  ];
+  return [
+    section(
+      "Day by day",
+      h("ul", { class: "legend" }, swatch("hits", "calls with their tool in the list, by the walk"), swatch("size", "tools in the list")),
+      h("div", { class: "chart", id: "chart", role: "img", "aria-label": "Hit rate and list size by day; the numbers are in the table below" }),
+      h("details", {}, h("summary", {}, "Numbers as a table"), table(columns, report.days)),
+    ),
+  ];
+}
+
+function strategies() {
+  if (report.strategies.length === 0) return [];
+  const columns = [
+    ["strategy", (row) => row.predictor],
+    ["calls", (row) => whole(row.calls), true],
+    ["in_list", (row) => share(row.in_list), true],
+    ["95 of 100", (row) => range(row.in_list_interval), true],
+    ["new_in_list", (row) => share(row.new_in_list), true],
+    ["95 of 100", (row) => range(row.new_in_list_interval), true],
+    ["tools in the list", (row) => one(row.mean_list), true],
+    ["hidden", (row) => share(row.reduction), true],
+    ["tokens saved by a list", (row) => whole(row.saved_per_list), true],
+  ];
+  const isConfigured = (row) => (row.predictor === report.rules.strategy ? "configured" : "");
+  return [section("The same sessions walked again, by strategy", table(columns, report.strategies, isConfigured))];
+}
+
+function tools() {
+  const { missed, never_used: unused } = report.tools;
+  const columns = [
+    ["tool", (row) => row.tool],
+    ["server", (row) => row.server],
+    ["missed", (row) => whole(row.missed), true],
+    ["calls", (row) => whole(row.calls), true],
+    ["place", (row) => whole(row.place), true],
+    ["recorded: missed", (row) => whole(row.recorded_missed), true],
+    ["calls", (row) => whole(row.recorded_calls), true],
+    ["searched", (row) => whole(row.searched), true],
+    ["by name", (row) => whole(row.named), true],
+  ];
+  const found = [];
+  if (missed.length) found.push(section("Tools that lists lacked: a search finds them, one call more", table(columns, missed)));
+  if (unused.length) found.push(section(`Never used, of the tools that were shown: ${unused.length}`, h("p", {}, unused.join(", "))));
+  return found;
+}
+
+function draw(chart) {
+  const style = getComputedStyle(document.documentElement);
+  const probe = h("span", { hidden: "" });
+  document.body.append(probe);
+  const colour = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const text = { color: colour("soft"), fontFamily: style.fontFamily, fontSize: 11 };
+  const line = { lineStyle: { color: colour("line") } };
+  const series = (name, key, tint, axis, kind) => ({
+    name,
+    type: kind,
+    yAxisIndex: axis,
+    data: report.days.map((day) => day[key]),
+    connectNulls: true,
+    symbolSize: 6,
+    itemStyle: { color: tint },
+    lineStyle: { width: 2, color: tint },
+    barMaxWidth: 28,
+  });
+  chart.setOption(
+    {
+      animation: false,
+      grid: { left: 4, right: 4, top: 12, bottom: 2, containLabel: true },
+      tooltip: { trigger: "axis", renderMode: "richText", confine: true, backgroundColor: colour("panel"), borderColor: colour("line"), textStyle: { color: colour("ink"), fontSize: 12 } },
+      xAxis: { type: "category", data: report.days.map((day) => day.day), axisLabel: text, axisLine: line, axisTick: { show: false } },
+      yAxis: [
+        { type: "value", min: 0, axisLabel: text, splitLine: line },
+        { type: "value", min: 0, max: 100, axisLabel: { ...text, formatter: "{value} %" }, splitLine: { show: false } },
+      ],
+      series: [series("tools in the list", "mean_list", colour("size"), 0, "bar"), series("% in the list", "in_list", colour("hits"), 1, "line")],
+    },
+    { notMerge: true },
+  );
+  probe.remove();
+}
+
+const period = `${report.since ? `since ${report.since.slice(0, 10)}, ` : ""}until ${report.until.slice(0, 16).replace("T", " ")} UTC`;
+main.append(
+  h("h1", {}, "riglm report"),
+  h("p", { class: "soft" }, period),
+  verdict(),
+  ...recorded("shadow", "What shadow mode recorded: the lists that it would have shown"),
+  ...recorded("enforce", "What was recorded of lists that were shown"),
+  ...days(),
+  ...strategies(),
+  ...tools(),
+  h("p", { class: "soft" }, report.explanation),
+);
+
+const place = document.getElementById("chart");
+if (place) {
+  const chart = echarts.init(place, null, { renderer: "canvas" });
+  draw(chart);
+  new ResizeObserver(() => chart.resize()).observe(place);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(chart));
+}

@@ -1,0 +1,171 @@
+"""Whether filtering is worth switching on, in words, and why."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from riglm.application.reporting.intervals import Interval
+
+FEWEST_SESSIONS: Final = 20
+"""With fewer sessions one odd day decides."""
+
+FEWEST_CALLS: Final = 100
+"""With fewer calls a share is not known to six points, even where calls have nothing to do with each other."""
+
+LEAST_HITS: Final = 0.8
+"""Of a hundred calls, so many must find their tool in the list: each other one takes a search more."""
+
+Code = Literal[
+    "empty", "nothing_to_save", "too_early", "nothing_hidden", "too_many_misses", "costs_more", "unsure", "worth_it"
+]
+Basis = Literal["record", "replay"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a verdict goes by.
+
+    `tools` and `tokens` are those of a usual catalogue, which passes whole up to `whole_tools` and `whole_tokens`.
+    `hits` is where the share of calls lies whose tool was in the list, by the `basis`. `hidden` says whether any list
+    hid anything; None where no list could have, since clients get all and are told what to load. `net` is where the
+    tokens lie that a session saves, each list sent once, and `priced` the same for every request that is known of, at
+    the prices of a prompt cache, in units of tokens outside of it.
+    """
+
+    is_on: bool
+    sessions: int
+    calls: int
+    tools: float | None
+    tokens: float | None
+    whole_tools: int
+    whole_tokens: int
+    basis: Basis
+    hits: Interval | None
+    hidden: bool | None
+    net: Interval | None
+    priced: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One thing that must hold; `met` is None while that is not known."""
+
+    name: str
+    met: bool | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What to do, and the reasons, in the order in which they were looked at."""
+
+    code: Code
+    text: str
+    reasons: tuple[Reason, ...]
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """The first reason that is not met decides; one that is not known leaves it open."""
+    if not evidence.sessions:
+        return Verdict(code="empty", text=_EMPTY, reasons=())
+    reasons = (_size(evidence), _enough(evidence), _hidden(evidence), _hits(evidence), _tokens(evidence))
+    code = _code(reasons)
+    return Verdict(code=code, text=_text(code, evidence), reasons=reasons)
+
+
+_EMPTY: Final = (
+    "No session is recorded yet that was shown a list and used a tool. Work with riglm in front of your servers for "
+    "some days (`riglm init` puts it there), then ask again."
+)
+_FAILING: Final[dict[str, Code]] = {
+    "catalogue": "nothing_to_save",
+    "sessions": "too_early",
+    "hidden": "nothing_hidden",
+    "hits": "too_many_misses",
+    "tokens": "costs_more",
+}
+
+
+def _code(reasons: tuple[Reason, ...]) -> Code:
+    for reason in reasons:
+        if reason.met is False:
+            return _FAILING[reason.name]
+    return "worth_it" if all(reason.met for reason in reasons) else "unsure"
+
+
+def _text(code: Code, evidence: Evidence) -> str:
+    if code == "worth_it":
+        return "Filtering is on, and worth it." if evidence.is_on else "Worth switching on: `riglm enforce`."
+    words = {
+        "nothing_to_save": "Not worth it: your catalogue is small, and passes whole in either mode.",
+        "too_early": "Too early to say: go on in shadow mode, and ask again.",
+        "nothing_hidden": "Not yet: nothing would have been hidden.",
+        "too_many_misses": "Not yet: too many calls would have needed a search first.",
+        "costs_more": "Not yet: it would have cost more tokens than it saved.",
+        "unsure": "Not sure yet: the numbers may still fall to either side.",
+    }[code]
+    return f"{words} Filtering is on: `riglm shadow` shows everything again." if evidence.is_on else words
+
+
+def _size(evidence: Evidence) -> Reason:
+    tools, tokens = evidence.tools, evidence.tokens
+    if tools is None:
+        return Reason(name="catalogue", met=None, text="it is not known how many tools there are")
+    small = tools <= evidence.whole_tools and (tokens is None or tokens <= evidence.whole_tokens)
+    size = f"{tools:,.0f} tools" + (f" of about {tokens:,.0f} tokens" if tokens else "")
+    bounds = f"{evidence.whole_tools} tools and {evidence.whole_tokens:,} tokens (filtering.passthrough_below)"
+    if small:
+        return Reason(name="catalogue", met=False, text=f"a session has {size}: up to {bounds} all are shown")
+    return Reason(name="catalogue", met=True, text=f"a session has {size}, more than {bounds}")
+
+
+def _enough(evidence: Evidence) -> Reason:
+    met = evidence.sessions >= FEWEST_SESSIONS and evidence.calls >= FEWEST_CALLS
+    text = (
+        f"{evidence.sessions:,} sessions with {evidence.calls:,} calls; it takes {FEWEST_SESSIONS} and {FEWEST_CALLS}"
+    )
+    return Reason(name="sessions", met=met, text=text)
+
+
+def _hidden(evidence: Evidence) -> Reason:
+    if evidence.hidden is None:
+        text = "these clients are shown all tools, with marks on those to load: nothing is hidden from them"
+        return Reason(name="hidden", met=True, text=text)
+    if evidence.hidden:
+        return Reason(name="hidden", met=True, text="lists would have been shorter than the whole catalogue")
+    text = (
+        "no list would have been shorter: little was known of these sessions, or they ended in their first turn; see "
+        "filtering.turn_pause and filtering.cold_start_limit"
+    )
+    return Reason(name="hidden", met=False, text=text)
+
+
+def _hits(evidence: Evidence) -> Reason:
+    found = evidence.hits
+    if found is None:
+        return Reason(name="hits", met=None, text="no call was judged yet")
+    by = "by what was recorded" if evidence.basis == "record" else "by the sessions walked again"
+    low, high = 100 * found.low, 100 * found.high
+    least = 100 * LEAST_HITS
+    text = f"{low:.0f} to {high:.0f} of 100 calls find their tool in the list, {by}; at least {least:.0f} must"
+    return Reason(name="hits", met=_above(found, LEAST_HITS), text=text)
+
+
+def _tokens(evidence: Evidence) -> Reason:
+    if evidence.hidden is None:
+        return Reason(name="tokens", met=True, text="the list itself costs the same")
+    net, priced = evidence.net, evidence.priced
+    if net is None:
+        return Reason(name="tokens", met=None, text="too few lists were recorded to say what they save")
+    known = [_above(net, 0.0), None if priced is None else _above(priced, 0.0)]
+    met = True if True in known else None if None in known else False
+    text = f"a session saves {net.low:+,.0f} to {net.high:+,.0f} tokens net, each list sent once"
+    if priced is not None:
+        text += f"; {priced.low:+,.0f} to {priced.high:+,.0f} over all its requests, at the prices of a prompt cache"
+    return Reason(name="tokens", met=met, text=text)
+
+
+def _above(found: Interval, bound: float) -> bool | None:
+    """Whether all of an interval lies above a bound, or none of it; None when it may be either."""
+    if found.low >= bound and found.high > bound:
+        return True
+    return False if found.high < bound or found.low == found.high == bound else None

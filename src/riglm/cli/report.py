@@ -1,0 +1,133 @@
+"""`riglm report`: what filtering would have hidden, missed and saved, and whether it is worth switching on."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli.files_in_use import files_in_use
+from riglm.cli.measuring import read_settings, show_progress
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import json_time, print_json
+from riglm.cli.replaying import (
+    MOST_SESSIONS,
+    DatabaseOption,
+    DaysOption,
+    SessionsOption,
+    SinceOption,
+    StrategiesOption,
+    beginning,
+    replayed,
+    store_of,
+    strategies,
+)
+from riglm.domain.errors import UnusableInput
+from riglm.domain.invocation import OWN_UPSTREAM
+
+if TYPE_CHECKING:
+    from riglm.application.reporting.record import Record
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.analytics import AnalyticsPort, RecordedSession
+
+
+def report(
+    days: DaysOption = None,
+    since: SinceOption = None,
+    limit: SessionsOption = MOST_SESSIONS,
+    predictor: StrategiesOption = None,
+    tools: Annotated[
+        int, typer.Option("--tools", metavar="N", min=0, max=1_000, help="Name at most so many tools of each kind.")
+    ] = 15,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="F", help="Write it as a page, too, which needs no other file.")
+    ] = None,
+    db: DatabaseOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what filtering would have hidden, missed and saved, and whether it is worth switching on.
+
+    Two ways to know it stand side by side: what shadow mode recorded of the lists that it would have shown, and the
+    recorded sessions walked again by each strategy, as `riglm evaluate history` does.
+    """
+    files = files_in_use(config)
+    settings = read_settings(files[0] if files else None)
+    begin = beginning(days, since)
+    found = _report(settings, strategies(predictor, settings), db, limit, begin)
+    if html is not None:
+        _write_page(html, found)
+    if as_json:
+        print_json(found)
+        return
+    from riglm.cli.report_text import print_report
+
+    print_report(found, tools)
+    if html is not None:
+        typer.echo(f"as a page: {html}")
+
+
+def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int, since: float) -> dict[str, Any]:
+    from riglm.application.reporting.record import Record
+    from riglm.application.reporting.report import Findings, build_report
+    from riglm.application.surfaces import own_tokens
+
+    own, until = own_tokens(settings.filtering), time.time()
+    history: Sequence[RecordedSession] = ()
+    record, unused = Record(lists=(), uses=()), list[str]()
+    store = store_of(settings, db)
+    if store is not None:
+        with store:
+            history = store.recent_calls(limit)
+            record = _record(store, [session for session in history if session.started_at >= since], own)
+            unused = _unused(store, since)
+    findings = Findings(
+        settings=settings,
+        walks=replayed(history, kinds, settings, since) if history else {},
+        record=record,
+        unused=unused,
+        own_tokens=own,
+        since=since,
+        until=until,
+    )
+    found = build_report(findings, _day)
+    return {**found, "since": json_time(found["since"]), "until": json_time(found["until"])}
+
+
+def _record(store: "AnalyticsPort", sessions: "Sequence[RecordedSession]", own: int) -> "Record":
+    from riglm.application.reporting.record import read_record
+
+    with show_progress("lists", len(sessions)) as advance:
+        return read_record(sessions, store.list_exposures, own, advance)
+
+
+def _unused(store: "AnalyticsPort", since: float) -> list[str]:
+    """The tools that were in lists and that nobody used."""
+    known = [tool for tool in store.tools_known(since) if tool.upstream != OWN_UPSTREAM]
+    used = {tool.tool for tool in known if tool.uses}
+    return sorted({tool.tool for tool in known if tool.in_lists} - used)
+
+
+def _day(at: float) -> str:
+    """The day of a time, where the user is."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d")
+
+
+def _write_page(file: Path, found: dict[str, Any]) -> None:
+    from riglm.adapters.control.page.files import page_files
+    from riglm.adapters.reporting.page import page
+
+    vendor = "vendor/echarts/"
+    files = page_files()
+    licences = [
+        files[path].body.decode("utf-8")
+        for path in sorted(files)
+        if path.startswith(vendor) and not path.endswith(".js")
+    ]
+    text = page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences)
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UnusableInput(f"--html {file}: {error.strerror} — fix: name a file that you may write") from error

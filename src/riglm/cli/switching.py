@@ -1,0 +1,258 @@
+"""`riglm enforce` and `riglm shadow`: let filtering count, or only be recorded."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli.control_asking import ControlApi, ControlApiAway, ControlApiRefused, configured
+from riglm.cli.files_in_use import files_in_use, installed
+from riglm.cli.measuring import read_settings
+from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import json_time, print_json, printable
+from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInput
+from riglm.domain.exposure import Mode
+
+if TYPE_CHECKING:
+    from riglm.adapters.configuration.switching import ModeSwitch
+
+ClientsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client", metavar="NAME", help="Only what `riglm init` set up for this client; any number of times."
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")]
+FileOnlyOption = Annotated[bool, typer.Option("--file-only", help="Leave a riglm that runs as it is.")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Where the control API is; by default as the configuration says."),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="RIGLM_CONTROL_TOKEN",
+        show_envvar=False,
+        help="The token to change with; in RIGLM_CONTROL_TOKEN others on this machine do not see it.",
+    ),
+]
+
+
+def enforce(
+    client: ClientsOption = None,
+    dry_run: DryRunOption = False,
+    file_only: FileOnlyOption = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let filtering count: clients are shown what it chooses.
+
+    It changes filtering.mode in the configuration, ./riglm.yaml or those that `riglm init` made, and in a riglm that
+    runs with a control API.
+    """
+    _switch("enforce", config, client, url, token, dry_run=dry_run, file_only=file_only, as_json=as_json)
+
+
+def shadow(
+    client: ClientsOption = None,
+    dry_run: DryRunOption = False,
+    file_only: FileOnlyOption = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every tool again, and record what filtering would have hidden; what is denied stays denied.
+
+    It changes filtering.mode in the configuration, ./riglm.yaml or those that `riglm init` made, and in a riglm that
+    runs with a control API.
+    """
+    _switch("shadow", config, client, url, token, dry_run=dry_run, file_only=file_only, as_json=as_json)
+
+
+def _switch(
+    mode: Mode,
+    config: Path | None,
+    clients: Sequence[str] | None,
+    url: str | None,
+    token: str | None,
+    *,
+    dry_run: bool,
+    file_only: bool,
+    as_json: bool,
+) -> None:
+    files = _files(config, clients)
+    found = _prepared(files, mode)
+    for each in found:
+        _discard(each)
+    live = None if file_only else _live(mode, files[0], url, token, dry_run=dry_run)
+    if not dry_run:
+        _take_over(_prepared(files, mode))  # anew: a riglm that runs may have written its own file
+    told = {
+        "mode": mode,
+        "dry_run": dry_run,
+        "files": [
+            {
+                "file": str(each.file),
+                "before": each.before,
+                "changed": each.replacement is not None,
+                "lines": list(each.lines),
+                "strategy": each.strategy,
+            }
+            for each in found
+        ],
+        "live": live,
+        "open_sessions": _open_sessions(files[0]) if any(each.replacement for each in found) else [],
+    }
+    if as_json:
+        print_json(told)
+    else:
+        _tell(told)
+
+
+def _files(config: Path | None, clients: Sequence[str] | None) -> list[Path]:
+    if clients is None:
+        found = files_in_use(config)
+        if not found:
+            raise UnusableInput(
+                "there is no configuration to change: no riglm.yaml here, and none that `riglm init` made — fix: name "
+                "it with --config, or set RIGLM_FILTERING__MODE where riglm is started"
+            )
+        return found
+    if config is not None:
+        raise typer.BadParameter("name either --client or --config", param_hint="--client")
+    known = installed()
+    for name in clients:
+        if name not in {client for client, _ in known}:
+            names = ", ".join(sorted({client for client, _ in known})) or "none"
+            raise typer.BadParameter(f"{name!r} is none that `riglm init` set up: {names}", param_hint="--client")
+    return [file for client, file in known if client in clients]
+
+
+def _prepared(files: Sequence[Path], mode: Mode) -> "list[ModeSwitch]":
+    """All files made ready, or none."""
+    from riglm.adapters.configuration.switching import switch_mode
+
+    found: list[ModeSwitch] = []
+    try:
+        found += (switch_mode(file, mode) for file in files)
+    except BaseException:
+        for each in found:
+            _discard(each)
+        raise
+    return found
+
+
+def _take_over(found: "Sequence[ModeSwitch]") -> None:
+    from riglm.domain.control import ControlError
+
+    try:
+        for each in found:
+            if each.replacement is not None:
+                each.replacement.take_over()
+    except ControlError as error:
+        raise ConfigurationError(str(error)) from error
+    finally:
+        for each in found:
+            _discard(each)
+
+
+def _discard(one: "ModeSwitch") -> None:
+    if one.replacement is not None:
+        one.replacement.discard()
+
+
+def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run: bool) -> dict[str, Any] | None:
+    """What became of a riglm that runs with a control API; None when none answers and none was named.
+
+    Raises:
+        ControlApiAway: one was named, and does not answer.
+    """
+    its_url, its_token = configured(file, may_write=True)
+    api = ControlApi(url or its_url, token or (its_token if url is None else None))
+    try:
+        before = api.get("/config")["filtering"]["mode"]
+    except ControlApiRefused as error:
+        return {"url": api.url, "before": None, "changed": False, "trouble": str(error)}
+    except (ControlApiAway, TypeError, KeyError):
+        if url is not None:
+            raise
+        return None
+    told = {"url": api.url, "before": before, "changed": before != mode, "trouble": None}
+    if before != mode and url is None and not read_settings(file).control.enabled:
+        trouble = f"it may go by another configuration, since {file} asks for no control API — fix: name it with --url"
+        return {**told, "changed": False, "trouble": trouble}
+    if before == mode or dry_run:
+        return told
+    document = {"filtering": {"mode": mode}}
+    try:
+        try:
+            api.put("/config?persist=true", document)
+        except ControlApiRefused:  # its file cannot be changed, or it has none: what runs can
+            api.put("/config", document)
+    except (ControlApiAway, ControlApiRefused) as error:
+        return {**told, "changed": False, "trouble": str(error)}
+    return told
+
+
+def _open_sessions(file: Path) -> list[dict[str, Any]]:
+    """The sessions that riglm may still serve by what it read at its start; none where the store cannot say."""
+    from riglm.cli.usage import recorded
+
+    with contextlib.suppress(RiglmError):
+        store = recorded(read_settings(file))
+        if store is not None:
+            with store:
+                found = [summary.session for summary in store.list_sessions(20, active_only=True)]
+            return [
+                {"client": one.client.name, "transport": one.transport.value, "started_at": json_time(one.started_at)}
+                for one in found
+            ]
+    return []
+
+
+def _tell(told: dict[str, Any]) -> None:
+    mode, would = told["mode"], "would say" if told["dry_run"] else "says now"
+    for one in told["files"]:
+        file = printable(one["file"])
+        if not one["changed"]:
+            typer.echo(f"{file}: filtering.mode is {mode} already")
+            continue
+        typer.echo(f"{file} {would} filtering.mode: {mode} (it was {one['before']})")
+        for line in one["lines"]:
+            typer.echo(f"  {printable(line)}")
+        if one["strategy"] != "prediction":
+            typer.echo(f"  filtering.strategy is {one['strategy']}: nothing is predicted, and the mode changes no list")
+    _tell_live(told)
+    if any(one["changed"] for one in told["files"]):
+        _tell_restart(told)
+
+
+def _tell_live(told: dict[str, Any]) -> None:
+    live, mode = told["live"], told["mode"]
+    if live is None:
+        return
+    if live["trouble"]:
+        typer.echo(f"the riglm at {live['url']} goes on as it was: {printable(live['trouble'])}")
+    elif not live["changed"]:
+        typer.echo(f"the riglm at {live['url']} is in mode {mode} already")
+    elif told["dry_run"]:
+        typer.echo(f"the riglm at {live['url']} would change from {live['before']} to {mode} at once")
+    else:
+        typer.echo(f"the riglm at {live['url']} changed from {live['before']} to {mode}; its clients were told")
+
+
+def _tell_restart(told: dict[str, Any]) -> None:
+    live = told["live"]
+    but = "every other riglm" if live and live["changed"] else "a riglm that runs"
+    typer.echo(f"{but} reads the file when it starts: restart your client, or riglm serve, for it to count")
+    clients = Counter(one["client"] or "unnamed" for one in told["open_sessions"])
+    if clients:
+        typer.echo(f"sessions open now: {', '.join(f'{printable(name)} ({count})' for name, count in clients.items())}")
