@@ -1,10 +1,13 @@
-"""An MCP server with sixty tools of twelve topics, each answering with its own name."""
+"""A server of both eras with sixty tools of twelve topics, each answering with its own name.
 
-from collections.abc import Callable
+Tests start it many times, so it writes the protocol by hand: an SDK takes a second of the processor to load.
+"""
 
-from mcp.server.mcpserver import MCPServer
+import json
+import sys
+from typing import Any, Final
 
-TOPICS = {
+TOPICS: Final = {
     "calendar": ("create event", "list events", "delete event", "find free slot", "invite guest"),
     "email": ("send mail", "search inbox", "archive thread", "draft reply", "mark unread"),
     "files": ("read file", "write file", "list directory", "move file", "delete file"),
@@ -18,23 +21,53 @@ TOPICS = {
     "payments": ("create invoice", "refund payment", "list charges", "customer balance", "send receipt"),
     "sms": ("send text message", "list messages", "block number", "verify phone", "schedule message"),
 }
+_ABOUT: Final = {"type": "object", "properties": {"about": {"type": "string", "title": "About", "default": ""}}}
+_SERVER: Final = {"name": "topical", "version": "1"}
+_CAPABILITIES: Final = {"tools": {}}
+_DISCOVERED: Final = {
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": _CAPABILITIES,
+    "_meta": {"io.modelcontextprotocol/serverInfo": _SERVER},
+}
 
 
-def _tool(name: str) -> Callable[[str], str]:
-    def run(about: str = "") -> str:
-        return name
+def _tools() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": f"{topic}_{action.replace(' ', '_')}",
+            "description": f"{action.capitalize()}, by the {topic} service.",
+            "inputSchema": _ABOUT,
+        }
+        for topic, actions in TOPICS.items()
+        for action in actions
+    ]
 
-    return run
+
+def _result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method == "initialize":
+        return {"protocolVersion": params["protocolVersion"], "capabilities": _CAPABILITIES, "serverInfo": _SERVER}
+    if method == "tools/call":
+        return {"content": [{"type": "text", "text": params["name"]}]}
+    told = {"tools/list": {"tools": _tools()}, "server/discover": _DISCOVERED}.get(method)
+    return told and {"ttlMs": 0, "cacheScope": "private", **told}
+
+
+def _answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    result = _result(method, params)
+    if result is None:
+        return {"error": {"code": -32601, "message": "Method not found"}}
+    modern = "io.modelcontextprotocol/protocolVersion" in params.get("_meta", {})
+    return {"result": {**result, "resultType": "complete"} if modern else result}
 
 
 def main() -> None:
     """Serve on stdin and stdout."""
-    server = MCPServer("topical")
-    for topic, actions in TOPICS.items():
-        for action in actions:
-            name = f"{topic}_{action.replace(' ', '_')}"
-            server.add_tool(_tool(name), name=name, description=f"{action.capitalize()}, by the {topic} service.")
-    server.run()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "id" in asked and "method" in asked:
+            said = _answer(asked["method"], asked.get("params") or {})
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
