@@ -1,12 +1,20 @@
-"""What a start loads of the inner voice: nothing behind a closed gate, and no library before the first question."""
+"""What a start loads of the inner voice: nothing behind a closed gate, and no library before the tool is listed."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+from riglm.application.knowledge.definition import NAME
+from riglm.composition import knowledge
+from tests.integration.live import FILE, PATIENCE, standing
 
 _START = """
 import asyncio, json, sys
@@ -40,3 +48,19 @@ def test_a_start_loads_no_more_than_it_needs(tmp_path: Path, is_on: bool):
         assert "blake3" not in loaded
     else:
         assert "riglm.application.knowledge.inner_voice" in own
+
+
+async def test_the_first_list_with_the_tool_has_it_made_ready_for_the_first_question(tmp_path: Path, monkeypatch):
+    asked = threading.Event()
+
+    class Watched(InMemoryKnowledge):
+        def nearest(self, *given: Any) -> Any:
+            asked.set()
+            return super().nearest(*given)
+
+    monkeypatch.setattr(knowledge, "knowledge_store", lambda _: Watched())
+    async with standing(tmp_path, FILE + "knowledge: {{enabled: true}}\n") as stage:
+        client = await stage.client()
+        assert not asked.is_set()
+        assert NAME in await client.listed()
+        assert await asyncio.to_thread(asked.wait, PATIENCE)

@@ -182,7 +182,7 @@ def make_showing(
     from riglm.application.knowledge.definition import definition
     from riglm.application.showing.always_listed import AlwaysListed
 
-    return Showing(services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0])))
+    return Showing(services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0]), voice.get_ready))
 
 
 def plan_of(settings: Settings) -> "Plan":

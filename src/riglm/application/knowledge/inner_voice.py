@@ -1,5 +1,7 @@
 """The tool `inner_voice.retrieve`."""
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -11,11 +13,12 @@ from riglm.application.knowledge.retrieval import Bounds, Retrieval
 from riglm.application.meta_answers import structured
 from riglm.domain import jsonrpc
 
+_HEAD_START: Final = 0.2  # seconds for the list that made it known
 _INTERNAL: Final = Unanswered(Code.INTERNAL_ERROR, "the question cannot be answered; the log of riglm says more")
 
 
 class InnerVoice:
-    """Answers calls of the tool; nothing is raised, and nothing is opened before the first."""
+    """Answers calls of the tool; nothing is raised, and nothing is opened before `get_ready` or the first of them."""
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class InnerVoice:
         self._defaults = defaults
         self._journal = journal
         self._closing = tuple(closing)
+        self._rehearsal: asyncio.Task[None] | None = None
 
     async def retrieve(self, principal: str, arguments: bytes) -> bytes:
         """The raw tool result for raw arguments, asked by a principal, told by its keyed hash."""
@@ -45,6 +49,11 @@ class InnerVoice:
         self._journal.answered(answer)
         return result
 
+    def get_ready(self) -> None:
+        """Begin to load what the first question needs, so that it need not wait; from the event loop, at any time."""
+        if self._rehearsal is None:
+            self._rehearsal = asyncio.create_task(self._rehearse())
+
     def go_by(self, defaults: Defaults, bounds: Bounds) -> None:
         """Answer the next question by others than before."""
         self._defaults = defaults
@@ -52,6 +61,14 @@ class InnerVoice:
 
     async def close(self) -> None:
         """Let go of the model and the store."""
+        if self._rehearsal is not None:
+            self._rehearsal.cancel()
+            await asyncio.wait({self._rehearsal})
         for close in self._closing:
             await close()
         self._journal.end()
+
+    async def _rehearse(self) -> None:
+        await asyncio.sleep(_HEAD_START)
+        with contextlib.suppress(Exception):  # the first question meets it as well, and tells
+            await self._retrieval.rehearse()

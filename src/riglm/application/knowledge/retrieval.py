@@ -1,5 +1,6 @@
 """Answers a question with snippets of what is known: found by meaning, told as they are, never written anew."""
 
+import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,8 @@ from riglm.ports.embedder import EmbedderUnavailable
 from riglm.ports.knowledge import Scope
 
 _CANDIDATES_PER_SNIPPET: Final = 3
+_REHEARSED: Final = "what is known"
+_LOCAL: Final = Scope(owner="")
 
 Reason = Literal["floor_excluded_all", "no_candidates"]
 
@@ -87,6 +90,13 @@ class Retrieval:
         self.bounds = bounds
         self._shared = shared
         self._monotonic = monotonic
+
+    async def rehearse(self) -> None:
+        """Have all loaded that a question needs; what cannot be had now is left to the question."""
+        with contextlib.suppress(EmbedderUnavailable, AnalyticsUnavailable):
+            embedded = await self._embed(_REHEARSED)
+            for table in Table:
+                await self._store.nearest(table, embedded.embedding, _LOCAL, 1)
 
     async def answer(self, asked: Question, owner: str) -> Answer:
         """The answer for a principal, by its keyed hash.

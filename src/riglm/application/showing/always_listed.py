@@ -2,6 +2,7 @@
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from riglm.domain import jsonrpc
@@ -16,12 +17,13 @@ _log: Final = logging.getLogger("riglm.filtering")
 class AlwaysListed:
     """Adds the tool's entry behind all others, and leaves out an upstream's entry of the same name."""
 
-    def __init__(self, name: str, entry: bytes) -> None:
-        """`entry` is its definition as raw JSON."""
+    def __init__(self, name: str, entry: bytes, when_listed: Callable[[], None] = lambda: None) -> None:
+        """`entry` is its definition as raw JSON; `when_listed` is called whenever a client is about to hear of it."""
         self.tokens: Final = estimated_tokens(len(entry))
         """About what the entry takes of a client's context."""
         self.name: Final = name
         self._entry = entry
+        self._when_listed = when_listed
         self._is_told = False
         self._kept: OrderedDict[tuple[bytes, bool], bytes] = OrderedDict()
 
@@ -31,11 +33,14 @@ class AlwaysListed:
         Any other answer stays as it is.
         """
         if answer.error and jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
+            self._when_listed()
             return jsonrpc.result(answer.id or b"null", b'{"tools":[%b],%b}' % (self._entry, _OF_ONE_PAGE))
         fields = jsonrpc.members(answer.result) if answer.result else {}
         if "tools" not in fields:
             return answer
         is_last = bytes(fields.get("nextCursor", b"null")) == b"null"
+        if is_last:
+            self._when_listed()
         fields["tools"] = Raw(self._entries(bytes(fields["tools"]), is_last=is_last))
         return answer.replace(result=jsonrpc.join_object(fields))
 

@@ -213,3 +213,35 @@ async def test_a_score_that_is_no_number_is_no_candidate():
     stage.kept.add_thoughts([a_thought("falcon"), a_thought("north", embedding=broken)])
     answer = await stage.ask("falcon", floor=0)
     assert [each["text"] for each in answer["snippets"]] == ["falcon"]
+
+
+async def test_it_is_rehearsed_once_however_often_it_is_listed_and_that_is_no_call():
+    stage = Stage(is_silent=True)
+    stage.kept.add_thoughts([a_thought("what is known")])
+    for _ in range(3):
+        stage.voice.get_ready()
+    await asyncio.wait_for(stage.store.was_asked_for(3), 30)
+    assert [(table, scope.include_private, most) for table, scope, most in stage.store.asked] == [
+        (table, False, 1) for table in Table
+    ]
+    await stage.voice.close()
+    assert (stage.journal.answered_count, stage.journal.failed_count) == (0, 0)
+
+
+@pytest.mark.parametrize("error", [EmbedderUnavailable("away"), AnalyticsUnavailable("away"), ZeroDivisionError()])
+async def test_a_rehearsal_that_fails_leaves_it_to_the_question(error: Exception):
+    stage = Stage()
+    stage.error = stage.store.error = error
+    stage.voice.get_ready()
+    await asyncio.wait_for(stage.was_embedding.wait(), 30)
+    stage.error = stage.store.error = None
+    assert (await stage.ask("falcon"))["snippets"] == []
+    await stage.voice.close()
+
+
+async def test_a_rehearsal_that_hangs_does_not_keep_it_from_ending():
+    stage = Stage()
+    stage.hangs = True
+    stage.voice.get_ready()
+    await asyncio.wait_for(stage.was_embedding.wait(), 30)
+    await asyncio.wait_for(stage.voice.close(), 30)

@@ -1,5 +1,6 @@
 """A voice over a store in memory, asked as riglm asks it."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -33,9 +34,17 @@ class Memory(Store):
         self.kept = InMemoryKnowledge()
         self.asked: list[tuple[Table, Scope, int]] = []
         self.error: BaseException | None = None
+        self._more = asyncio.Condition()
+
+    async def was_asked_for(self, times: int) -> None:
+        """Wait until it was."""
+        async with self._more:
+            await self._more.wait_for(lambda: len(self.asked) >= times)
 
     async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[Candidate]:
-        self.asked.append((table, scope, most))
+        async with self._more:
+            self.asked.append((table, scope, most))
+            self._more.notify_all()
         if self.error is not None:
             raise self.error
         return list(self.kept.nearest(table, asked, scope, most))
@@ -48,6 +57,8 @@ class Stage:
         self.store = Memory()
         self.kept = self.store.kept
         self.error: BaseException | None = None
+        self.hangs = False
+        self.was_embedding = asyncio.Event()
         self.journal = Journal(is_silent=is_silent)
         bounds = Bounds(min_floor=0.15, most_candidates=most_candidates)
         retrieval = Retrieval(self._embed, self.store, bounds, shared=shared)
@@ -73,6 +84,9 @@ class Stage:
         return str(json.loads(result["content"][0]["text"])["error"]["code"])
 
     async def _embed(self, text: str) -> Embedded:
+        self.was_embedding.set()
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.error is not None:
             raise self.error
         return Embedded(provider="static", embedding=embedded(text))
