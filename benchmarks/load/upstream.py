@@ -31,8 +31,9 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class Server:
     """Answers one message at a time."""
 
-    def __init__(self, tools: int) -> None:
-        self._tools = encode(catalogue.make(tools))
+    def __init__(self, tools: int | list[catalogue.Tool]) -> None:
+        """`tools` are those that it lists, or how many of a realistic catalogue."""
+        self._tools = encode(catalogue.make(tools) if isinstance(tools, int) else tools)
         self._seen: Counter[str] = Counter()
 
     def answer(self, message: Any) -> tuple[bytes, float]:

@@ -1,0 +1,1 @@
+"""What transcripts of earlier work are worth on the first day."""
