@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,7 @@ def ask(
         "NO_PROXY": "127.0.0.1",
         **variables,
     }
-    allowed = ",".join(f"mcp__{name}" for name in servers)
+    allowed = ",".join("mcp__" + re.sub(r"[^A-Za-z0-9_-]", "_", name) for name in servers)
     options = ["--mcp-config", str(config), "--strict-mcp-config", "--allowedTools", allowed]
     try:
         subprocess.run(

@@ -11,8 +11,6 @@ proxy for all but loopback that leads nowhere. Exit code 1 if anything is not as
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +22,7 @@ import msgspec
 from mcp import Client
 
 from benchmarks.cache import InstallationFailed, import_path
+from benchmarks.clients.asking import ask
 from benchmarks.clients.installed import VERSION, claude_code
 from benchmarks.clients.scripted_model import ScriptedModel
 from benchmarks.load import catalogue
@@ -38,7 +37,6 @@ USED: Final = (3, 11, 17, 29, 41, 52)
 
 MARK: Final = "anthropic/alwaysLoad"
 _EPOCH: Final = 86_400.0
-_SECONDS: Final = 60
 
 
 async def teach(url: str, tools: Sequence[str]) -> None:
@@ -59,36 +57,9 @@ def asked(program: Path, directory: Path, number: int) -> tuple[list[dict[str, A
     heard = directory / f"heard-{number}.jsonl"
     between = ["-m", "benchmarks.clients.listening_in", str(heard), *RIGLM, "run", *UPSTREAM]
     own = {"RIGLM_DATA_DIR": str(directory / "data"), "PYTHONPATH": import_path()}
-    config = directory / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"riglm": {"command": sys.executable, "args": between, "env": own}}}))
-    home = directory / "home"
-    home.mkdir(exist_ok=True)
+    server = {"command": sys.executable, "args": between, "env": own}
     with ScriptedModel() as model:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "ANTHROPIC_BASE_URL": model.url,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "MCP_TIMEOUT": "30000",
-            "HTTPS_PROXY": "http://127.0.0.1:9",
-            "NO_PROXY": "127.0.0.1",
-        }
-        options = ["--mcp-config", str(config), "--strict-mcp-config", "--allowedTools", "mcp__riglm"]
-        try:
-            subprocess.run(
-                [program, "-p", "What is there to do?", *options],
-                check=True,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env=environment,
-                cwd=home,
-                timeout=_SECONDS,
-            )
-        except subprocess.SubprocessError as error:
-            said = getattr(error, "stderr", b"") or b""
-            raise StartFailed(f"Claude Code: {error} {said[-1000:].decode(errors='replace')}") from error
+        ask(program, directory / "home", {"riglm": server}, model, "What is there to do?")
         return [request for request in model.requests if request.get("tools")], heard.read_bytes().splitlines()
 
 

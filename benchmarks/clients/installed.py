@@ -6,6 +6,7 @@ from typing import Final
 
 from benchmarks.cache import InstallationFailed, installation, run
 
+PACKAGE: Final = "@anthropic-ai/claude-code"
 VERSION: Final = "2.1.330"
 
 
@@ -16,7 +17,16 @@ def claude_code() -> Path:
         InstallationFailed: there is no npm, or it failed.
     """
     directory = installation("claude-code", VERSION, _install)
-    found = sorted(directory.glob("node_modules/@anthropic-ai/claude-code-*/claude"))
+    return program(directory / "node_modules" / PACKAGE)
+
+
+def program(package: Path) -> Path:
+    """The program of an installed package.
+
+    Raises:
+        InstallationFailed: it has none for this machine.
+    """
+    found = sorted(package.parent.glob(f"{package.name}-*/claude"))
     if not found:
         raise InstallationFailed(f"Claude Code {VERSION} has no program for this machine")
     return found[0]
@@ -26,5 +36,5 @@ def _install(directory: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise InstallationFailed("Claude Code is installed by npm: install Node first")
-    package = f"@anthropic-ai/claude-code@{VERSION}"
+    package = f"{PACKAGE}@{VERSION}"
     run(npm, "install", "--ignore-scripts", "--no-fund", "--no-audit", "--prefix", str(directory), package)
