@@ -42,7 +42,7 @@ def _table(findings: Sequence[Finding]) -> "Table":
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
-    table.add_column(overflow="fold", max_width=40)
+    table.add_column(overflow="fold", max_width=56)
     table.add_column(overflow="fold")
     for each in findings:
         word, style = _LOOKS[each.severity]

@@ -51,12 +51,13 @@ class Subject:
     """One configuration that is examined.
 
     `problems` say why it cannot be used; `configuration` is then what can be told of it without its servers, if
-    anything can. `label` is empty where there is only one.
+    anything can. `label` is empty where there is only one; `client` is the one that riglm serves by it, if it is one.
     """
 
     label: str
     configuration: Configuration | None
     problems: str = ""
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +108,19 @@ def _subjects(options: Options, installed: Sequence[Installation]) -> list[Subje
     is_named = options.config is not None or options.mcp_json is not None or Path(FILE_NAME).is_file()
     files = {each.configuration: each.client for each in installed if each.configuration.is_file()}
     if is_named or not files:
-        return [_subject("", options)]
-    return [_subject(client if len(files) > 1 else "", Options(config=file)) for file, client in files.items()]
+        return [_subject(options)]
+    labels = {file: client if len(files) > 1 else "" for file, client in files.items()}
+    return [_subject(Options(config=file), labels[file], client) for file, client in files.items()]
 
 
-def _subject(label: str, options: Options) -> Subject:
+def _subject(options: Options, label: str = "", client: str = "") -> Subject:
+    configuration: Configuration | None
     try:
         configuration = load(options)
+        problems = "\n".join(_problems(configuration))
     except ConfigurationError as error:
-        return Subject(label=label, configuration=_without_servers(options), problems=str(error))
-    return Subject(label=label, configuration=configuration, problems="\n".join(_problems(configuration)))
+        configuration, problems = _without_servers(options), str(error)
+    return Subject(label=label, configuration=configuration, problems=problems, client=client)
 
 
 def _without_servers(options: Options) -> Configuration | None:
@@ -163,7 +167,10 @@ def _own_checks(subject: Subject, overhearing: Overhearing, *, visits: bool, sec
     there = [spec for spec in specs if spec.name not in missing]
     checks.append(UnvisitedCheck(list(missing.values()), [] if visits else there))
     if visits and there:
-        checks.append(_visits(settings, {spec.name for spec in there}, overhearing, seconds))
+        tools = ToolsFindings(
+            JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=subject.client
+        )
+        checks.append(_visits(settings, {spec.name for spec in there}, overhearing, tools, seconds))
     return checks
 
 
@@ -176,14 +183,15 @@ def _missing(configuration: Configuration) -> Mapping[str, Missing]:
     return found
 
 
-def _visits(settings: Settings, names: set[str], overhearing: Overhearing, seconds: float) -> Check:
+def _visits(
+    settings: Settings, names: set[str], overhearing: Overhearing, tools: ToolsFindings, seconds: float
+) -> Check:
     from riglm.adapters.mcp.upstream.building import Upstreams
 
     specs = [spec for spec in settings.upstream_specs() if spec.name in names]
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
     timeouts = settings.timeouts.model_copy(update=least)
     upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes)
-    tools = ToolsFindings(JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering)
     return ServersCheck(
         lambda: upstreams.opened(lambda _upstream, _tool: None),
         overhearing,

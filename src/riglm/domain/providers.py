@@ -36,7 +36,7 @@ class Provider:
 
     `called` makes the name that the provider sees of the name of riglm in the client's configuration and of the tool's.
     `schema_faults` gives what it does not take in an `inputSchema`. `is_strict` says that common clients pass on
-    what it refuses, rather than mend it.
+    what it refuses, rather than mend it. `clients` speak with no other provider; they are named as `riglm init` does.
     """
 
     title: str
@@ -44,6 +44,7 @@ class Provider:
     characters: re.Pattern[str]
     called: Callable[[str, str], str]
     schema_faults: Callable[[Mapping[str, Any]], Iterator[str]]
+    clients: frozenset[str]
     is_strict: bool = True
 
     def name_fault(self, entry: str, tool: str) -> str | None:
@@ -51,9 +52,10 @@ class Provider:
         name = self.called(entry, tool)
         if len(name) > self.longest:
             return f"{len(name)} characters as `{name}`, and at most {self.longest} are taken"
-        if not self.characters.fullmatch(tool):
-            return "characters that it does not take, or a first one"
-        return None
+        if self.characters.fullmatch(tool):
+            return None
+        odd = sorted({letter for letter in tool if not self.characters.fullmatch(f"a{letter}")})
+        return f"it has {' '.join(map(repr, odd))}" if odd else f"it begins with {tool[:1]!r}"
 
 
 def combined_at_top(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -98,6 +100,7 @@ PROVIDERS: Final = (
         characters=re.compile(r"[A-Za-z0-9_-]+"),
         called=lambda entry, tool: f"mcp__{entry}__{tool}",
         schema_faults=combined_at_top,
+        clients=frozenset({"claude-code", "claude-desktop"}),
     ),
     Provider(
         title="OpenAI",
@@ -105,6 +108,7 @@ PROVIDERS: Final = (
         characters=re.compile(r"[A-Za-z0-9_-]+"),
         called=lambda _, tool: tool,
         schema_faults=faults_for_openai,
+        clients=frozenset({"codex"}),
     ),
     Provider(
         title="Gemini",
@@ -112,7 +116,13 @@ PROVIDERS: Final = (
         characters=re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*"),
         called=lambda _, tool: tool,
         schema_faults=faults_for_gemini,
+        clients=frozenset({"gemini"}),
         is_strict=False,
     ),
 )
 """Gemini's own client mends names and schemas before it sends them; others do not."""
+
+
+def providers_of(client: str) -> tuple[Provider, ...]:
+    """The providers that may see the tools of a client; all of them for one that may speak with any."""
+    return tuple(provider for provider in PROVIDERS if client in provider.clients) or PROVIDERS

@@ -3,9 +3,8 @@
 import contextlib
 import http.client
 import os
-import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,6 @@ from riglm.ports.examining import Listener, PortsLookPort
 
 _PATIENCE_SECONDS: Final = 2.0
 _LISTENS: Final = "0A"
-_RIGLM: Final = re.compile(r"(?i)riglm")
 
 
 class PortsLook(PortsLookPort):
@@ -34,7 +32,7 @@ class PortsLook(PortsLookPort):
         if self._known.endswith(f"{host} port {port}"):
             return Listener(words=f"riglm serve ({self._known.partition(',')[0]})", is_riglm=True)
         owner = _owner(port)
-        is_riglm = _says_riglm(host, port) or (owner is not None and _RIGLM.search(owner) is not None)
+        is_riglm = _says_riglm(host, port) or (owner is not None and owner.endswith("(riglm)"))
         if owner is None:
             return Listener(words="a riglm" if is_riglm else "another process", is_riglm=is_riglm)
         return Listener(words=owner, is_riglm=is_riglm)
@@ -79,11 +77,15 @@ def _owner(port: int) -> str | None:
             target = descriptor.readlink().name
             if target.startswith("socket:[") and target[8:-1] in sockets:
                 process = descriptor.parents[1]
-                words = (process / "cmdline").read_bytes().split(b"\0")
-                name = Path(words[0].decode("utf-8", "replace")).name or (process / "comm").read_text("utf-8").strip()
-                is_riglm = any(b"riglm" in word for word in words[1:3])
-                return f"process {process.name} ({'riglm' if is_riglm else name})"
+                words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+                return f"process {process.name} ({_name(words)})"
     return None
+
+
+def _name(words: Sequence[str]) -> str:
+    """What a process is called by the words that it was started with; of riglm's, what it is called itself."""
+    names = [Path(word).name for word in words[:2]]
+    return "riglm" if "riglm" in names or list(words[1:3]) == ["-m", "riglm"] else names[0]
 
 
 def _listening(table: Path, port: int) -> Iterator[str]:

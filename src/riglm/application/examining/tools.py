@@ -11,7 +11,7 @@ from riglm.domain.finding import Finding, Section, Severity, finding
 from riglm.domain.installation import ENTRY
 from riglm.domain.naming import Naming, public_names
 from riglm.domain.policy import Policy, Standing
-from riglm.domain.providers import PROVIDERS, Provider
+from riglm.domain.providers import Provider, providers_of
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.spelling import Spellings
 from riglm.domain.tokens import estimated_tokens
@@ -48,12 +48,12 @@ class Listed:
 class ToolsFindings:
     """Judges what servers list."""
 
-    def __init__(self, judge: SchemaJudgePort, *, naming: Naming, filtering: Filtering, entry: str = ENTRY) -> None:
-        """`entry` is the name under which clients know riglm."""
+    def __init__(self, judge: SchemaJudgePort, *, naming: Naming, filtering: Filtering, client: str = "") -> None:
+        """`client` is the only one that sees them, as `riglm init` calls it; empty when it may be any."""
         self._judge = judge
         self._naming: Naming = naming
         self._filtering = filtering
-        self._entry = entry
+        self._providers = providers_of(client)
         self._policy = Policy(
             allowed=Spellings(filtering.allowlist) if filtering.allowlist else None,
             denied=Spellings(filtering.denylist),
@@ -102,12 +102,12 @@ class ToolsFindings:
 
     def _names(self, listed: Sequence[Listed]) -> list[Finding]:
         told = []
-        for provider in PROVIDERS:
-            faults = {each.name: fault for each in listed if (fault := provider.name_fault(self._entry, each.name))}
+        for provider in self._providers:
+            faults = {each.name: fault for each in listed if (fault := provider.name_fault(ENTRY, each.name))}
             if faults:
                 fault = next(iter(faults.values()))
                 what = f"{_some(list(faults))}: {provider.title} does not take the name ({fault})"
-                told.append(_finding(_weight(provider), "names", what, _DENY))
+                told.append(_finding(_weight(provider), "names", what, _fix(provider)))
         return told
 
     def _schemas(self, listed: Sequence[Listed]) -> list[Finding]:
@@ -120,7 +120,7 @@ class ToolsFindings:
             what = f"{len(broken) - _MOST_NAMED} more tools have an inputSchema that cannot be used"
             told.append(_finding(Severity.WARNING, "schemas", what, _DENY))
         sound = [each for each in listed if each.name not in broken]
-        for provider in PROVIDERS:
+        for provider in self._providers:
             faults = {each.name: list(provider.schema_faults(each.shape)) for each in sound}
             used = {name: words for name, words in faults.items() if words}
             if used:

@@ -22,8 +22,8 @@ def visited(server: str, *tools: dict[str, Any]) -> Visit:
     return Visit(spec=spec, catalogue=read_catalogue(json.dumps({"tools": tools}).encode()))
 
 
-async def told(*visits: Visit, naming: Naming = "prefix", **filtering: Any) -> list[Finding]:
-    judge = ToolsFindings(JsonSchemaJudge(), naming=naming, filtering=Filtering(**filtering))
+async def told(*visits: Visit, naming: Naming = "prefix", client: str = "", **filtering: Any) -> list[Finding]:
+    judge = ToolsFindings(JsonSchemaJudge(), naming=naming, filtering=Filtering(**filtering), client=client)
     return await judge.about(visits)
 
 
@@ -37,6 +37,10 @@ async def test_a_long_name_of_a_single_server_is_too_long_for_some_providers():
     assert about(findings, "OpenAI").severity is Severity.WARNING
     assert "80 characters" in about(findings, "Gemini").what
     assert not [each for each in findings if "Anthropic" in each.what]
+
+
+async def test_what_other_providers_refuse_is_nothing_to_a_client_of_one():
+    assert [each.severity for each in await told(visited("one", tool("x" * 80)), client="claude-code")] == [Severity.OK]
 
 
 async def test_the_prefix_of_claude_code_counts():
