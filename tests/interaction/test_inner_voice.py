@@ -1,6 +1,7 @@
 """inner_voice.retrieve through real clients: what the specification of the tool says, point by point."""
 
 import contextlib
+import hashlib
 import json
 import sqlite3
 import sys
@@ -17,6 +18,7 @@ from mcp import Client, MCPError
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
+from riglm.domain.hashing import KeyedHasher
 from riglm.domain.identifier import uuid7
 from riglm.domain.knowledge.normalising import content_hash
 from riglm.domain.knowledge.pieces import Embedding, Entity, Observation, Thought
@@ -499,18 +501,32 @@ async def test_a_store_that_fails_is_db_error(stage: Stage, era: str):
     assert "thought" not in result.content[0].text
 
 
+@behaviour("voice.errors")
+async def test_what_should_never_be_in_a_store_is_internal_error_and_tells_nothing_of_it(stage: Stage, era: str):
+    origin = stage.serve(*stage.back("http"), env=ON)
+    shelf = Shelf(stage.folder / "data" / "riglm.db")
+    shelf.thought(WORDS)
+    with contextlib.closing(sqlite3.connect(shelf.path)) as database, database:
+        database.execute("UPDATE thought SET origin = 'xylophonist'")
+    result = await Asking(origin + "/mcp", era, shelf).result()
+    assert code_of(result) == "internal_error"
+    assert "xylophonist" not in result.content[0].text
+    assert (await told(stage, f"{NAME} failed"))["cause"] == "ValueError"
+    holds_no_words(stage)
+
+
 @behaviour("voice.settings")
-async def test_variables_out_of_bounds_are_put_on_them_with_a_warning_each(stage: Stage):
+async def test_variables_out_of_bounds_are_put_on_them_with_a_warning_each(stage: Stage, era: str):
     origin = stage.serve(*stage.back("http"), env=CLAMPED)
     shelf = Shelf(stage.folder / "data" / "riglm.db")
     shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(60)))
     shelf.observations("falcon", *(f"{WORDS}, as observed {number}" for number in range(60)))
-    answer = await Asking(origin + "/mcp", HANDSHAKE, shelf)()
-    assert answer["diagnostics"]["k_req"] == 50
+    answer = await Asking(origin + "/mcp", era, shelf)()
+    assert (answer["diagnostics"]["k_req"], answer["diagnostics"]["kg_candidates"]) == (50, 60)
     assert set(tables(answer)) == {"kg_observations"}
     shelf.clear()
     shelf.observations("falcon", "whales and tea")
-    answer = await Asking(origin + "/mcp", HANDSHAKE, shelf)()
+    answer = await Asking(origin + "/mcp", era, shelf)()
     assert answer["diagnostics"]["floor_used"] == 0.15
     warned = {line["event"].partition(":")[0] for line in log_of(stage) if line["level"] == "warning"}
     assert warned >= set(CLAMPED) - set(ON)
@@ -527,12 +543,12 @@ async def told(stage: Stage, event: str) -> dict[str, Any]:
     return next(line for line in log_of(stage) if line["event"] == event)
 
 
-async def asked_in_secret(stage: Stage, **settings: str) -> tuple[Asking, str]:
+async def asked_in_secret(stage: Stage, era: str, **settings: str) -> tuple[Asking, str]:
     """A riglm that was asked a question with a word in it that no log may hold, and answered with it."""
     origin = stage.serve(*stage.back("http"), env={**ON, **settings})
     shelf = Shelf(stage.folder / "data" / "riglm.db")
     piece = shelf.thought(f"{WORDS} and xylophonist", tags=("vibraphone",))
-    asking = Asking(origin + "/mcp", MODERN, shelf)
+    asking = Asking(origin + "/mcp", era, shelf)
     assert len((await asking("falcon and xylophonist", exclude_tags=["marimba"]))["snippets"]) == 1
     assert await asking.code("xylophonist", top_k="marimba") == "invalid_params"
     return asking, str(piece.id)
@@ -544,8 +560,8 @@ def holds_no_words(stage: Stage) -> None:
 
 
 @behaviour("voice.logs")
-async def test_at_info_the_log_has_the_numbers_of_an_answer_and_no_words(stage: Stage):
-    _, key = await asked_in_secret(stage)
+async def test_at_info_the_log_has_the_numbers_of_an_answer_and_no_words(stage: Stage, era: str):
+    _, key = await asked_in_secret(stage, era)
     line = await told(stage, f"{NAME} answered")
     metrics = {*line} - {"timestamp", "level", "logger", "event"}
     assert metrics == {
@@ -566,16 +582,16 @@ async def test_at_info_the_log_has_the_numbers_of_an_answer_and_no_words(stage: 
 
 
 @behaviour("voice.logs")
-async def test_at_debug_the_log_has_ids_and_tables_and_no_words(stage: Stage):
-    _, key = await asked_in_secret(stage, RIGLM_LOGGING__LEVEL="debug")
+async def test_at_debug_the_log_has_ids_and_tables_and_no_words(stage: Stage, era: str):
+    _, key = await asked_in_secret(stage, era, RIGLM_LOGGING__LEVEL="debug")
     line = await told(stage, f"{NAME} gave")
     assert (line["ids"], line["tables"]) == ([f"t:{key}"], ["thoughts"])
     holds_no_words(stage)
 
 
 @behaviour("voice.logs")
-async def test_with_mcp_no_log_nothing_but_counters_is_logged(stage: Stage):
-    asking, _ = await asked_in_secret(stage, MCP_NO_LOG="1", RIGLM_LOGGING__LEVEL="debug")
+async def test_with_mcp_no_log_nothing_but_counters_is_logged(stage: Stage, era: str):
+    asking, _ = await asked_in_secret(stage, era, MCP_NO_LOG="1", RIGLM_LOGGING__LEVEL="debug")
     stage.served_by(asking.url.removesuffix("/mcp")).end()
     (line,) = [line for line in log_of(stage) if line["logger"] == "riglm.knowledge"]
     assert (line["succeeded"], line["failed"]) == (1, 1)
@@ -583,18 +599,36 @@ async def test_with_mcp_no_log_nothing_but_counters_is_logged(stage: Stage):
     holds_no_words(stage)
 
 
+KEY = "c1f0a8d2b7e94f36a5d08c7e21b394f6"
+OWNERS = {"local": "", "bearer": KeyedHasher(hashlib.sha256(KEY.encode()).digest()).principal("bearer")}
+"""The two principals that there are at one database: whoever comes without a token, and whoever has it."""
+
+
 @behaviour("voice.owner")
 @pytest.mark.parametrize("shared", ["false", "true"], ids=["kept apart", "shared"])
-async def test_a_principal_gets_its_own_unless_the_store_is_shared(stage: Stage, era: str, shared: str):
-    env = {**ON, "RIGLM_DOWNSTREAM__TOKEN": "the-downstream-token", "RIGLM_KNOWLEDGE__SHARED": shared}
-    stage.serve(*stage.back("http"), env=env)
-    shelf = Shelf(stage.folder / "data" / "riglm.db")
-    shelf.thought(WORDS)
-    route = Route("http", "http", RIGLM, era)
-    headers = {"authorization": "Bearer the-downstream-token"}
-    async with stage.client(route, headers=headers, env=env) as client:
-        answer = (await client.request("tools/call", {"name": NAME, "arguments": {"query": WORDS}})).decoded()
-    assert len(answer["structuredContent"]["snippets"]) == (1 if shared == "true" else 0)
+async def test_each_principal_gets_its_own_unless_the_store_is_shared(stage: Stage, era: str, shared: str):
+    own: dict[str, set[str]] = {}
+    for name, owner in OWNERS.items():
+        shelf = Shelf(stage.folder / "data" / "riglm.db", owner)
+        kept = [
+            shelf.thought(f"{WORDS}, thought by {name}"),
+            shelf.thought(f"{WORDS}, kept private by {name}", is_private=True),
+            shelf.entity("falcon", f"{WORDS}, described by {name}"),
+            *shelf.observations("falcon", f"{WORDS}, observed by {name}"),
+        ]
+        own[name] = {piece.text for piece in kept}
+    env = {**ON, "RIGLM_PRIVACY__KEY": KEY, "RIGLM_KNOWLEDGE__SHARED": shared}
+    token = {"RIGLM_DOWNSTREAM__TOKEN": "the-downstream-token"}
+    asked = {"query": WORDS, "include_private": True, "floor": 0, "top_k": 50}
+    for name, guard, headers in (
+        ("local", {}, {}),
+        ("bearer", token, {"authorization": "Bearer the-downstream-token"}),
+    ):
+        route = Route("http", "http", RIGLM, era)
+        async with stage.client(route, headers=headers, env={**env, **guard}) as client:
+            answer = (await client.request("tools/call", {"name": NAME, "arguments": asked})).decoded()
+        found = {snippet["text"] for snippet in answer["structuredContent"]["snippets"]}
+        assert found == (set.union(*own.values()) if shared == "true" else own[name])
 
 
 @behaviour("voice.recorded")
