@@ -22,20 +22,20 @@ class Place:
     """One set of servers in one file of one client.
 
     `path` leads to the servers in the file. `project` is the directory whose work alone they are for, if there is one.
-    `is_main` says that a client has only one such place.
+    `name` is what a place is called of which there is only one.
     """
 
     client: str
     file: Path
     path: tuple[str, ...]
     project: Path | None = None
-    is_main: bool = True
+    name: str = ""
 
     @property
     def key(self) -> str:
         """A short name of the place that no other one has, good for the name of a file."""
-        if self.is_main:
-            return self.client
+        if self.name:
+            return self.name
         label = re.sub(r"[^A-Za-z0-9_-]+", "-", (self.project or self.file.parent).name).strip("-")[:24]
         whole = "\0".join([str(self.file), *self.path])
         return f"{self.client}.{label or 'place'}-{sha256(whole.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
@@ -65,7 +65,7 @@ class Installation:
 
     `servers` are the names of those that were moved, as the client had them, with their names behind riglm. `before`
     names the copy of the client's file as it was, `after` and `configured` are digests of the client's file and of
-    riglm's configuration as riglm wrote them.
+    riglm's configuration as riglm wrote them; the latter is empty when somebody else wrote into it before.
     """
 
     place: Place

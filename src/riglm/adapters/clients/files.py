@@ -112,7 +112,7 @@ def _present(candidate: Candidate) -> list[Place]:
             file=file,
             path=candidate.path,
             project=candidate.project,
-            is_main=candidate.is_main,
+            name=candidate.name,
         )
         for file in files
         if file.is_file()
@@ -134,7 +134,7 @@ def _projects_in(place: Place, wanted: Path | None) -> Iterator[Place]:
             and said["mcpServers"]
         ):
             path = ("projects", name, "mcpServers")
-            yield Place(client=place.client, file=place.file, path=path, project=Path(name), is_main=False)
+            yield Place(client=place.client, file=place.file, path=path, project=Path(name))
 
 
 def _blocked(place: Place, values: Mapping[str, Any]) -> dict[str, str]:

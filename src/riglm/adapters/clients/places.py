@@ -11,19 +11,23 @@ CLIENTS: Final = (
 """The clients that riglm knows, by the names that `--client` takes."""
 
 _EDITORS: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+_OPENCODE: Final = {"opencode.json": "opencode", "opencode.jsonc": "opencode-jsonc", "config.json": "opencode-config"}
 _CLINE: Final = Path("globalStorage") / "saoudrizwan.claude-dev" / "settings" / "cline_mcp_settings.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Where a client's file may be: `pattern` below `base`, with `*` for names of the user's choice."""
+    """Where a client's file may be: `pattern` below `base`, with `*` for names of the user's choice.
+
+    `name` tells a place of which there is only one from all others.
+    """
 
     client: str
     base: Path
     pattern: str
     path: tuple[str, ...] = ("mcpServers",)
     project: Path | None = None
-    is_main: bool = False
+    name: str = ""
 
 
 def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -> Iterator[Candidate]:
@@ -32,24 +36,24 @@ def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -
     # What follows the XDG rules does so on every platform, but for Zed on Windows.
     xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     claude = Path(environment.get("CLAUDE_CONFIG_DIR") or home)
-    yield Candidate("claude-code", claude, ".claude.json", is_main=True)
-    yield Candidate("claude-desktop", application_data / "Claude", "claude_desktop_config.json", is_main=True)
-    yield Candidate("cursor", home / ".cursor", "mcp.json", is_main=True)
+    yield Candidate("claude-code", claude, ".claude.json", name="claude-code")
+    yield Candidate("claude-desktop", application_data / "Claude", "claude_desktop_config.json", name="claude-desktop")
+    yield Candidate("cursor", home / ".cursor", "mcp.json", name="cursor")
     for editor in _EDITORS[:3]:
         user = application_data / editor / "User"
-        yield Candidate("vscode", user, "mcp.json", ("servers",), is_main=editor == _EDITORS[0])
+        yield Candidate("vscode", user, "mcp.json", ("servers",), name="vscode" if editor == "Code" else "")
         yield Candidate("vscode", user, "profiles/*/mcp.json", ("servers",))
     codex = Path(environment.get("CODEX_HOME") or home / ".codex")
-    yield Candidate("codex", codex, "config.toml", ("mcp_servers",), is_main=True)
-    yield Candidate("gemini", home / ".gemini", "settings.json", is_main=True)
-    for name in ("opencode.json", "opencode.jsonc", "config.json"):
-        yield Candidate("opencode", xdg / "opencode", name, ("mcp",), is_main=name == "opencode.json")
+    yield Candidate("codex", codex, "config.toml", ("mcp_servers",), name="codex")
+    yield Candidate("gemini", home / ".gemini", "settings.json", name="gemini")
+    for file in ("opencode.json", "opencode.jsonc", "config.json"):
+        yield Candidate("opencode", xdg / "opencode", file, ("mcp",), name=_OPENCODE[file])
     zed = application_data / "Zed" if platform == "win32" else xdg / "zed"
-    yield Candidate("zed", zed, "settings.json", ("context_servers",), is_main=True)
-    yield Candidate("windsurf", home / ".codeium" / "windsurf", "mcp_config.json", is_main=True)
+    yield Candidate("zed", zed, "settings.json", ("context_servers",), name="zed")
+    yield Candidate("windsurf", home / ".codeium" / "windsurf", "mcp_config.json", name="windsurf")
     for editor in _EDITORS:
         user = application_data / editor / "User"
-        yield Candidate("cline", user, _CLINE.as_posix(), is_main=editor == _EDITORS[0])
+        yield Candidate("cline", user, _CLINE.as_posix(), name="cline" if editor == "Code" else "")
     yield Candidate("cline", home / ".cline" / "data" / "settings", "cline_mcp_settings.json")
 
 

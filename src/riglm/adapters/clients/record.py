@@ -97,7 +97,7 @@ def _written(installation: Installation) -> dict[str, Any]:
         "file": str(place.file),
         "path": list(place.path),
         "project": None if place.project is None else str(place.project),
-        "is_main": place.is_main,
+        "name": place.name,
         "configuration": str(installation.configuration),
         "entry": installation.entry,
         "command": list(installation.command),
@@ -115,7 +115,7 @@ def _installation(said: dict[str, Any]) -> Installation:
         file=Path(said["file"]),
         path=tuple(said["path"]),
         project=None if said["project"] is None else Path(said["project"]),
-        is_main=said["is_main"],
+        name=said["name"],
     )
     return Installation(
         place=place,

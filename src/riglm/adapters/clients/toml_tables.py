@@ -17,6 +17,7 @@ _TOKEN: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]', re.DOTALL
 )
 _KEY_PART: Final = re.compile(r'\s*("(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|[A-Za-z0-9_-]+)\s*(\.|=|\]|$)')
+_BLANK_LINES: Final = re.compile(r"(?:[ \t]*\r?\n)*")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 Path = Sequence[str]
@@ -61,7 +62,8 @@ def put_back(text: str, path: Path, entry: str, before: str, names: Collection[s
     """The text with tables of another version of it in the place of the one of this name, or else at the end."""
     returning = _about(before, path, names)
     ours = _about(text, path, [entry])
-    found = _changed(text, ours, "".join(_parts(before, returning, text))) if ours else ""
+    pieces = _newline(text).join(_ended(before[start:end]) for start, end in _pieces(before, returning))
+    found = _changed(text, ours, pieces) if ours else ""
     wanted = values(before)
     for key in path:
         wanted = wanted[key]
@@ -84,26 +86,33 @@ def _says(text: str, path: Path, tables: Mapping[str, Any]) -> bool:
         return False
 
 
-def _parts(before: str, statements: Sequence[_Statement], text: str) -> Iterator[str]:
-    for number, statement in enumerate(statements):
-        blank = _newline(text) if number and statement.is_header and statement.depth <= 2 else ""
-        line = before[statement.start : statement.end]
-        yield blank + (line if line.endswith("\n") else line + _newline(text))
+def _ended(lines: str) -> str:
+    return lines if lines.endswith("\n") else lines + _newline(lines)
 
 
 def _changed(text: str, leaving: Sequence[_Statement], instead: str) -> str:
-    for number, statement in reversed(list(enumerate(leaving))):
-        end = statement.end
-        is_last_of_group = number + 1 == len(leaving) or leaving[number + 1].start > end
-        new = instead if number == 0 else ""
-        if not new and is_last_of_group:
-            end = _after_blank_lines(text, end)
-        text = text[: statement.start] + new + text[end:]
+    """The text in which the first lines that leave are replaced, if there is something instead, and the others gone."""
+    pieces = list(_pieces(text, leaving))
+    for number, (start, end) in reversed(list(enumerate(pieces))):
+        new = "" if number else instead
+        text = text[:start] + new + text[end if new else _after_blank_lines(text, end) :]
     return text
 
 
+def _pieces(text: str, statements: Sequence[_Statement]) -> Iterator[tuple[int, int]]:
+    """The statements, with those taken together that have nothing but blank lines between them."""
+    piece: tuple[int, int] | None = None
+    for statement in statements:
+        if piece is not None and text[piece[1] : statement.start].strip():
+            yield piece
+            piece = None
+        piece = (piece[0] if piece else statement.start, statement.end)
+    if piece is not None:
+        yield piece
+
+
 def _after_blank_lines(text: str, place: int) -> int:
-    found = re.compile(r"(?:[ \t]*\r?\n)*").match(text, place)
+    found = _BLANK_LINES.match(text, place)
     return found.end() if found else place
 
 

@@ -1,6 +1,7 @@
 """What `riglm init` planned, done: each step can be taken back at any time, also when riglm is stopped in between."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 
 from riglm.domain.installation import Installation, InstallPlan, digest
@@ -27,6 +28,7 @@ class Installer:
         if not plan.changes:
             return
         configured, client = plan.rewritings
+        is_ours = configured.before is None or digest(configured.before) == self._configured(plan)
         installation = Installation(
             place=plan.place,
             configuration=plan.configuration,
@@ -35,7 +37,7 @@ class Installer:
             servers={move.name: move.behind for move in plan.moves},
             before=self._installations.keep(plan.place, client.before or b""),
             after=digest(client.after or b""),
-            configured=digest(configured.after or b""),
+            configured=digest(configured.after or b"") if is_ours else "",
             at=self._clock(),
         )
         self._installations.add(installation)
@@ -49,3 +51,8 @@ class Installer:
         except BaseException:
             self._installations.drop([installation])
             raise
+
+    def _configured(self, plan: InstallPlan) -> str:
+        """The digest of riglm's configuration as it was written last."""
+        found = (each.configured for each in self._installations.all() if each.configuration == plan.configuration)
+        return next(iter(deque(found, maxlen=1)), "")

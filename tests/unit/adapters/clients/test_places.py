@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.clients.own_command import own_command
+from riglm.adapters.clients.places import CLIENTS, project_candidates, user_candidates
+
+
+def where(platform: str, **environment: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for candidate in user_candidates(platform, environment, Path("/h")):
+        found.setdefault(candidate.client, []).append((candidate.base / candidate.pattern).as_posix())
+    return found
+
+
+def test_every_client_has_a_place_on_every_platform() -> None:
+    for platform in ("linux", "darwin", "win32"):
+        assert set(where(platform)) == set(CLIENTS)
+
+
+@pytest.mark.parametrize(
+    ("platform", "client", "file"),
+    [
+        ("linux", "claude-desktop", "/h/.config/Claude/claude_desktop_config.json"),
+        ("darwin", "claude-desktop", "/h/Library/Application Support/Claude/claude_desktop_config.json"),
+        ("win32", "claude-desktop", "/h/AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("linux", "vscode", "/h/.config/Code/User/mcp.json"),
+        ("darwin", "vscode", "/h/Library/Application Support/Code/User/profiles/*/mcp.json"),
+        ("win32", "vscode", "/h/AppData/Roaming/Code/User/mcp.json"),
+        ("darwin", "zed", "/h/.config/zed/settings.json"),
+        ("win32", "zed", "/h/AppData/Roaming/Zed/settings.json"),
+        ("win32", "opencode", "/h/.config/opencode/opencode.jsonc"),
+        ("win32", "windsurf", "/h/.codeium/windsurf/mcp_config.json"),
+    ],
+)
+def test_files_are_where_the_platform_has_them(platform: str, client: str, file: str) -> None:
+    assert file in where(platform)[client]
+
+
+def test_variables_that_move_files_are_followed() -> None:
+    moved = where("linux", CODEX_HOME="/c", CLAUDE_CONFIG_DIR="/d", XDG_CONFIG_HOME="/x")
+    assert moved["codex"] == ["/c/config.toml"]
+    assert moved["claude-code"] == ["/d/.claude.json"]
+    assert moved["zed"] == ["/x/zed/settings.json"]
+    assert where("win32", APPDATA="/a")["claude-desktop"] == ["/a/Claude/claude_desktop_config.json"]
+
+
+def test_a_project_has_places_of_its_own() -> None:
+    files = {(candidate.base / candidate.pattern).as_posix() for candidate in project_candidates(Path("/p"))}
+    assert {"/p/.mcp.json", "/p/.vscode/mcp.json", "/p/.codex/config.toml", "/p/opencode.json"} <= files
+
+
+def started(executable: str, *files: str, on_path: str = "") -> tuple[str, ...]:
+    found = {Path(word).name: word for word in on_path.split()}
+    return own_command(
+        Path(executable),
+        found.get,
+        lambda file: str(file) in files,
+        lambda one, other: {str(one), str(other)} <= {*files},
+    )
+
+
+def test_riglm_is_started_by_words_that_need_no_path_and_that_stay() -> None:
+    tool = ("/h/.local/share/uv/tools/riglm/bin/riglm", "/h/.local/bin/riglm")
+    assert started("/h/.local/share/uv/tools/riglm/bin/python", *tool, on_path=tool[1]) == (tool[1],)
+    assert started("/v/bin/python", "/v/bin/riglm", on_path="/usr/bin/riglm") == ("/v/bin/riglm",)
+    assert started("/v/bin/python") == ("/v/bin/python", "-m", "riglm")
+    cache = "/h/.cache/uv/archive-v0/x1/bin/python"
+    assert started(cache, on_path="/h/.local/bin/uvx") == ("/h/.local/bin/uvx", "riglm")
+    assert started("/h/.cache/pipx/9a/bin/python", on_path="/usr/bin/pipx") == ("/usr/bin/pipx", "run", "riglm")

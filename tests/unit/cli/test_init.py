@@ -1,0 +1,305 @@
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner, Result
+
+from riglm.adapters.configuration.loading import Options, load
+from riglm.cli.init import init
+from riglm.cli.undo import undo
+from riglm.composition.installing import installations, riglm_entries
+from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
+
+runner = CliRunner()
+app = typer.Typer()  # these two alone: to build all commands takes longer than to run one
+app.command()(init)
+app.command()(undo)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "RIGLM_DATA_DIR", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    (home / "work").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home / "work")
+    return home
+
+
+def put(home: Path, shape: Shape) -> Path:
+    file = home / shape.file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(shape.content)
+    return file
+
+
+def done(*words: str) -> Result:
+    result = runner.invoke(app, [*words, "--yes"])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def told(*words: str) -> Any:
+    result = runner.invoke(app, [*words, "--json"])
+    return json.loads(result.stdout)
+
+
+def read(file: Path) -> dict[str, Any]:
+    """A parser of our own for the test: comments on lines of their own or at the end, and spare commas."""
+    text = file.read_text("utf-8-sig")
+    if file.suffix == ".toml":
+        return tomllib.loads(text)
+    text = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or "", text, flags=re.DOTALL)
+    found: dict[str, Any] = json.loads(re.sub(r",(\s*[}\]])", r"\1", text))
+    return found
+
+
+def servers_in(file: Path) -> dict[str, Any]:
+    values = read(file)
+    keys = ("mcpServers", "servers", "mcp_servers", "mcp", "context_servers")
+    return next(values[key] for key in keys if key in values)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.client)
+def test_servers_go_behind_riglm_and_return_to_the_byte(home: Path, shape: Shape) -> None:
+    file = put(home, shape)
+    file.chmod(0o640)
+    before = read(file)
+    result = done("init")
+    (place,) = told("init")["places"]
+    configuration = Path(place["configuration"])
+    entries = servers_in(file)
+    assert set(entries) == {"riglm", *shape.stays}
+    started = entries["riglm"]["command"]
+    words = started if isinstance(started, list) else [started, *entries["riglm"]["args"]]
+    assert words[-3:] == ["run", "--config", str(configuration)]
+    assert Path(words[0]).is_absolute()
+    ours = yaml.safe_load(configuration.read_text("utf-8"))
+    assert ours["filtering"] == {"mode": "shadow"}
+    assert [name.replace(" ", "-") for name in shape.goes] == list(ours["mcpServers"])
+    assert configuration.stat().st_mode & 0o777 == 0o600
+    assert len(load(Options(config=configuration)).settings.upstream_specs()) == len(shape.goes)
+    after = read(file)
+    key = next(key for key in after if after[key] == entries)
+    assert {**after, key: 0} == {**before, key: 0}
+    for secret in ("ghp_0123456789", "sk-live-0123", "k9-literal-key", "tok-ABCDEF"):
+        assert secret not in result.output
+    once = (file.read_bytes(), configuration.read_bytes())
+    done("init")
+    assert (file.read_bytes(), configuration.read_bytes()) == once
+    done("undo")
+    assert file.read_bytes() == shape.content
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert not configuration.exists()
+    assert installations() == ()
+
+
+def test_only_the_lines_of_the_servers_change(home: Path) -> None:
+    file = put(home, VSCODE)
+    done("init")
+    kept = [line for line in VSCODE.text.splitlines() if line in file.read_text("utf-8").splitlines()]
+    assert [line.strip() for line in VSCODE.text.splitlines() if line not in kept] == [
+        '"playwright": {',
+        '"command": "sh", // "not" { a } bracket',
+        '"args": ["-c", "exec playwright"],',
+        '"gallery": true,',
+        '"local": { "type": "sse", "url": "http://localhost:8123/sse" },',
+    ]
+    assert "\t\t// the last one\n" in file.read_text("utf-8")
+
+
+def test_references_stay_references_and_clients_that_keep_variables_back_are_told_to_pass_them(home: Path) -> None:
+    for shape in (CLAUDE_CODE, CURSOR, CODEX):
+        put(home, shape)
+    done("init")
+    found = {
+        name: yaml.safe_load((home / ".config/riglm" / f"{name}.yaml").read_text("utf-8"))["mcpServers"]
+        for name in ("claude-code", "cursor", "codex")
+    }
+    assert found["claude-code"]["github"]["env"] == {"GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_TOKEN:-}"}
+    assert found["claude-code"]["docs"]["url"] == "${DOCS_URL:-https://docs.example.com}/mcp"
+    assert found["cursor"]["search"]["headers"] == {"Authorization": "Bearer ${SEARCH_KEY:-}"}
+    assert found["cursor"]["postgres"]["args"] == ["-c", "pg", f"{home}/db"]
+    assert found["codex"]["figma"]["headers"] == {"X-Region": "eu", "Authorization": "Bearer ${FIGMA_TOKEN:-}"}
+    assert "GITHUB_TOKEN" not in json.dumps(servers_in(home / CLAUDE_CODE.file)["riglm"])
+    wanted = {"PGPASSWORD": "${env:PGPASSWORD}", "SEARCH_KEY": "${env:SEARCH_KEY}"}
+    assert servers_in(home / CURSOR.file)["riglm"]["env"] == wanted
+    assert servers_in(home / CODEX.file)["riglm"]["env_vars"] == ["FIGMA_TOKEN"]
+
+
+def test_what_was_changed_since_stays_and_the_servers_return(home: Path) -> None:
+    claude, codex = put(home, CLAUDE_CODE), put(home, CODEX)
+    done("init")
+    said = json.loads(claude.read_text("utf-8"))  # Claude Code writes its file anew at every start
+    said["numStartups"] += 1
+    said["mcpServers"]["later"] = {"type": "stdio", "command": "sh"}
+    claude.write_text(json.dumps(said, indent=2), "utf-8")
+    with codex.open("a", encoding="utf-8") as file:
+        file.write('\n[mcp_servers.later]\ncommand = "sh"\n')
+    result = done("undo")
+    assert "keeps those changes" in result.output
+    wanted = json.loads(CLAUDE_CODE.text)
+    wanted["numStartups"] += 1
+    wanted["mcpServers"]["later"] = {"type": "stdio", "command": "sh"}
+    assert json.loads(claude.read_text("utf-8")) == wanted
+    assert tomllib.loads(codex.read_text("utf-8")) == tomllib.loads(CODEX.text + '[mcp_servers.later]\ncommand = "sh"')
+    assert list(home.glob(".config/riglm/*")) == []
+
+
+def test_a_server_that_the_client_gets_later_goes_behind_riglm_with_the_next_init(home: Path) -> None:
+    file = put(home, WINDSURF)
+    done("init")
+    text = file.read_text("utf-8")
+    added = text.replace('{"mcpServers":{', '{"mcpServers":{"new":{"command":"sh","env":{"A":"${env:NEW_KEY}"}},')
+    file.write_text(added, "utf-8")
+    configuration = home / ".config/riglm/windsurf.yaml"
+    configuration.write_text(configuration.read_text("utf-8") + "# mine\nnaming: on_collision\n", "utf-8")
+    done("init")
+    ours = configuration.read_text("utf-8")
+    assert list(yaml.safe_load(ours)["mcpServers"]) == ["figma", "git", "new"]
+    assert "# mine\nnaming: on_collision\n" in ours
+    entries = servers_in(file)
+    assert set(entries) == {"riglm", "off"}
+    assert entries["riglm"]["env"] == {"FIGMA": "${env:FIGMA}", "NEW_KEY": "${env:NEW_KEY}"}
+    result = done("undo")
+    assert servers_in(file) == {**servers_in_text(added), **servers_in_text(WINDSURF.text)}
+    assert "it is kept as windsurf.undone.yaml" in result.output
+    assert "# mine" in (home / ".config/riglm/windsurf.undone.yaml").read_text("utf-8")
+
+
+def servers_in_text(text: str) -> dict[str, Any]:
+    servers: dict[str, Any] = json.loads(text)["mcpServers"]
+    servers.pop("riglm", None)
+    return servers
+
+
+def test_a_name_that_is_behind_riglm_with_another_definition_stays_where_it_is(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    said = read(file)
+    said["mcpServers"]["postgres"] = {"command": "sh", "args": ["another"]}
+    file.write_text(json.dumps(said), "utf-8")
+    (place,) = told("init")["places"]
+    assert place["changes"] is False
+    assert {stay["name"] for stay in place["stays"]} == {"postgres", "here"}
+
+
+def test_nobody_is_asked_where_there_is_no_terminal_and_nothing_is_written(home: Path) -> None:
+    file = put(home, CURSOR)
+    result = runner.invoke(app, ["init"])
+    assert result.exit_code == 3
+    assert '-        "postgres": {' in result.output
+    assert runner.invoke(app, ["init", "--dry-run"]).exit_code == 0
+    assert told("init")["done"] is False
+    assert file.read_bytes() == CURSOR.content
+    assert not (home / ".config/riglm").exists()
+    done("init")
+    written = file.read_bytes()
+    assert runner.invoke(app, ["undo"]).exit_code == 3
+    assert runner.invoke(app, ["undo", "--dry-run"]).exit_code == 0
+    assert file.read_bytes() == written
+
+
+def test_a_symbolic_link_stays_one_and_one_client_is_left_alone_when_another_is_named(home: Path) -> None:
+    dotfiles = home / "dotfiles.json"
+    dotfiles.write_bytes(CURSOR.content)
+    (home / ".cursor").mkdir()
+    (home / CURSOR.file).symlink_to(dotfiles)
+    codex = put(home, CODEX)
+    done("init", "--client", "cursor")
+    assert (home / CURSOR.file).is_symlink()
+    assert dotfiles.read_bytes() != CURSOR.content
+    assert codex.read_bytes() == CODEX.content
+    done("init")
+    done("undo", "--client", "cursor")
+    assert (home / CURSOR.file).is_symlink()
+    assert dotfiles.read_bytes() == CURSOR.content
+    assert codex.read_bytes() != CODEX.content
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b'{"mcpServers": {"a": {"command": "sh"}, "a": {"command": "sh"}}}', "stands twice"),
+        (b'{"mcpServers": {"a": ', "not JSON"),
+        (b'{"mcpServers": {"a": {"command": "\xff"}}}', "not UTF-8"),
+    ],
+)
+def test_a_file_that_is_not_what_its_client_reads_is_left_alone_with_a_word_and_others_go_on(
+    home: Path, content: bytes, word: str
+) -> None:
+    file, codex = put(home, CURSOR), put(home, CODEX)
+    file.write_bytes(content)
+    result = runner.invoke(app, ["init", "--yes"])
+    assert result.exit_code == 2
+    assert word in result.stderr
+    assert file.read_bytes() == content
+    assert "riglm" in servers_in(codex)
+
+
+def test_a_project_has_its_own_servers_and_its_own_configuration(home: Path) -> None:
+    work = home / "work"
+    put(home, CLAUDE_CODE)
+    own = work / ".mcp.json"
+    own.write_text('{"mcpServers": {"db": {"command": "sh", "args": ["${HOME}/db"]}}}', "utf-8")
+    user = json.loads(CLAUDE_CODE.text)
+    user["projects"][str(work)] = {"mcpServers": {"local": {"type": "stdio", "command": "sh"}}}
+    (home / ".claude.json").write_text(json.dumps(user), "utf-8")
+    result = runner.invoke(app, ["init", "--dry-run"])
+    assert "riglm init --project ." in result.output
+    done("init", "--project", ".")
+    assert list(json.loads(own.read_text("utf-8"))["mcpServers"]) == ["riglm"]
+    claude = json.loads((home / ".claude.json").read_text("utf-8"))
+    assert list(claude["projects"][str(work)]["mcpServers"]) == ["riglm"]
+    assert "riglm" not in claude["mcpServers"]
+    done("init")
+    assert len({each.configuration for each in installations()}) == 3
+    assert [entry.entry for entry in riglm_entries() if entry.client == "claude-code"] == ["riglm"] * 3
+    done("undo")
+    assert json.loads((home / ".claude.json").read_text("utf-8")) == user
+    assert own.read_text("utf-8") == '{"mcpServers": {"db": {"command": "sh", "args": ["${HOME}/db"]}}}'
+
+
+def test_include_moves_a_server_that_may_want_its_user_to_sign_in(home: Path) -> None:
+    file = put(home, CLAUDE_CODE)
+    done("init", "--include", "linear")
+    assert list(servers_in(file)) == ["riglm"]
+
+
+def test_a_server_whose_program_is_not_there_stays_so_that_it_cannot_keep_riglm_from_starting(home: Path) -> None:
+    (home / ".cursor").mkdir()
+    (home / CURSOR.file).write_text('{"mcpServers": {"a": {"command": "no-such-program"}}}', "utf-8")
+    (place,) = told("init")["places"]
+    assert [(stay["name"], stay["why"]) for stay in place["stays"]] == [
+        ("a", "the program 'no-such-program' was not found")
+    ]
+
+
+def test_the_data_directory_of_this_shell_is_that_of_the_riglm_that_a_client_starts(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(home / "data"))
+    file = put(home, CODEX)
+    done("init")
+    assert servers_in(file)["riglm"]["env"] == {"RIGLM_DATA_DIR": str(home / "data")}
+    assert (home / "data/codex.yaml").is_file()
+
+
+def test_without_a_client_there_is_nothing_to_do_and_an_unknown_one_is_refused(home: Path) -> None:
+    assert "no client" in done("init").output
+    assert "nothing to take back" in done("undo").output
+    assert "riglm knows no client 'emacs'" in str(runner.invoke(app, ["init", "--client", "emacs"]).exception)
+
+
+def test_a_file_that_the_client_removed_returns_as_it_was(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    file.unlink()
+    done("undo")
+    assert file.read_bytes() == CURSOR.content
