@@ -85,6 +85,7 @@ def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: 
             unused = _unused(store, since)
     findings = Findings(
         settings=settings,
+        sessions=len(history),
         walks=replayed(history, kinds, settings, since) if history else {},
         record=record,
         unused=unused,

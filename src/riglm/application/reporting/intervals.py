@@ -48,7 +48,7 @@ def share_by_session(hits: Sequence[int], calls: Sequence[int]) -> Interval | No
     if plain is None:
         return None
     low, high = _ends(np.array(hits, dtype=np.float64), np.array(calls, dtype=np.float64))
-    return Interval(min(plain.low, low), max(plain.high, high))
+    return Interval(max(0.0, min(plain.low, low)), min(1.0, max(plain.high, high)))
 
 
 def mean_by_session(values: Sequence[float]) -> Interval | None:
@@ -66,5 +66,15 @@ def _ends(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> tuple[floa
     for start in range(0, len(ratios), at_once):
         drawn = random.integers(0, count, size=(min(at_once, len(ratios) - start), count))
         ratios[start : start + len(drawn)] = parts[drawn].sum(axis=1) / np.maximum(wholes[drawn].sum(axis=1), 1.0)
-    low, high = np.quantile(ratios, _ENDS)
-    return float(low), float(high)
+    middle = float(parts.sum() / max(wholes.sum(), 1.0))
+    low, high = (middle + _stretch(count) * (float(end) - middle) for end in np.quantile(ratios, _ENDS))
+    return low, high
+
+
+def _stretch(count: int) -> float:
+    """How much wider an interval from few sessions must be: their spread is smaller, and itself not well known.
+
+    By Student's distribution in place of the normal one, as far as the first term of its expansion.
+    """
+    free = max(count - 1, 1)
+    return math.sqrt(count / free) * (1 + (_Z * _Z + 1) / (4 * free))

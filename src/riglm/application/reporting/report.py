@@ -35,12 +35,14 @@ _SHORTER: Final = frozenset({Surface.DYNAMIC, Surface.STABLE})
 class Findings:
     """What a report is made of.
 
-    `walks` are the steps of each strategy that was judged, `record` what was recorded of the same sessions. `unused`
+    `sessions` are all that used a tool, `walks` the steps of each strategy in those that were judged, `record` what was
+    recorded of these. `unused`
     are the names of tools that were shown and never used. `own_tokens` are what riglm's own tools take in a list. Times
     are in seconds since the epoch; `since` is 0 when all sessions count.
     """
 
     settings: Settings
+    sessions: int
     walks: Mapping[str, Sequence[Step]]
     record: Record
     unused: Sequence[str]
@@ -110,9 +112,11 @@ def _evidence(
     hits = shares_of(uses if basis == "record" else steps)
     net, priced = _savings(lists, uses)
     hidden = any(each.tokens_hidden or each.shown < each.available for each in lists)
+    sessions = len({step.session for step in steps})
     return Evidence(
         is_on=is_on,
-        sessions=len({step.session for step in steps}),
+        others=found.sessions - sessions,
+        sessions=sessions,
         calls=len(steps),
         tools=size["tools"],
         tokens=size["tokens"],

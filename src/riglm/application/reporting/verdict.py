@@ -24,14 +24,16 @@ Basis = Literal["record", "replay"]
 class Evidence:
     """What a verdict goes by.
 
-    `tools` and `tokens` are those of a usual catalogue, which passes whole up to `whole_tools` and `whole_tokens`.
-    `hits` is where the share of calls lies whose tool was in the list, by the `basis`. `hidden` says whether any list
-    hid anything; None where no list could have, since clients get all and are told what to load. `net` is where the
-    tokens lie that a session saves, each list sent once, and `priced` the same for every request that is known of, at
-    the prices of a prompt cache, in units of tokens outside of it.
+    `others` are sessions that say nothing, since they were before the time in question or were shown no list. `tools`
+    and `tokens` are those of a usual catalogue, which passes whole up to `whole_tools` and `whole_tokens`. `hits` is
+    where the share of calls lies whose tool was in the list, by the `basis`. `hidden` says whether any list hid
+    anything; None where no list could have, since clients get all and are told what to load. `net` is where the tokens
+    lie that a session saves, each list sent once, and `priced` the same for every request that is known of, at the
+    prices of a prompt cache, in units of tokens outside of it.
     """
 
     is_on: bool
+    others: int
     sessions: int
     calls: int
     tools: float | None
@@ -66,16 +68,12 @@ class Verdict:
 def judge(evidence: Evidence) -> Verdict:
     """The first reason that is not met decides; one that is not known leaves it open."""
     if not evidence.sessions:
-        return Verdict(code="empty", text=_EMPTY, reasons=())
+        return Verdict(code="empty", text=_empty(evidence.others), reasons=())
     reasons = (_size(evidence), _enough(evidence), _hidden(evidence), _hits(evidence), _tokens(evidence))
     code = _code(reasons)
     return Verdict(code=code, text=_text(code, evidence), reasons=reasons)
 
 
-_EMPTY: Final = (
-    "No session is recorded yet that was shown a list and used a tool. Work with riglm in front of your servers for "
-    "some days (`riglm init` puts it there), then ask again."
-)
 _FAILING: Final[dict[str, Code]] = {
     "catalogue": "nothing_to_save",
     "sessions": "too_early",
@@ -83,6 +81,16 @@ _FAILING: Final[dict[str, Code]] = {
     "hits": "too_many_misses",
     "tokens": "costs_more",
 }
+
+
+def _empty(others: int) -> str:
+    asked = "Work with riglm in front of your servers for some days (`riglm init` puts it there), then ask again."
+    if not others:
+        return f"Nothing is recorded yet. {asked}"
+    return (
+        f"No session is recorded in this time that was shown a list and used a tool. {others:,} others are: they were "
+        f"before it, or were learned from what clients had kept, which does not tell what tools there were. {asked}"
+    )
 
 
 def _code(reasons: tuple[Reason, ...]) -> Code:
