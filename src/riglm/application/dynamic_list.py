@@ -89,7 +89,7 @@ class DynamicList:
     def chosen_by(self, session: Session, state: SessionState, view: View, prediction: Prediction | None) -> Choice:
         """What a list holds that is chosen by a prediction now, whatever was chosen before."""
         if state.context is None and not state.calls:
-            return self._cold(view, state, prediction, _NOTHING_KNOWN)
+            return self._cold(view, state, prediction, _NOTHING_KNOWN, first=self._warm(session, view))
         if prediction is None:
             return self._cold(view, state, None, "nothing was learned yet")
         confidence = prediction.confidence
@@ -114,13 +114,26 @@ class DynamicList:
             prediction = self._predicting.predict(session, state, view.candidates)
         return self.chosen_by(session, state, view, prediction)
 
+    def _warm(self, session: Session, view: View) -> frozenset[str]:
+        """What a list begins with that is limited though nothing is known: the same in every process at once."""
+        limit = self._rules.cold_start_limit
+        if limit is None:
+            return frozenset()
+        return frozenset((self._predicting.warm_set(session, view.candidates, self._rules.profile) or ())[:limit])
+
     def _cold(
-        self, view: View, state: SessionState, prediction: Prediction | None, reason: str, confidence: float = 0.0
+        self,
+        view: View,
+        state: SessionState,
+        prediction: Prediction | None,
+        reason: str,
+        confidence: float = 0.0,
+        first: frozenset[str] = frozenset(),
     ) -> Choice:
         limit = self._rules.cold_start_limit
         whole = Choice(candidates=view.candidates)
         if limit is not None and limit < len(view.candidates):
-            whole = self._limited(view, state, prediction, limit)
+            whole = self._limited(view, state, prediction, limit, first)
         return replace(
             whole,
             search_first=whole.tools is not None,
@@ -129,9 +142,16 @@ class DynamicList:
             reason=reason,
         )
 
-    def _limited(self, view: View, state: SessionState, prediction: Prediction | None, size: int) -> Choice:
-        """The best tools by prediction, else the first ones; with those that always stay."""
-        kept = view.kept | (turns.used_lately(state, self._rules.retained_turns) & view.candidate_set)
+    def _limited(
+        self,
+        view: View,
+        state: SessionState,
+        prediction: Prediction | None,
+        size: int,
+        first: frozenset[str] = frozenset(),
+    ) -> Choice:
+        """The best tools by prediction, else the first ones; with those that always stay, and those that come first."""
+        kept = view.kept | first | (turns.used_lately(state, self._rules.retained_turns) & view.candidate_set)
         scores = [0.0] * len(view.candidates) if prediction is None else prediction.scores
         tools = selected(view.candidates, scores, kept, size)
         return Choice(candidates=view.candidates, tools=None if tools == view.candidate_set else tools)

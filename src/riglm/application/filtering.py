@@ -221,9 +221,15 @@ class FilteringService:
             return 0.0
         return min(PROMISED_SECONDS, self.rules.epoch)
 
+    def goes_by_epochs(self, session: Session) -> bool:
+        """Whether a list of the session that knows nothing of it stays the same for an epoch."""
+        surface = self.surface(session)
+        is_limited = surface is Surface.DYNAMIC and self.rules.cold_start_limit is not None
+        return is_limited or surface in (Surface.STABLE, Surface.HINTS)
+
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:
         """Have at hand what a list needs that may have to come from the store; to be awaited before `compose`."""
-        if self.surface(session) in (Surface.STABLE, Surface.HINTS):
+        if self.goes_by_epochs(session):
             with self._guarded:
                 common = self._now.views.of(session, catalogue, whoever=True)
                 if self._now.surfaces.chooses(session, common):

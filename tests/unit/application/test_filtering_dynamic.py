@@ -35,6 +35,22 @@ def test_a_cold_start_without_any_prediction_shows_the_first_tools(catalogue):
     assert Stage(cold_start_limit=2).shown(a_session(), catalogue) == ALL[:2]
 
 
+async def test_a_limited_cold_start_shows_what_was_learned_for_the_epoch_before_any_model_is_loaded(catalogue):
+    stage, session = Stage(cold_start_limit=4), a_session()
+    stage.prediction.warm = ("tool25", "tool11", "tool12")
+    assert stage.filtering.goes_by_epochs(session)
+    await stage.filtering.prepare(session, catalogue)
+    assert stage.prediction.prepared
+    assert stage.shown(session, catalogue) == ["tool00", "tool11", "tool12", "tool25"]
+
+
+async def test_an_unlimited_cold_start_waits_for_nothing(catalogue):
+    stage, session = Stage(), a_session()
+    assert not stage.filtering.goes_by_epochs(session)
+    await stage.filtering.prepare(session, catalogue)
+    assert not stage.prediction.prepared
+
+
 @pytest.mark.parametrize(("confidence", "count"), [(0.0, 30), (0.29, 30), (0.3, 3), (0.7, 3), (0.71, 3), (1.0, 3)])
 async def test_below_three_tenths_of_confidence_everything_is_shown(catalogue, confidence, count):
     stage, session = Stage(), a_session()

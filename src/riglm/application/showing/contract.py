@@ -52,8 +52,12 @@ class Filter(Protocol):
         """While the filter was off, a client got a list, or the first page of one that is not whole."""
 
     @abstractmethod
+    def goes_by_epochs(self, session: Session) -> bool:
+        """Whether a list of the session that knows nothing of it stays the same for an epoch: `prepare` comes first."""
+
+    @abstractmethod
     async def prepare(self, session: Session, catalogue: Catalogue) -> None:
-        """Fetch what `compose` needs on a surface whose lists stay the same for an epoch."""
+        """Fetch what `compose` needs of lists that stay the same for an epoch."""
 
     @abstractmethod
     def compose(self, session: Session, catalogue: Catalogue) -> ShownList:

@@ -23,11 +23,9 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
-from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import ReplySink, Underway
 
-_PREPARED: Final = frozenset({Surface.STABLE, Surface.HINTS})
 """Surfaces whose lists are made from what is fetched first."""
 
 PREPARING_SECONDS: Final = 1.5
@@ -110,7 +108,7 @@ class Showing:
         catalogue = Catalogue()
         with self._guarded:
             catalogue = self.read(walk)
-            if self.filtering.surface(session) in _PREPARED:
+            if self.filtering.goes_by_epochs(session):
                 self._start(self._listed_later(session, walk, catalogue, done))
                 return
         self._answer(session, walk, catalogue, done)

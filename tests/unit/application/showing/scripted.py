@@ -49,6 +49,9 @@ class ScriptedFilter(Filter):
     def surface(self, session):
         return self.kind
 
+    def goes_by_epochs(self, session):
+        return self.kind in (Surface.STABLE, Surface.HINTS)
+
     def announces(self, session):
         return self.kind is Surface.DYNAMIC
 
