@@ -72,9 +72,9 @@ class CodexTranscripts(TranscriptsPort):
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
         """What happened, in the order written."""
         conversation = _Conversation(file.stem)
-        for number, text, is_whole in lines(file, advance):
-            if text is None:
-                yield Damaged(line=number, reason="it is too long")
+        for number, text, is_whole, fault in lines(file, advance):
+            if fault:
+                yield Damaged(line=number, reason=fault)
                 continue
             if not any(word in text for word in _READ):
                 continue

@@ -57,16 +57,17 @@ class GeminiTranscripts(TranscriptsPort):
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
         """What happened, in the order written."""
         lane, messages = "", dict[str, _Record]()
-        for number, text, is_whole in lines(file, advance):
+        for number, text, is_whole, fault in lines(file, advance):
+            if fault:
+                yield Damaged(line=number, reason=fault)
+                continue
             try:
-                record = None if text is None else _read(text)
+                record = _read(text)
             except (msgspec.MsgspecError, RecursionError) as error:
                 if is_whole:
                     yield Damaged(line=number, reason=str(error))
                 continue
-            if record is None:
-                yield Damaged(line=number, reason="it is too long")
-            elif record.id:
+            if record.id:
                 messages[record.id] = record
             else:
                 lane = lane or record.session_id

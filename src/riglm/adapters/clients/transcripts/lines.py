@@ -8,18 +8,20 @@ from typing import Final, NamedTuple
 LONGEST_LINE: Final = 256 * 1024 * 1024
 """Longer lines are passed over: a picture takes some megabytes."""
 
+_BLANK: Final = 64
 _PART: Final = 1024 * 1024
 
 
 class Line(NamedTuple):
-    """A line with its number, counted from 1; `text` is None when it was too long to be read.
+    """A line with its number, counted from 1; `fault` says why it cannot be read, if anything can be told at once.
 
     It `is_whole` when it ends: the last one of a file may still be written.
     """
 
     number: int
-    text: bytes | None
+    text: bytes
     is_whole: bool
+    fault: str = ""
 
 
 def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
@@ -41,8 +43,10 @@ def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
             if told >= _PART:
                 advance(told)
                 told = 0
-            if is_too_long or text.strip():
-                yield Line(number, None if is_too_long else text, is_whole)
+            if is_too_long:
+                yield Line(number, b"", is_whole, "it is too long")
+            elif text[:_BLANK].strip():
+                yield Line(number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object")
     advance(told)
 
 
