@@ -1,0 +1,79 @@
+"""The example of a plug-in, installed as packages are: it keeps riglm's contracts, and a configuration picks it."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.controlled import controlled
+from tests.integration.past import TOOLS, a_past, listing_server
+
+PACKAGE = Path(__file__).parents[2] / "examples" / "plugin-recency"
+PATIENCE = 120.0
+
+CONFIGURATION = """
+upstream: {{command: {command}, args: {args}}}
+predictor:
+  kind: recency
+  options: {{half_life: {half_life}}}
+"""
+
+
+def run(*command: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=PATIENCE, check=False, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """A directory with the package in it."""
+    target = tmp_path_factory.mktemp("plugin") / "packages"
+    words = ("install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target), str(PACKAGE))
+    done = run("-m", "pip", *words, cwd=target.parent)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture
+def with_it(installed, monkeypatch):
+    """Programs that are started find the package."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]))
+
+
+def configured(folder: Path, half_life: float) -> str:
+    command, *args = listing_server(folder / "tools.json")
+    return CONFIGURATION.format(command=command, args=args, half_life=half_life)
+
+
+@pytest.mark.usefixtures("with_it")
+def test_its_own_tests_which_are_riglms_contracts_pass(tmp_path):
+    done = run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path), str(PACKAGE)
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.usefixtures("with_it")
+def test_its_options_are_checked_before_riglm_starts(tmp_path):
+    (tmp_path / "riglm.yaml").write_text(configured(tmp_path, half_life=-1))
+    done = run("-m", "riglm", "config", "check", "--config", str(tmp_path / "riglm.yaml"))
+    assert done.returncode == 2
+    assert "half_life is a number of seconds above 0" in done.stderr
+
+
+@pytest.mark.usefixtures("with_it")
+async def test_a_riglm_whose_configuration_names_it_predicts_by_it(tmp_path):
+    with controlled(tmp_path, past=a_past(time.time()), configuration=configured(tmp_path, half_life=7_200)) as riglm:
+        async with riglm.client() as client:
+            await client.list_tools()
+            await client.call_tool("set_context", {"context": "whatever comes"})  # waits for what is to be loaded
+            [session] = [each for each in riglm.ask("GET", "/sessions").json["items"] if each["ended_at"] is None]
+            told = riglm.ask("GET", f"/predictions/{session['id']}").json
+    assert told["predictor"] == "recency"
+    assert told["signals"] == ["recency"]
+    assert told["tools"][0]["tool"] in TOOLS[:4]  # the latest session of the past used these
+    assert told["tools"][0]["score"] > 0.5
