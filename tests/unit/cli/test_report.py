@@ -1,0 +1,140 @@
+"""`riglm report`."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.cli import main as entrance
+from riglm.cli.main import app
+from riglm.domain.session import Method
+from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.unit.application.reporting.shadowed import worked
+
+KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "sequence", "--predictor", "blend")
+TIMES = {"p50_ms", "p99_ms"}
+"""What differs from one walk to the next."""
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    """Puts records into the store of the configuration; asks riglm."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "data").mkdir()
+
+    def recorded(records=(), url=""):
+        if url:
+            monkeypatch.setenv("RIGLM_STORAGE__KIND", "postgresql")
+            monkeypatch.setenv("RIGLM_STORAGE__URL", url)
+        with SqlAnalytics(url or f"sqlite:///{tmp_path / 'data' / 'riglm.db'}") as store:
+            store.record_many(list(records))
+        return ask
+
+    def ask(*words):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return recorded
+
+
+@pytest.mark.parametrize(
+    ("place", "window"), [("sqlite", ()), ("sqlite", ("--since", "2026-09-26")), ("postgresql", ())]
+)
+def test_the_report_on_a_hundred_sessions_has_the_numbers_of_evaluate_history(recorded, request, place, window):
+    ask = recorded(worked(100), request.getfixturevalue("postgres_url") if place == "postgresql" else "")
+    evaluated = json.loads(ask("evaluate", "history", *KINDS, *window, "--json"))
+    report = json.loads(ask("report", *KINDS, *window, "--json"))
+    assert len(evaluated) == len(report["strategies"]) == 4
+    for expected, found in zip(evaluated, report["strategies"], strict=True):
+        assert {key: found[key] for key in expected.keys() - TIMES} == {
+            key: expected[key] for key in expected.keys() - TIMES
+        }
+        assert 0 < expected["sessions"] <= 100
+    [hybrid] = [row for row in evaluated if row["predictor"] == "hybrid"]
+    assert sum(day["calls"] for day in report["days"]) == hybrid["calls"]
+    assert sum(tool["missed"] for tool in report["tools"]["missed"]) == round(
+        hybrid["calls"] * (1 - hybrid["in_list"] / 100)
+    )
+
+
+def test_what_shadow_mode_recorded_stands_beside_the_walk_and_makes_the_verdict(recorded):
+    report = json.loads(recorded(worked(100))("report", "--predictor", "hybrid", "--json"))
+    shadow = report["record"]["shadow"]
+    assert report["record"]["enforce"] is None
+    assert (shadow["sessions"], shadow["lists"], shadow["changes"]) == (100, 200, 100)
+    assert shadow["missed"] == sum(day["recorded"]["missed"] for day in report["days"])
+    assert shadow["tokens_net"] == shadow["tokens_hidden"] - shadow["tokens_own"] - shadow["tokens_resent"]
+    assert shadow["tokens_net"] == sum(day["recorded"]["tokens_net"] for day in report["days"])
+    assert shadow["mean_list"] > report["strategies"][0]["mean_list"]  # a whole list first, and few of them
+    assert report["rules"]["mode"] == "shadow"
+    assert report["verdict"]["code"] == "worth_it"
+    assert report["tools"]["never_used"]
+
+
+def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded):
+    shown = recorded(worked(100))("report", "--predictor", "hybrid", "--tools", "3")
+    assert "Worth switching on: `riglm enforce`." in shown
+    assert "What shadow mode recorded" in shown
+    bars = [line for line in shown.splitlines() if "█" in line]
+    assert len(bars) >= 10
+    assert "hybrid *" in shown
+    assert "one call more" in shown
+    assert "Never used, of the tools that were shown: " in shown
+
+
+def test_a_fresh_store_gives_a_message_that_helps(recorded, tmp_path):
+    ask = recorded()
+    assert "riglm init" in ask("report")
+    empty = json.loads(ask("report", "--json"))
+    assert empty["verdict"]["code"] == "empty"
+    assert (empty["strategies"], empty["days"], empty["record"]) == ([], [], {"shadow": None, "enforce": None})
+    page = tmp_path / "report.html"
+    ask("report", "--html", str(page))
+    assert "Nothing is recorded yet" in page.read_text()
+
+
+def test_sessions_that_were_shown_no_list_are_history_and_nothing_to_judge(recorded):
+    session = a_session(method=Method.CONNECTION, started_at=1.0)
+    report = json.loads(recorded([session, an_invocation(session, "read")])("report", "--json"))
+    assert report["verdict"]["code"] == "empty"
+    assert "1 others" in report["verdict"]["text"]
+
+
+def test_the_page_stands_alone_and_no_name_in_it_becomes_markup(recorded, tmp_path):
+    records = worked(30)
+    session = a_session(started_at=1_790_000_000.0)
+    evil = "</script><img src=x onerror=alert(1)>"
+    shown = an_exposure(session, "read", hidden=(evil,), mode="shadow", surface="dynamic")
+    records += [session, shown, an_invocation(session, evil, timestamp=1_790_000_500.0)]
+    recorded(records)("report", "--predictor", "hybrid", "--html", str(tmp_path / "report.html"))
+    page = (tmp_path / "report.html").read_text()
+    assert "default-src 'none'" in page
+    assert page.count("</script>") == page.count("<script") == 3
+    assert evil not in page
+    assert json.dumps(evil).replace("<", "\\u003c") in page
+    assert "<script src" not in page
+    assert 'href="http' not in page
+    assert "Apache License" in page
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--days", "0"), ("--days", "3", "--since", "2026-01-01"), ("--since", "soon"), ("--predictor", "oracle")],
+)
+def test_options_that_mean_nothing_are_wrong_use(recorded, wrong):
+    recorded()
+    assert CliRunner().invoke(app, ["report", *wrong]).exit_code == 2
+
+
+def test_a_page_that_cannot_be_written_is_wrong_use_and_named(recorded, tmp_path, monkeypatch, capsys):
+    recorded()
+    monkeypatch.setattr(sys, "argv", ["riglm", "report", "--html", str(tmp_path / "none" / "x.html")])
+    with pytest.raises(SystemExit) as left:
+        entrance.main()
+    assert left.value.code == 2
+    assert "--html" in capsys.readouterr().err
