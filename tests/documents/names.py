@@ -185,9 +185,11 @@ def _sources() -> str:
 def wrong_places(page: Page) -> Iterator[tuple[int, str]]:
     """Files of the checkout, modules and names of riglm in code that are not there."""
     for code in page.code():
-        if code.language != "inline":
-            continue
-        for text in _alternatives(code.text):
+        for module, *names in re.findall(r"from (riglm[\w.]*) import (?:\(([^)]*)\)|([\w, ]*))", code.text):
+            for name in re.findall(r"(?:^|,)\s*(\w+)", "".join(names)):
+                if not _importable(f"{module}.{name}"):
+                    yield code.line, f"no {name} in {module}"
+        for text in _alternatives(code.text) if code.language == "inline" else ():
             if re.fullmatch(r"riglm(\.\w+)+", text) and not text.endswith(_OWN_SUFFIXES) and not _importable(text):
                 yield code.line, f"no {text}"
             if re.fullmatch(r"[\w./-]+/[\w.-]*", text) and not _is_there(text):

@@ -33,6 +33,7 @@ SEEDED = [
     ("wrong_places", "See `src/riglm/cli/mein.py`."),
     ("wrong_places", "See `app/recording/recordr`."),
     ("wrong_places", "See `riglm.domain.{policy,renking}`."),
+    ("wrong_places", "```python\nfrom riglm import ToolSelectr\n```"),
     ("wrong_routes", "Ask `GET /configs`."),
     ("wrong_routes", "```sh\ncurl http://127.0.0.1:8701/session\n```"),
     ("wrong_metrics", "```yml\nexpr: rate(riglm_calls_totals[5m])\n```"),

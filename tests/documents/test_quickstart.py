@@ -1,0 +1,114 @@
+"""What the quickstart tells to type was typed: all of it, in its order, on a home of its own with real servers."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+
+from tests.documents.page import ROOT, Page
+from tests.documents.typed import typed
+
+SHELLS = {"sh", "bash", "console", "shell"}
+QUICKSTART = [code for code in Page.read(ROOT / "docs" / "quickstart.md").code() if code.language != "inline"]
+SERVERS = ("notes", "units")
+WANTED = {
+    *(f"notes__{tool}" for tool in ("write_note", "read_note", "find_notes")),
+    *(f"units__{tool}" for tool in ("convert_length", "celsius_to_fahrenheit", "known_units")),
+}
+_PATIENCE_S = 60.0
+
+
+def test_every_block_of_code_is_run_or_is_no_command() -> None:
+    assert {code.language for code in QUICKSTART} - SHELLS <= {"text", "json", "yaml"}
+    lines = [line for code in QUICKSTART if code.language in SHELLS for line in code.text.splitlines()]
+    steps = ("init", "doctor", "learn-from", "sessions", "tools", "stats", "report", "enforce", "undo")
+    assert {"pip install", *(f"riglm {step}" for step in steps)} <= {" ".join(line.split()[:2]) for line in lines}
+
+
+@pytest.mark.timeout(400)
+def test_all_that_the_quickstart_tells_to_type_works_in_its_order(tmp_path: Path) -> None:
+    """Where the page says to work with the client, its configuration is followed as the client would."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    project.mkdir()
+    client = _a_client(home)
+    before, environment, told = client.read_bytes(), _environment(home, tmp_path / "installed"), {}
+    for code in QUICKSTART:
+        if code.language not in SHELLS:
+            continue
+        outcome = typed(code.text, ROOT if code.title == "in a checkout" else project, environment)
+        assert outcome.code == 0, f"{outcome.block}\n{outcome.output}"
+        told[" ".join(code.text.split()[:2])] = outcome.output
+        if code.text.startswith("riglm init"):
+            servers = json.loads(client.read_bytes())["mcpServers"]
+            assert set(servers) == {"riglm"}
+            assert asyncio.run(_a_session(servers["riglm"], environment)) >= WANTED
+    assert "healthy" in told["riglm doctor"]
+    assert "notes__write_note" in told["riglm sessions"]
+    assert "transcript" in told["riglm sessions"]
+    assert "filtering.mode: enforce" in told["riglm enforce"]
+    assert client.read_bytes() == before
+
+
+def _a_client(home: Path) -> Path:
+    """A home in which Claude Code has two servers, and has used one of them."""
+    transcripts = home / ".claude" / "projects" / "-home-ann-garden"
+    transcripts.mkdir(parents=True)
+    transcripts.joinpath("0f7c1d52-4c8e-4d53-9b57-1f0a2f3b6c11.jsonl").write_text(_transcript(), "utf-8")
+    servers = {name: {"command": sys.executable, "args": ["-m", f"riglm.demo.{name}"]} for name in SERVERS}
+    file = home / ".claude.json"
+    file.write_text(json.dumps({"numStartups": 7, "mcpServers": servers, "theme": "dark"}, indent=2) + "\n", "utf-8")
+    return file
+
+
+def _transcript() -> str:
+    """Two calls of one session as Claude Code writes them down."""
+    same = {"sessionId": "0f7c1d52-4c8e-4d53-9b57-1f0a2f3b6c11", "cwd": "/home/ann/garden", "version": "2.1.330"}
+    lines = [{"type": "user", "message": {"role": "user", "content": "note the seeds"}}]
+    for number, tool in enumerate(("write_note", "find_notes")):
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": f"mcp__notes__{tool}", "input": {"word": "seeds"}}
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "seeds"}
+        lines.append({"type": "assistant", "message": {"role": "assistant", "content": [use]}})
+        lines.append({"type": "user", "message": {"role": "user", "content": [result]}})
+    stamped = [
+        same | line | {"uuid": f"u{number}", "timestamp": f"2026-11-20T10:00:{number:02}.000Z"}
+        for number, line in enumerate(lines)
+    ]
+    return "".join(json.dumps(line) + "\n" for line in stamped)
+
+
+def _environment(home: Path, installed: Path) -> dict[str, str]:
+    """A shell's, in which `pip install` puts what it builds into `installed`, and what lies there comes first."""
+    ours = Path(sys.executable).parent
+    return {
+        "HOME": str(home),
+        "PATH": f"{installed / 'bin'}:{ours}:{os.environ['PATH']}",
+        "PYTHONPATH": str(installed),
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "COLUMNS": "160",
+        "PIP_TARGET": str(installed),
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip's word for: none
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "RIGLM_EMBEDDER__PROVIDER": "static",
+    }
+
+
+async def _a_session(entry: dict[str, object], environment: dict[str, str]) -> set[str]:
+    """What a client does with this entry: start it, list, call two tools; gives the names listed."""
+    server = StdioServerParameters.model_validate({**entry, "env": environment})
+    deadline = time.monotonic() + _PATIENCE_S
+    async with Client(stdio_client(server), read_timeout_seconds=_PATIENCE_S) as client:
+        names: set[str] = set()
+        while not names >= WANTED and time.monotonic() < deadline:  # a server that starts late joins late
+            names = {tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools}
+            await asyncio.sleep(0.1)
+        await client.call_tool("notes__write_note", {"title": "seeds", "text": "peas"})
+        await client.call_tool("notes__find_notes", {"word": "peas"})
+    return names
