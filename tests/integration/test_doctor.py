@@ -12,11 +12,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from riglm.adapters.analytics import schema
 
 LISTING = Path(__file__).with_name("listing_server.py")
+ROOT = Path(__file__).parents[2]
+SCRIPTED = ["tests.interaction.servers.scripted", "--eras", "modern", "--stubborn"]
 SECRET = "wq8Zk2-very-secret-3Jd9"
 LONG_NAME = "tool_" + "x" * 75
 EMPTY = {"type": "object"}
@@ -88,6 +91,11 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
             "import os, sys; sys.exit('The API_KEY is not set, not ' + os.environ['MINE'])", env={"MINE": SECRET}
         ),
         "hanging": python("import sys; sys.stdin.read()"),
+        "modern": {
+            "command": sys.executable,
+            "args": ["-m", *SCRIPTED, "--log", f"{directory}/log"],
+            "env": {"PYTHONPATH": str(ROOT)},
+        },
         "absent": {"command": "uvx-that-nobody-has"},
         "guarded": {"url": f"http://127.0.0.1:{refusing}/mcp"},
         "plain": {"url": f"https://127.0.0.1:{refusing}/mcp"},
@@ -105,7 +113,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
     schema.upgrade(f"sqlite:///{directory / 'data' / 'riglm.db'}")
     with sqlite3.connect(directory / "data" / "riglm.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    return examined(directory, "--deadline", "15")
+    code, told = examined(directory, "--deadline", "15")
+    return code, told | {"directory": str(directory)}
 
 
 def at(told: Any, section: str, place: str = "") -> Found:
@@ -128,6 +137,15 @@ def test_a_broken_installation_is_not_healthy(broken: tuple[int, Any]) -> None:
 def test_a_server_that_works_is_told_with_its_tools_and_eras(broken: tuple[int, Any]) -> None:
     assert "4 tools in" in only(at(broken[1], "servers", "good"), "ok")["what"]
     assert "handshake (2025-11-25)" in only(at(broken[1], "servers", "good"), "ok")["what"]
+
+
+def test_a_server_of_the_modern_era_is_told_as_such(broken: tuple[int, Any]) -> None:
+    assert only(at(broken[1], "servers", "modern"), "ok")["what"].endswith("era modern")
+
+
+def test_every_server_is_ended(broken: tuple[int, Any]) -> None:
+    left = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
+    assert not [words for words in left if any(broken[1]["directory"] in word for word in words or ())]
 
 
 @pytest.mark.parametrize(
@@ -176,3 +194,24 @@ def test_a_model_that_is_not_there_is_told_with_what_stands_in(broken: tuple[int
 
 def test_a_taken_port_is_told(broken: tuple[int, Any]) -> None:
     assert "taken by" in only(at(broken[1], "ports", "control"), "warning")["what"]
+
+
+def test_after_init_each_client_s_configuration_is_examined_and_a_server_of_both_is_visited_once(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    server = {"command": sys.executable, "args": ["-m", *SCRIPTED, "--log", str(log)], "env": {"PYTHONPATH": str(ROOT)}}
+    (tmp_path / ".cursor").mkdir()
+    for file in (tmp_path / ".claude.json", tmp_path / ".cursor" / "mcp.json"):
+        file.write_text(json.dumps({"mcpServers": {"same": server}}), "utf-8")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RIGLM_DATA_DIR": str(tmp_path / "data")}
+    init = [sys.executable, "-m", "riglm", "init", "--yes"]
+    subprocess.run(init, cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=60)
+    sections = ("configuration", "servers", "clients")
+    _, told = examined(tmp_path, *(word for section in sections for word in ("--only", section)))
+    assert {each["place"] for each in at(told, "servers")} == {"claude-code: same", "cursor: same"}
+    assert {each["severity"] for each in told["findings"]} == {"ok"}
+    assert log.read_text("utf-8").count("tools/list") == 1
+    (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}', "utf-8")
+    _, told = examined(tmp_path, "--only", "clients")
+    assert "does not start riglm any more" in only(at(told, "clients", "cursor"), "warning")["what"]

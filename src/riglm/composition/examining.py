@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ from riglm.application.examining.servers import ServersCheck
 from riglm.application.examining.store import StoreCheck
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.unvisited import Missing, UnvisitedCheck
+from riglm.application.examining.visitor import Visitor
 from riglm.application.identity import server_info
 from riglm.composition.installing import installations, riglm_entries
 from riglm.composition.prediction import build_predictor
@@ -37,6 +39,7 @@ from riglm.domain.errors import ConfigurationError
 from riglm.domain.installation import Installation
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import sounds_secret
+from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.examining import EmbedderFacts, SpoolLeft, StoreFacts
 
 if TYPE_CHECKING:
@@ -85,9 +88,10 @@ def examination(
     installed = installations()
     subjects = _subjects(options, installed)
     overhearing = Overhearing()
+    visitor = Visitor(overhearing, seconds) if visits else None
     checks: list[Check] = []
     for subject in subjects:
-        own = _own_checks(subject, overhearing, visits=visits, seconds=seconds)
+        own = _own_checks(subject, visitor, seconds)
         checks += [Labelled(check, subject.label) for check in own] if subject.label else own
     known = [subject.configuration for subject in subjects if subject.configuration is not None]
     if known:
@@ -150,7 +154,7 @@ def _problems(configuration: Configuration) -> list[str]:
     return list(found)
 
 
-def _own_checks(subject: Subject, overhearing: Overhearing, *, visits: bool, seconds: float) -> list[Check]:
+def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> list[Check]:
     """The checks of one configuration and its servers."""
     configuration = subject.configuration
     checks: list[Check] = [UnusableConfiguration(subject.problems)] if subject.problems else []
@@ -165,12 +169,9 @@ def _own_checks(subject: Subject, overhearing: Overhearing, *, visits: bool, sec
         checks.append(ConfigurationCheck(configuration.file, names, notes, files, settings.secrets()))
     missing = _missing(configuration)
     there = [spec for spec in specs if spec.name not in missing]
-    checks.append(UnvisitedCheck(list(missing.values()), [] if visits else there))
-    if visits and there:
-        tools = ToolsFindings(
-            JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=subject.client
-        )
-        checks.append(_visits(settings, {spec.name for spec in there}, overhearing, tools, seconds))
+    checks.append(UnvisitedCheck(list(missing.values()), [] if visitor else there))
+    if visitor is not None and there:
+        checks.append(_visits(settings, there, visitor, subject.client, seconds))
     return checks
 
 
@@ -183,22 +184,15 @@ def _missing(configuration: Configuration) -> Mapping[str, Missing]:
     return found
 
 
-def _visits(
-    settings: Settings, names: set[str], overhearing: Overhearing, tools: ToolsFindings, seconds: float
-) -> Check:
+def _visits(settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor, client: str, seconds: float) -> Check:
     from riglm.adapters.mcp.upstream.building import Upstreams
 
-    specs = [spec for spec in settings.upstream_specs() if spec.name in names]
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
     timeouts = settings.timeouts.model_copy(update=least)
     upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes)
-    return ServersCheck(
-        lambda: upstreams.opened(lambda _upstream, _tool: None),
-        overhearing,
-        tools,
-        grace=settings.timeouts.grace,
-        seconds=seconds,
-    )
+    tools = ToolsFindings(JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=client)
+    opening = partial(upstreams.opened, lambda _upstream, _tool: None)
+    return ServersCheck(opening, visitor, tools, grace=settings.timeouts.grace)
 
 
 def _contradictions(settings: Settings) -> list[str]:

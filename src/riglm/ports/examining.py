@@ -26,7 +26,11 @@ class OverhearingPort(Protocol):
 
     @abstractmethod
     def heard(self, upstream: str) -> Heard:
-        """What the server of this name said so far."""
+        """What the server of this name said since it was forgotten last."""
+
+    @abstractmethod
+    def forget(self, upstream: str) -> None:
+        """What the server of this name said so far counts no more."""
 
 
 class SchemaJudgePort(Protocol):

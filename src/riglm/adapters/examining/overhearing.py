@@ -49,5 +49,10 @@ class Overhearing(logging.Handler, OverhearingPort):
             self._noise[name] = self._noise.get(name, 0) + 1
 
     def heard(self, upstream: str) -> Heard:
-        """What the server of this name said so far."""
+        """What the server of this name said since it was forgotten last."""
         return Heard(complaints=tuple(self._said.get(upstream, ())), noise=self._noise.get(upstream, 0))
+
+    def forget(self, upstream: str) -> None:
+        """What the server of this name said so far counts no more."""
+        self._said.pop(upstream, None)
+        self._noise.pop(upstream, None)

@@ -9,12 +9,11 @@ from typing import Final
 from riglm.application.examining.check import Check
 from riglm.application.examining.failure import fix_for
 from riglm.application.examining.tools import ToolsFindings
-from riglm.application.examining.visit import Visit, visit
+from riglm.application.examining.visit import Visit
+from riglm.application.examining.visitor import Visited, Visitor
 from riglm.domain.finding import Finding, Section, Severity
-from riglm.ports.examining import OverhearingPort
 from riglm.ports.upstream import UpstreamPort
 
-_AT_ONCE: Final = 16
 _MOST_COMPLAINTS: Final = 3
 _POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
 
@@ -26,31 +25,22 @@ class ServersCheck(Check):
 
     sections = (Section.SERVERS, Section.TOOLS)
 
-    def __init__(
-        self, open_all: Opening, overhearing: OverhearingPort, tools: ToolsFindings, *, grace: float, seconds: float
-    ) -> None:
-        """`grace` is how long clients wait for the slowest of several; each visit lasts at most `seconds`."""
+    def __init__(self, open_all: Opening, visitor: Visitor, tools: ToolsFindings, *, grace: float) -> None:
+        """`grace` is how many seconds clients wait for the slowest of several servers."""
         self._open_all = open_all
-        self._overhearing = overhearing
+        self._visitor = visitor
         self._tools = tools
         self._grace = grace
-        self._seconds = seconds
 
     async def examine(self) -> Sequence[Finding]:
         """A finding or more for each server, and those about their tools."""
-        room = asyncio.Semaphore(_AT_ONCE)
-
-        async def visited(upstream: UpstreamPort) -> Visit:
-            async with room:
-                return await visit(upstream, self._seconds)
-
         async with self._open_all() as upstreams:
-            visits = await asyncio.gather(*map(visited, upstreams))
-        found = [finding for each in visits for finding in self._told(each, is_alone=len(visits) == 1)]
-        return [*found, *await self._tools.about([each for each in visits if not each.failure])]
+            visited = await asyncio.gather(*map(self._visitor.visit, upstreams))
+        told = [finding for each in visited for finding in self._told(each, is_alone=len(visited) == 1)]
+        return [*told, *await self._tools.about([each.visit for each in visited if not each.visit.failure])]
 
-    def _told(self, found: Visit, *, is_alone: bool) -> list[Finding]:
-        heard = self._overhearing.heard(found.spec.name)
+    def _told(self, visited: Visited, *, is_alone: bool) -> list[Finding]:
+        found, heard = visited.visit, visited.heard
 
         def finding(severity: Severity, what: str, fix: str = "") -> Finding:
             return Finding(section=Section.SERVERS, severity=severity, place=found.spec.name, what=what, fix=fix)
