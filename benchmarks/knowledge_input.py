@@ -30,7 +30,9 @@ from riglm.domain.identifier import uuid7
 from riglm.domain.knowledge.pieces import Embedding, Thought
 from riglm.domain.knowledge.provenance import Origin
 
-_CODES = {"invalid_params", "embedder_unavailable", "db_error", "feature_disabled"}
+_REFUSED = "invalid_params"
+"""The one code that a question of this kind may get: the model and the store are there, and the tool is on."""
+
 _MODES = {"handshake": "legacy", "modern": "2026-07-28"}
 _TELLING = 12
 """A shorter string may be in a log by chance."""
@@ -42,9 +44,9 @@ def strings_in(folder: Path) -> list[str]:
     return list(dict.fromkeys(read))
 
 
-def stored(path: Path, strings: list[str]) -> Counter[str]:
-    """Keep each string as a thought with itself as its tag; how many were kept, and how many no store can hold."""
-    embedder, outcomes = HashingEmbedder(), Counter[str]()
+def stored(path: Path, strings: list[str]) -> tuple[Counter[str], dict[str, str]]:
+    """Keep each string as a thought with itself as its tag; what became of them, and by id what was kept."""
+    embedder, outcomes, kept = HashingEmbedder(), Counter[str](), dict[str, str]()
     with SqlKnowledge(f"sqlite:///{path}") as store:
         for words in strings:
             embedding = Embedding(model=embedder.model, vector=embedder.embed([words])[0])
@@ -58,14 +60,19 @@ def stored(path: Path, strings: list[str]) -> Counter[str]:
                 embedding=embedding,
             )
             try:
-                outcomes["stored"] += store.add_thoughts([piece])
+                is_new = store.add_thoughts([piece])
             except AnalyticsUnavailable:
-                outcomes["refused by the store"] += 1
-    return outcomes
+                outcomes["FAULT: refused by the store"] += 1
+                continue
+            outcomes["stored" if is_new else "reads like another one"] += 1
+            if is_new:
+                kept[f"t:{piece.id}"] = words
+    return outcomes, kept
 
 
-async def asked(url: str, mode: str, strings: list[str]) -> dict[str, Counter[str]]:
+async def asked(url: str, mode: str, strings: list[str], kept: dict[str, str]) -> dict[str, Counter[str]]:
     """What became of each use of each string."""
+    tagged = set(kept.values())
     validator = Draft202012Validator(OUTPUT_SCHEMA)
     uses: dict[str, Counter[str]] = {"as question": Counter(), "as tag": Counter(), "as excluded tag": Counter()}
     async with Client(url, mode=mode, read_timeout_seconds=60) as client:
@@ -76,16 +83,33 @@ async def asked(url: str, mode: str, strings: list[str]) -> dict[str, Counter[st
                 ("as tag", {"query": "anything", "include_tags": [words], "floor": 0}),
                 ("as excluded tag", {"query": words or "anything", "exclude_tags": [words], "floor": 0}),
             ):
-                uses[use][_outcome(await client.call_tool(NAME, given), validator)] += 1
+                result = await client.call_tool(NAME, given)
+                outcome = _outcome(result, validator, kept)
+                if use == "as tag" and words in tagged:
+                    outcome = _outcome_of_its_own(result, outcome, words, kept)
+                uses[use][outcome] += 1
     return uses
 
 
-def _outcome(result: Any, validator: Any) -> str:
-    if not result.is_error:
-        validator.validate(result.structured_content)
-        return "answered" if result.structured_content["snippets"] else "answered with none"
-    code = json.loads(result.content[0].text)["error"]["code"]
-    return code if code in _CODES else f"FAULT: {code}"
+def _outcome(result: Any, validator: Any, kept: dict[str, str]) -> str:
+    """A code, or whether there was something; a fault where a snippet is not word for word what was stored."""
+    if result.is_error:
+        code = json.loads(result.content[0].text)["error"]["code"]
+        return str(code) if code == _REFUSED else f"FAULT: {code}"
+    validator.validate(result.structured_content)
+    snippets = result.structured_content["snippets"]
+    for snippet in snippets:
+        whole = kept[snippet["id"]].encode("utf-8", "replace").decode()
+        if not whole.startswith(snippet["text"]):
+            return "FAULT: other words than were stored"
+    return "answered" if snippets else "answered with none"
+
+
+def _outcome_of_its_own(result: Any, outcome: str, words: str, kept: dict[str, str]) -> str:
+    """The outcome where one thought alone has a tag; nothing else may be found by it, and it may be too unlike."""
+    candidates = result.structured_content["diagnostics"]["thought_candidates"]
+    others = [each for each in result.structured_content["snippets"] if kept[each["id"]] != words]
+    return outcome if candidates == 1 and not others else "FAULT: what has the tag is not what is looked at"
 
 
 def leaked(log: str, strings: list[str]) -> list[str]:
@@ -105,7 +129,10 @@ def main() -> int:
     table = Table("era", "use", "outcome", "strings", title=f"{len(strings)} naughty strings")
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
-        for outcome, count in stored(folder / "riglm.db", strings).items():
+        faults = 0
+        outcomes, kept = stored(folder / "riglm.db", strings)
+        for outcome, count in outcomes.items():
+            faults += count if outcome.startswith("FAULT") else 0
             table.add_row("", "as content", outcome, str(count))
         environment = {
             **os.environ,
@@ -117,9 +144,9 @@ def main() -> int:
         process = Process(command, environment, folder / "riglm.stderr")
         try:
             process.wait_for_port(port)
-            faults = 0
+            url = f"http://127.0.0.1:{port}/mcp"
             for era, mode in _MODES.items():
-                for use, outcomes in asyncio.run(asked(f"http://127.0.0.1:{port}/mcp", mode, strings)).items():
+                for use, outcomes in asyncio.run(asked(url, mode, strings, kept)).items():
                     for outcome, count in sorted(outcomes.items()):
                         table.add_row(era, use, outcome, str(count))
                         faults += count if outcome.startswith("FAULT") else 0
