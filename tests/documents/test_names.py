@@ -62,3 +62,11 @@ def test_a_wrong_name_is_found(check: str, text: str) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=_id)
 def test_each_check_has_a_seeded_wrong_name(check: Check) -> None:
     assert check.__name__ in {name for name, _ in SEEDED}
+
+
+def test_every_benchmark_is_named_among_the_benchmarks() -> None:
+    told = (ROOT / "docs" / "discussions" / "benchmarks.md").read_text("utf-8")
+    folder = ROOT / "benchmarks"
+    packages = {file.parent.name for file in folder.glob("*/__main__.py")}
+    modules = {file.stem for file in folder.glob("*.py") if "argparse" in file.read_text("utf-8")}
+    assert {name for name in packages | modules if f"benchmarks.{name}`" not in told} == set()
