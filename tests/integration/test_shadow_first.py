@@ -1,0 +1,106 @@
+"""From shadow mode over the report to enforcing and back, as a user goes: real commands, a riglm that runs."""
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+
+from riglm.domain.invocation import Found
+from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.integration.controlled import PATIENCE, WRITE_TOKEN, controlled
+from tests.integration.past import TOOLS, listing_server
+
+WORKFLOW = TOOLS[4:9]
+FILE = """\
+# of the house
+mcpServers:
+  notes: {server}   # what it stands in front of
+
+filtering:
+  mode: shadow   # look first
+  max_tools: 8
+"""
+
+
+def habits(now, sessions=40):
+    """Sessions that always did the same."""
+    records = []
+    for number in range(sessions):
+        session = a_session(started_at=now - 3_600 * (sessions - number), ended_at=now, tools_available=TOOLS)
+        records += [session, an_exposure(session, *TOOLS)]
+        records += [an_invocation(session, tool, upstream="notes", found=Found.LISTED) for tool in WORKFLOW]
+    return records
+
+
+class Shell:
+    """Runs riglm's commands where a configuration and a store are."""
+
+    def __init__(self, riglm):
+        self.folder = riglm.folder
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("RIGLM_")}
+        self.environment = {**kept, "RIGLM_DATA_DIR": str(riglm.folder / "data"), "RIGLM_CONTROL_TOKEN": WRITE_TOKEN}
+        self.url = riglm.control
+
+    def run(self, *words):
+        """What a command prints as JSON."""
+        command = [sys.executable, "-m", "riglm", *words, "--json"]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+async def test_a_user_looks_first_then_enforces_while_it_runs_and_goes_back(tmp_path):
+    [program, *words] = listing_server(tmp_path / "tools.json")
+    configuration = FILE.format(server=json.dumps({"command": program, "args": words}))
+    with controlled(tmp_path, past=habits(time.time()), configuration=configuration) as riglm:
+        shell, told = Shell(riglm), asyncio.Event()
+
+        async def heard(message):
+            if getattr(message, "method", "") == "notifications/tools/list_changed":
+                told.set()
+
+        async with riglm.client(message_handler=heard) as client, asyncio.timeout(4 * PATIENCE):
+            assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
+            for turn in itertools.count():  # until what others did is learned
+                await client.call_tool(WORKFLOW[turn % 3], {}, meta={"vscode.requestId": str(turn)})
+                if [each["lists"] for each in riglm.ask("GET", "/sessions?active=true").json["items"]] == [2]:
+                    break
+            await client.call_tool("close_song", {}, meta={"vscode.requestId": str(turn)})
+            shadow = await recorded(riglm, shell, calls=turn + 2)
+            assert (shadow["lists"], shadow["changes"], shadow["missed"]) == (2, 1, 1)
+            assert shadow["mean_list"] < shadow["mean_available"] == len(TOOLS)
+
+            assert not shell.run("enforce", "--dry-run", "--url", shell.url)["live"]["trouble"]
+            assert (tmp_path / "riglm.yaml").read_text() == configuration
+            switched = await asyncio.to_thread(shell.run, "enforce", "--url", shell.url)
+            assert switched["live"] == {"url": shell.url, "before": "shadow", "changed": True, "trouble": None}
+            await told.wait()
+            enforced = [tool.name for tool in (await client.list_tools()).tools]
+            assert "close_song" in enforced  # it was used
+            assert set(TOOLS) - set(enforced)
+            expected = configuration.replace("mode: shadow", "mode: enforce")
+            assert (tmp_path / "riglm.yaml").read_text() == expected
+
+            again = await asyncio.to_thread(shell.run, "enforce", "--url", shell.url)
+            assert not again["live"]["changed"]
+            assert not again["files"][0]["changed"]
+            told.clear()
+            await asyncio.to_thread(shell.run, "shadow", "--url", shell.url)
+            await told.wait()
+            assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
+            assert (tmp_path / "riglm.yaml").read_text() == configuration
+
+
+async def recorded(riglm, shell, calls):
+    """What the report says of shadow mode, once so many calls are stored."""
+    while True:
+        report = await asyncio.to_thread(shell.run, "report", "--predictor", "frequency")
+        shadow = report["record"]["shadow"]
+        if shadow is not None and shadow["calls"] >= calls:
+            return shadow
+        await asyncio.sleep(0.1)
