@@ -46,14 +46,15 @@ class ClientServer:
     """One server as a client has it, and what riglm makes of it.
 
     `definition` is the server in riglm's words, None when it has to stay; `obstacle` says why. `variables` are those
-    that the definition names, `unused` the keys that mean nothing to riglm. `starts` is the command line that the
-    client runs.
+    that the definition names, `waits` how long the client waits for the server, by its own words for that, `unused`
+    the keys that mean nothing to riglm. `starts` is the command line that the client runs.
     """
 
     name: str
     definition: Mapping[str, Any] | None = None
     obstacle: str = ""
     variables: tuple[str, ...] = ()
+    waits: Mapping[str, float] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
     url: str = ""

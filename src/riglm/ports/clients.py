@@ -24,6 +24,10 @@ class ClientsPort(Protocol):
         """
 
     @abstractmethod
+    def remarks(self, place: Place, names: Collection[str]) -> tuple[str, ...]:
+        """What its user has said of these servers elsewhere, and what becomes of it when they are behind riglm."""
+
+    @abstractmethod
     def with_riglm(
         self,
         place: Place,
@@ -34,11 +38,13 @@ class ClientsPort(Protocol):
         starts: Sequence[str],
         variables: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        waits: Mapping[str, float] | None = None,
     ) -> bytes:
         """The file with riglm in the place of these servers.
 
         `starts` is riglm's command line, `variables` are the names of those that it must be given, `env` holds more
-        with their values. What else an entry of this name says already, it goes on saying.
+        with their values, `waits` how long the client is to wait for it, by its own words for that. What else an entry
+        of this name says already, it goes on saying.
 
         Raises:
             ConfigurationError: the file cannot be changed faithfully.

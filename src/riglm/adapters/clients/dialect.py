@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from riglm.adapters.clients import references
@@ -16,13 +16,15 @@ class Dialect:
 
     `pattern` finds the variables that it replaces, `variable` writes one. `passes_all` says that servers see all
     variables that the client does; to others riglm's entry must name those that it needs. `entry` makes an entry of
-    riglm's command line and of variables for it.
+    riglm's command line and of variables for it. `waits` are its words for how long it waits for a server, each with
+    what holds where nothing is said.
     """
 
     pattern: re.Pattern[str]
     entry: Callable[[Sequence[str], Mapping[str, str]], Entry]
     variable: str = ""
     passes_all: bool = True
+    waits: Mapping[str, float] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset({"stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"})
 
 
@@ -48,14 +50,27 @@ _BY_CLIENT: Final = {
     "claude-desktop": Dialect(pattern=references.NEVER, entry=_plain),
     "cursor": Dialect(pattern=references.EDITOR, entry=_plain, variable="${env:%s}", passes_all=False),
     "vscode": Dialect(pattern=references.EDITOR, entry=_typed, variable="${env:%s}"),
-    "codex": Dialect(pattern=references.NEVER, entry=_plain, passes_all=False),
-    "gemini": Dialect(pattern=references.DOLLAR, entry=_plain, variable="$%s", passes_all=False),
+    "codex": Dialect(
+        pattern=references.NEVER,
+        entry=_plain,
+        passes_all=False,
+        waits={"startup_timeout_sec": 10, "tool_timeout_sec": 60},
+    ),
+    "gemini": Dialect(
+        pattern=references.DOLLAR, entry=_plain, variable="$%s", passes_all=False, waits={"timeout": 600_000}
+    ),
     "opencode": Dialect(
-        pattern=references.BRACES, entry=_opencode, variable="{env:%s}", kinds=frozenset({"local", "remote"})
+        pattern=references.BRACES,
+        entry=_opencode,
+        variable="{env:%s}",
+        waits={"timeout": 5_000},
+        kinds=frozenset({"local", "remote"}),
     ),
     "zed": Dialect(pattern=references.NEVER, entry=_plain),
     "windsurf": Dialect(pattern=references.EDITOR, entry=_plain, variable="${env:%s}", passes_all=False),
-    "cline": Dialect(pattern=references.EDITOR, entry=_plain, variable="${env:%s}", passes_all=False),
+    "cline": Dialect(
+        pattern=references.EDITOR, entry=_plain, variable="${env:%s}", passes_all=False, waits={"timeout": 60}
+    ),
 }
 
 

@@ -2,14 +2,14 @@
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 import yaml
 
-from riglm.adapters.clients import json_members, toml_tables
+from riglm.adapters.clients import claude_code, json_members, toml_tables
 from riglm.adapters.clients.cannot_change import CannotChange
 from riglm.adapters.clients.dialect import dialect_of
 from riglm.adapters.clients.places import Candidate, project_candidates, user_candidates
@@ -46,15 +46,14 @@ class ClientFiles(ClientsPort):
             else project_candidates(project)
         )
         found = [place for candidate in candidates for place in _present(candidate)]
-        main = next(user_candidates(self._platform, self._environment, self._home))
-        own = _present(main)
-        found += [place for one in own for place in _projects_in(one, project)]
+        own = next(user_candidates(self._platform, self._environment, self._home))
+        found += [place for one in _present(own) for place in claude_code.places_in(one, project)]
         return tuple({(place.file.resolve(), place.path): place for place in reversed(found)}.values())[::-1]
 
     def servers(self, place: Place, content: bytes) -> tuple[ClientServer, ...]:
         """The servers at a place in this version of the file; none where the place is not there."""
         values = _values(place, _text(place, content))
-        blocked = _blocked(place, values)
+        blocked = _blocked(place, values) | claude_code.switched_off(place, self._own_file())
         servers = []
         for name, entry in _at(values, place.path).items():
             server = understood(place, name, entry, self._home, anyway=name in self._anyway)
@@ -62,6 +61,16 @@ class ClientFiles(ClientsPort):
                 server = ClientServer(name=name, obstacle=blocked[name], starts=server.starts, url=server.url)
             servers.append(server)
         return tuple(servers)
+
+    def remarks(self, place: Place, names: Collection[str]) -> tuple[str, ...]:
+        """What its user has said of these servers elsewhere, and what becomes of it when they are behind riglm."""
+        if place.client != "claude-code":
+            return ()
+        return claude_code.remarks(place, names, self._own_file(), self._environment, self._home)
+
+    def _own_file(self) -> Path:
+        claude = next(user_candidates(self._platform, self._environment, self._home))
+        return claude.base / claude.pattern
 
     def with_riglm(
         self,
@@ -73,13 +82,14 @@ class ClientFiles(ClientsPort):
         starts: Sequence[str],
         variables: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        waits: Mapping[str, float] | None = None,
     ) -> bytes:
         """The file with riglm in the place of these servers."""
         text = _text(place, content)
         values = _values(place, text)
         servers = _at(values, place.path)
         there = servers.get(entry)
-        wanted = _entry(place, starts, variables, env or {})
+        wanted = _entry(place, starts, variables, env or {}) | _patience(place, waits or {}, there)
         if isinstance(there, Mapping):
             wanted = _merged(there, wanted)
         leaving = set(names) if there == wanted else {*names, entry}
@@ -119,24 +129,6 @@ def _present(candidate: Candidate) -> list[Place]:
     ]
 
 
-def _projects_in(place: Place, wanted: Path | None) -> Iterator[Place]:
-    """Claude Code keeps servers by project in the user's file as well."""
-    try:
-        projects = _at(_values(place, _text(place, place.file.read_bytes())), ("projects",))
-    except (OSError, CannotChange):
-        return  # whoever reads the file says so
-    for name, said in projects.items():
-        is_wanted = wanted is None or Path(name) == wanted
-        if (
-            is_wanted
-            and isinstance(said, Mapping)
-            and isinstance(said.get("mcpServers"), Mapping)
-            and said["mcpServers"]
-        ):
-            path = ("projects", name, "mcpServers")
-            yield Place(client=place.client, file=place.file, path=path, project=Path(name))
-
-
 def _blocked(place: Place, values: Mapping[str, Any]) -> dict[str, str]:
     """Servers that the client does not use for what it says elsewhere in the file, and why."""
     if place.client != "gemini":
@@ -155,6 +147,17 @@ def _entry(place: Place, starts: Sequence[str], variables: Sequence[str], env: M
     if place.client == "codex" and variables:
         entry["env_vars"] = sorted(variables)
     return entry
+
+
+def _patience(place: Place, waits: Mapping[str, float], there: Any) -> dict[str, float]:
+    """How long the client is to wait, where that is longer than it does anyway."""
+    found = {}
+    for key, usual in dialect_of(place.client).waits.items():
+        said = there.get(key) if isinstance(there, Mapping) else None
+        longest = max(waits.get(key, 0), said if isinstance(said, int | float) else usual)
+        if longest > (usual if said is None else said):
+            found[key] = longest
+    return found
 
 
 def _merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,9 +41,12 @@ def values(text: str) -> dict[str, Any]:
     Raises:
         CannotChange: it is no JSON, not even with comments, or holds no keys, or one of them twice in one object.
     """
-    plain = _SPARE_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
     try:
-        found = json.loads(plain, object_pairs_hook=_once_each)
+        try:
+            found = json.loads(text, object_pairs_hook=_once_each)
+        except json.JSONDecodeError:
+            plain = _SPARE_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+            found = json.loads(plain, object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise CannotChange(f"line {error.lineno}, column {error.colno}: this is not JSON ({error.msg})") from None
     except RecursionError:

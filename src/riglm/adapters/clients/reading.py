@@ -34,7 +34,8 @@ def understood(place: Place, name: str, entry: Any, home: Path, *, anyway: bool 
     if not isinstance(entry, Mapping):
         return ClientServer(name=name, obstacle="it is not written as a server")
     starts, url = _starts(entry), next((str(entry[key]) for key in _URLS if entry.get(key)), "")
-    seen = References(dialect_of(place.client).pattern, home, place.project)
+    dialect = dialect_of(place.client)
+    seen = References(dialect.pattern, home, place.project)
     try:
         _require_movable(place.client, entry)
         definition = _definition(entry, starts, url, seen)
@@ -42,10 +43,17 @@ def understood(place: Place, name: str, entry: Any, home: Path, *, anyway: bool 
             _require_open(url, definition)
     except (_Stays, Untranslatable) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
-    unused = tuple(key for key, value in entry.items() if key not in _TAKEN and value not in (None, [], {}, ""))
-    passed = [str(each) for each in _list(entry.get("env_vars")) if isinstance(each, str)]
-    variables = tuple(dict.fromkeys([*seen.variables, *passed]))
-    return ClientServer(name=name, definition=definition, variables=variables, unused=unused, starts=starts, url=url)
+    taken = _TAKEN | dialect.waits.keys()
+    passed = [each for each in _list(entry.get("env_vars")) if isinstance(each, str)]
+    return ClientServer(
+        name=name,
+        definition=definition,
+        variables=tuple(dict.fromkeys([*seen.variables, *passed])),
+        waits={key: entry[key] for key in dialect.waits if isinstance(entry.get(key), int | float)},
+        unused=tuple(key for key, value in entry.items() if key not in taken and value not in (None, [], {}, "")),
+        starts=starts,
+        url=url,
+    )
 
 
 def _starts(entry: Mapping[str, Any]) -> tuple[str, ...]:
@@ -89,7 +97,7 @@ def _definition(entry: Mapping[str, Any], starts: tuple[str, ...], url: str, see
     definition: dict[str, Any] = {}
     if isinstance(kind, str):
         definition["type"] = _KINDS.get(kind, "sse" if kind == "sse" else "http")
-    elif entry.get("serverUrl") and not urlsplit(url).path.rstrip("/").endswith("/sse"):
+    elif entry.get("serverUrl") and not url.rstrip("/").endswith("/sse"):
         definition["type"] = "http"
     definition["url"] = seen(url, strict=True)
     headers = {**_mapping(seen(entry.get("http_headers"))), **_mapping(seen(entry.get("headers")))}
@@ -117,7 +125,10 @@ def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: Referen
 
 def _require_open(url: str, definition: Mapping[str, Any]) -> None:
     """Clients sign in to servers of which their files say nothing but the address."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _Stays("its URL cannot be read") from None
     if definition.get("headers") or parts.query or "@" in parts.netloc or parts.hostname in _LOOPBACK:
         return
     raise _Stays("it may want you to sign in, which the client can do and riglm cannot; --include moves it anyway")

@@ -82,6 +82,7 @@ class Planner:
                 starts=starts,
                 variables=variables,
                 env=self._with.env,
+                waits=_longest(moved),
             )
         if added:
             ours_after = self._servers_file.with_servers(ours, added, _head(place))
@@ -92,7 +93,10 @@ class Planner:
             command=starts,
             moves=tuple(moves),
             stays=tuple(stays),
-            notes=tuple(self._notes(place, moves, variables)),
+            notes=(
+                *self._notes(place, moves, variables),
+                *self._clients.remarks(place, [move.name for move in moves]),
+            ),
             rewritings=(Rewriting(file=configuration, before=ours, after=ours_after),
                         Rewriting(file=place.file, before=content, after=client_after)),
         )  # fmt: skip
@@ -154,6 +158,15 @@ def _entry_for(servers: Sequence[ClientServer], configuration: Path) -> tuple[st
     names = {server.name for server in servers}
     free = (f"{ENTRY}-{number}" if number > 1 else ENTRY for number in range(1, len(names) + 2))
     return next(name for name in free if name not in names), False
+
+
+def _longest(servers: Sequence[ClientServer]) -> dict[str, float]:
+    """How long the client waited for the slowest of these."""
+    waits: dict[str, float] = {}
+    for server in servers:
+        for key, value in server.waits.items():
+            waits[key] = max(value, waits.get(key, value))
+    return waits
 
 
 def _head(place: Place) -> str:
