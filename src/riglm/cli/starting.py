@@ -15,15 +15,17 @@ def ready(**options: Any) -> "Configuration":
     """The configuration for these `Options`, with at least one server that is there.
 
     Raises:
-        ConfigurationError: the configuration cannot be used, or names no server, or a program or a predictor that is
-            not there.
+        ConfigurationError: the configuration cannot be used, or names no server, or none whose program is there, or a
+            predictor that is not.
     """
     with _without_plugins():
         from riglm.adapters.configuration.loading import Options, load
         from riglm.adapters.configuration.presence import require_all, require_predictor, require_upstreams
 
         configuration = load(Options(**options))
-    require_all(lambda: require_upstreams(configuration), lambda: require_predictor(configuration, _installed))
+    require_all(
+        lambda: require_upstreams(configuration, every=False), lambda: require_predictor(configuration, _installed)
+    )
     return configuration
 
 

@@ -12,15 +12,22 @@ from riglm.domain.schemas.prediction import OWN_KINDS
 from riglm.domain.upstream import UpstreamSpec
 
 
-def require_upstreams(configuration: Configuration, environment: Mapping[str, str] | None = None) -> None:
-    """Raise ConfigurationError unless there is a server in use and each one's program and directory exist."""
+def require_upstreams(
+    configuration: Configuration, environment: Mapping[str, str] | None = None, *, every: bool = True
+) -> None:
+    """Raise ConfigurationError unless there is a server in use and each one's program and directory exist.
+
+    Without `every` it is enough that those of one exist: the others are left out, and the log says so.
+    """
     environment = os.environ if environment is None else environment
     settings = configuration.settings
     specs = settings.upstream_specs()
     if not specs:
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
         raise refusal(Problem("command line", "", "there is no server to stand in front of", fix))
-    refuse_any(problem for spec in specs for problem in missing_parts(spec, configuration, environment))
+    missing = [missing_parts(spec, configuration, environment) for spec in specs]
+    if every or all(missing):
+        refuse_any(problem for problems in missing for problem in problems)
 
 
 def require_predictor(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:

@@ -33,6 +33,14 @@ def test_missing_programs_and_directories_are_all_named(tmp_path: Path) -> None:
     assert "mcpServers.c" not in message
 
 
+def test_where_one_server_can_start_the_program_of_another_may_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "riglm.yaml").write_text("mcpServers: {a: {command: no-such-program}, b: {command: sh}}", "utf-8")
+    require_upstreams(load(Options(), environment={}, directory=tmp_path), {"PATH": "/bin"}, every=False)
+    (tmp_path / "riglm.yaml").write_text("mcpServers: {a: {command: no-such-program}}", "utf-8")
+    with pytest.raises(ConfigurationError):
+        require_upstreams(load(Options(), environment={}, directory=tmp_path), {"PATH": "/bin"}, every=False)
+
+
 def test_a_whole_command_line_as_the_program_is_shown_split(tmp_path: Path) -> None:
     message = refusal(tmp_path, "upstream: {command: sh -c foo}", PATH="/bin")
     assert "the program 'sh -c foo' was not found — fix: write `command: sh` and `args: [-c, foo]`" in message
