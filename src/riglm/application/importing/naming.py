@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from riglm.domain.naming import SEPARATOR, Naming, prefixed
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
-_BROUGHT: Final = re.compile(r"plugin_.+_|claude_ai_")
-"""What Claude Code puts before the names of servers that a plugin or an account brings."""
+_BROUGHT: Final = ("plugin_", "claude_ai_")
+"""What Claude Code puts before the names of servers that a plugin, whose name follows, or an account brings."""
 
 
 class Known(NamedTuple):
@@ -107,7 +107,8 @@ def _readings(servers: Collection[str], name: str, server: str | None, separator
     if server is not None:
         yield from ((one, name) for one in servers if one == server or _altered(one) == server)
         return
-    for start in (0, *(match.end() for match in [_BROUGHT.match(name)] if match)):
+    starts = [match.end() for match in re.finditer("_", name)] if name.startswith(_BROUGHT) else []
+    for start in (0, *starts):
         for one in sorted(sorted(servers), key=len, reverse=True):
             said = _altered(one) + separator
             if name.startswith(said, start) and len(name) > start + len(said):
