@@ -3,8 +3,7 @@
 As a library, for agents that own their loop: `ToolSelector`.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all that is here
 if TYPE_CHECKING:
     from riglm.application.selecting.background import SelectorClosed
     from riglm.application.selecting.selection import Findings, FoundTool, Reason, Selection
@@ -43,7 +42,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """A public name, imported when it is first asked for: the commands start without what only agents need."""
     import importlib  # noqa: PLC0415  # nor do they need this
 

@@ -136,7 +136,7 @@ class Loading:
         if self._made is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING_SECONDS):
-                    await asyncio.to_thread(self._made.close)
+                    await _closed(self._made)
 
     async def _wait(self, event: asyncio.Event) -> None:
         if self._until is not None and not event.is_set():
@@ -202,3 +202,10 @@ class Loading:
             self.knowledge.recalled(pairs)
         self._recalled.set()
         self._on_recalled()
+
+
+async def _closed(knowledge: "Knowledge") -> None:
+    try:
+        await asyncio.to_thread(knowledge.close)
+    except RuntimeError:  # the interpreter ends, and no thread takes anything any more
+        knowledge.close()

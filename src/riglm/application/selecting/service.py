@@ -74,8 +74,7 @@ class SelectingService:
         self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]], context: str
     ) -> Chosen:
         """The tools of a catalogue for a session now; an empty context leaves the last one in force."""
-        await self._take(session, catalogue, owners)
-        if context:
+        if await self._take(session, catalogue, owners) and context:
             await self._filtering.set_context(session, context)
         shown = self._filtering.compose(session, catalogue).selection
         self._expose(session, shown)
@@ -140,12 +139,14 @@ class SelectingService:
         """What prediction works with."""
         return self._filtering.predicting.status()
 
-    async def _take(self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]) -> None:
-        """Take note of the tools that a session has, and have at hand what was learned of them."""
+    async def _take(self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]) -> bool:
+        """Take note of the tools that a session has; whether there is a choice, for which all is at hand then."""
         self._services.owners.note(owners)
         self._filtering.know(session, catalogue)
-        if self._filtering.weighs(session):
+        is_choice = self._filtering.weighs(session)
+        if is_choice:
             await self._prediction.caught_up(session)
+        return is_choice
 
     def _expose(self, session: Session, shown: Shown) -> None:
         self._services.tracking.exposed(

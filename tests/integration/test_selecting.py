@@ -1,0 +1,307 @@
+"""riglm as a library, as agents use it."""
+
+import asyncio
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from threadpoolctl import threadpool_info
+
+from riglm import (
+    USER_STORE,
+    ConfigurationError,
+    SelectorClosed,
+    ToolSelector,
+    UnusableTool,
+)
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.embedding.hashing import HashingEmbedder
+from tests.integration.past import TOOLS as PAST_TOOLS
+from tests.integration.past import a_past
+
+PATIENCE = 30.0
+THINGS = ("file", "issue", "song", "invoice", "flight", "recipe")
+TOOLS = [
+    {"name": f"{action}_{thing}", "description": f"{action} a {thing}", "inputSchema": {"type": "object"}}
+    for thing in THINGS
+    for action in ("create", "read", "update", "delete", "list", "share")
+]
+HABIT = ("share_song", "delete_recipe", "list_flight")
+
+
+@pytest.fixture
+def make():
+    """Makes selectors that need no model and are closed at the end."""
+    made = []
+
+    def selector(tools=TOOLS, **options):
+        made.append(ToolSelector(tools, **{"embedder": "static", "max_tools": 6, **options}))
+        return made[-1]
+
+    yield selector
+    for each in made:
+        each.close()
+
+
+def teach(selector, words="the yearly ceremony", tools=HABIT, **session):
+    for _ in range(2):
+        with selector.session(**session) as working:
+            working.select(words)
+            for tool in tools:
+                working.used(tool)
+
+
+def test_a_selection_is_short_fits_the_words_and_holds_the_objects_that_were_given(make):
+    selection = make().session().select("pay the invoice")
+    assert len(selection) == len(selection.tools) == 6
+    assert "update_invoice" in selection.names
+    assert all(any(tool is given for given in TOOLS) for tool in selection)
+    assert set(selection.names) | set(selection.hidden) == {tool["name"] for tool in TOOLS}
+    assert selection.tokens_saved > selection.tokens > 0
+
+
+def test_what_was_used_for_such_words_is_selected_from_then_on_and_the_reasons_say_why(make):
+    selector = make()
+    assert not set(HABIT) <= set(selector.session().select("get ready for the yearly ceremony").names)
+    teach(selector)
+    selection = selector.session().select("get ready for the yearly ceremony")
+    assert set(HABIT) <= set(selection.names)
+    assert all(selection.reasons[tool].rank <= 6 for tool in HABIT)
+    assert selection.why(HABIT[0]).endswith("by prediction")
+    assert selection.reasons[HABIT[0]].signals
+    assert "and the list holds 6" in selection.why(next(iter(set(selection.hidden) - set(HABIT))))
+
+
+def test_equal_work_gives_equal_selections(make):
+    def course():
+        selector = make()
+        teach(selector)
+        session = selector.session()
+        yield session.select("something with a file").names
+        session.used("read_file")
+        yield session.select("the yearly ceremony").names
+        yield tuple(each.name for each in session.search("share the song"))
+
+    assert list(course()) == list(course())
+
+
+def test_a_store_remembers_for_the_next_process_and_for_each_user_alone(make, tmp_path):
+    store = tmp_path / "agent.db"
+    with make(store=store) as first:
+        teach(first, user="anna")
+    later = make(store=store)
+    assert set(HABIT) <= set(later.session(user="anna").select("prepare the yearly ceremony").names)
+    assert not set(HABIT) <= set(later.session(user="ben").select("prepare the yearly ceremony").names)
+
+
+def test_what_the_proxy_recorded_counts_where_the_users_store_is_shared(make, tmp_path, monkeypatch):
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path))
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}") as store:
+        store.record_many(a_past(time.time()))
+    tools = [{"name": name, "description": "as one does"} for name in reversed(PAST_TOOLS)]
+    used = {"read_file", "write_file", "find_file", "move_file", "close_file", "read_issue"}
+    assert used == set(make(tools, store=USER_STORE).session().select().names)
+    assert used != set(make(tools).session().select().names)
+
+
+def test_a_session_with_a_key_goes_on_where_it_was(make):
+    selector = make()
+    with selector.session("conversation 7") as session:
+        session.select("read a file")
+        session.used("delete_recipe")
+    assert selector.session("conversation 7").select().why("delete_recipe") == "used lately in this session"
+    assert (
+        selector.session("conversation 8").select("read a file").why("delete_recipe") != "used lately in this session"
+    )
+
+
+def test_a_session_may_have_tools_of_its_own(make):
+    selector = make()
+    session = selector.session()
+    own = [{"name": f"own_{number}", "description": "something else"} for number in range(3)]
+    assert session.select("read a file", tools=own).tools == own
+    assert session.select().tools == own
+    assert selector.session().select("read a file").names != session.select().names
+    selector.offer(own)
+    assert selector.session().select("read a file").tools == own
+
+
+def test_pinned_tools_are_always_there_and_denied_ones_never_not_even_by_search(make):
+    selector = make(pinned=["share_recipe"], denied=["*_file"])
+    session = selector.session()
+    selection = session.select("read a file")
+    assert "share_recipe" in selection.names
+    assert not any(name.endswith("_file") for name in (*selection.names, *selection.hidden))
+    assert not any(each.name.endswith("_file") for each in session.search("read a file"))
+
+
+def test_a_search_finds_what_was_not_selected_and_says_why(make):
+    session = make().session()
+    assert "list_flight" not in session.select("read a file").names
+    found = session.search("list a flight", limit=3)
+    assert found.found[0].name == "list_flight"
+    assert found.tools[0] is next(tool for tool in TOOLS if tool["name"] == "list_flight")
+    assert "words" in found.found[0].why
+    assert len(found) <= 3
+    session.used("list_flight")
+    assert "list_flight" in session.select().names
+
+
+def test_a_small_set_of_tools_is_given_whole_and_no_model_is_started_for_it(make):
+    selector = make(TOOLS[:6])
+    selection = selector.session().select("read a file")
+    assert (selection.tools, selection.hidden) == (TOOLS[:6], ())
+    assert selection.reason == "there is nothing to save"
+    assert selector.status()["embeddings"]["status"] == "loading"
+
+
+def test_the_status_says_what_turns_words_into_vectors(make):
+    selector = make()
+    selector.session().select("read a file")
+    status = selector.status()
+    assert status["embeddings"]["actual_provider"] == "static"
+    assert status["tools"] == {"indexed": len(TOOLS), "embedded": len(TOOLS)}
+
+
+async def test_whoever_awaits_a_selection_holds_up_no_event_loop(make, monkeypatch):
+    may_go_on, went_on = threading.Event(), []
+    embed = HashingEmbedder.embed
+
+    def slowly(self, texts):
+        went_on.append(may_go_on.wait(PATIENCE))
+        return embed(self, texts)
+
+    monkeypatch.setattr(HashingEmbedder, "embed", slowly)
+    async with make() as selector:
+        asked = asyncio.create_task(selector.session().aselect("read a file"))
+        await asyncio.sleep(0)
+        may_go_on.set()  # never done, were the loop held up
+        assert "read_file" in (await asked).names
+        found = await selector.session().asearch("list a flight")
+        assert found.found[0].name == "list_flight"
+        assert (await selector.astatus())["embeddings"]["status"] == "ready"
+    assert all(went_on)
+
+
+def test_many_threads_may_select_and_tell_at_once(make):
+    selector = make()
+
+    def work(number):
+        with selector.session(f"thread {number}") as session:
+            for thing in THINGS:
+                assert f"read_{thing}" in session.select(f"read the {thing}").names
+                session.used(f"read_{thing}")
+            return set(session.select().names)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all({f"read_{thing}" for thing in THINGS[-3:]} <= names for names in threads.map(work, range(16)))
+
+
+def test_a_tool_that_nobody_has_is_told_in_the_log_and_ends_nobodys_work(make, caplog):
+    session = make().session()
+    with caplog.at_level(logging.WARNING, "riglm"):
+        session.used("raed_file")
+    assert "no tool is called 'raed_file', so nothing is learned: is it 'read_file'?" in caplog.text
+    assert session.select("read a file").names
+
+
+def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
+    selector = make()
+    session = selector.session()
+    session.select("read a file")
+    selector.close()
+    selector.close()
+    for use in (session.select, lambda: session.used("read_file"), selector.status, selector.__enter__):
+        with pytest.raises(SelectorClosed, match="is closed — fix: "):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_tools": 0}, r"ToolSelector\(max_tools=...\): filtering.max_tools: .* — fix: "),
+        ({"max_tools": 2, "min_tools": 3}, "filtering.max_tools"),
+        ({"store": "a.db", "config": "riglm.yaml"}, "`store` and `config` are both given — fix: "),
+        ({"config": "nowhere.yaml"}, "nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_once_with_the_argument_and_the_fix(options, words):
+    with pytest.raises(ConfigurationError, match=words):
+        ToolSelector(TOOLS, **options)
+    with pytest.raises(UnusableTool, match="fix: "):
+        ToolSelector([*TOOLS, 42])
+
+
+def test_a_configuration_file_rules_what_is_selected_and_starts_no_server(make, tmp_path):
+    (tmp_path / "riglm.yaml").write_text(
+        "mcpServers: {never: {command: this-is-never-started}}\n"
+        f"storage: {{path: {tmp_path / 'agent.db'}}}\n"
+        "filtering: {max_tools: 9, denylist: [delete_*], cold_start_limit: 4, passthrough_below: {tools: 0}}\n"
+    )
+    selection = ToolSelector(TOOLS, config=tmp_path / "riglm.yaml", embedder="static")
+    with selection as selector:
+        selected = selector.session().select("delete a file")
+    assert len(selected) == 4
+    assert not any(name.startswith("delete") for name in selected.names)
+    assert (tmp_path / "agent.db").exists()
+
+
+def test_shadow_mode_gives_everything(make, tmp_path):
+    (tmp_path / "riglm.yaml").write_text(
+        "filtering: {mode: shadow, max_tools: 6, cold_start_limit: 6}\nstorage: {kind: memory}\n"
+    )
+    selector = make(max_tools=None, config=tmp_path / "riglm.yaml")
+    assert selector.session().select("read a file").tools == TOOLS
+
+
+def test_nothing_of_the_process_is_changed_for_it(make):
+    before = sys.getswitchinterval(), [each["num_threads"] for each in threadpool_info()]
+    make().session().select("read a file")
+    assert (sys.getswitchinterval(), [each["num_threads"] for each in threadpool_info()]) == before
+
+
+UNCLOSED = """
+from riglm import ToolSelector
+tools = [{"name": f"tool_{number}"} for number in range(30)]
+selector = ToolSelector(tools, store="agent.db", embedder="static")
+session = selector.session()
+session.select("anything")
+session.used("tool_7", seconds=0.25)
+"""
+
+
+def test_what_was_told_is_stored_even_if_nobody_closes_anything(tmp_path):
+    script = [sys.executable, "-W", "error", "-c", UNCLOSED]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE * 2, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    with sqlite3.connect(tmp_path / "agent.db") as store:
+        called = store.execute("SELECT tool, duration_ms, success FROM invocation").fetchall()
+        ended = store.execute("SELECT transport, ended_at IS NOT NULL FROM session").fetchall()
+    assert called == [("tool_7", 250.0, 1)]
+    assert ended == [("library", 1)]
+
+
+def test_importing_riglm_imports_nothing_of_others():
+    words = "import sys; before = set(sys.modules); import riglm; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout.split() == ["riglm"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_is_told_to_make_its_own(make):
+    session = make().session()
+    session.select("read a file")
+    child = os.fork()
+    if child == 0:
+        try:
+            session.select("read a file")
+        except SelectorClosed as error:
+            os._exit(0 if "make one in each process" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
