@@ -95,12 +95,14 @@ def _switch(
     live = None if file_only else _live(mode, files[0], url, token, dry_run=dry_run)
     if not dry_run:
         _take_over(_prepared(files, mode))  # anew: a riglm that runs may have written its own file
+    clients_of = {file: name for name, file in installed()}
     told = {
         "mode": mode,
         "dry_run": dry_run,
         "files": [
             {
                 "file": str(each.file),
+                "client": clients_of.get(each.file),
                 "before": each.before,
                 "changed": each.replacement is not None,
                 "lines": list(each.lines),
@@ -250,9 +252,12 @@ def _tell_live(told: dict[str, Any]) -> None:
 
 
 def _tell_restart(told: dict[str, Any]) -> None:
-    live = told["live"]
-    but = "every other riglm" if live and live["changed"] else "a riglm that runs"
-    typer.echo(f"{but} reads the file when it starts: restart your client, or riglm serve, for it to count")
-    clients = Counter(one["client"] or "unnamed" for one in told["open_sessions"])
-    if clients:
-        typer.echo(f"sessions open now: {', '.join(f'{printable(name)} ({count})' for name, count in clients.items())}")
+    live, changed = told["live"], [one for one in told["files"] if one["changed"]]
+    who = "every other riglm" if live and live["changed"] else "riglm"
+    clients = ", ".join(sorted({one["client"] for one in changed if one["client"]}))
+    typer.echo(
+        f"{who} reads the file when it starts: restart {clients or 'your client, or riglm serve,'} for it to count"
+    )
+    there = Counter(one["client"] or "unnamed" for one in told["open_sessions"])
+    if there:
+        typer.echo(f"sessions open now: {', '.join(f'{printable(name)} ({count})' for name, count in there.items())}")

@@ -13,7 +13,7 @@ from riglm.domain.session import Method
 from riglm.testing.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reporting.shadowed import worked
 
-KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "sequence", "--predictor", "blend")
+KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "blend")
 TIMES = {"p50_ms", "p99_ms"}
 """What differs from one walk to the next."""
 
@@ -49,7 +49,7 @@ def test_the_report_on_a_hundred_sessions_has_the_numbers_of_evaluate_history(re
     ask = recorded(worked(100), request.getfixturevalue("postgres_url") if place == "postgresql" else "")
     evaluated = json.loads(ask("evaluate", "history", *KINDS, *window, "--json"))
     report = json.loads(ask("report", *KINDS, *window, "--json"))
-    assert len(evaluated) == len(report["strategies"]) == 4
+    assert len(evaluated) == len(report["strategies"]) == 3
     for expected, found in zip(evaluated, report["strategies"], strict=True):
         assert {key: found[key] for key in expected.keys() - TIMES} == {
             key: expected[key] for key in expected.keys() - TIMES

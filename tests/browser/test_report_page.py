@@ -1,0 +1,58 @@
+"""The page of `riglm report`, in a browser."""
+
+import json
+
+import pytest
+
+from riglm.adapters.analytics.memory import InMemoryAnalytics
+from riglm.adapters.control.page.files import page_files
+from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.reporting.page import page as page_of
+from riglm.application.evaluation.history import walk_history
+from riglm.application.reporting.record import read_record
+from riglm.application.reporting.report import Findings, build_report
+from riglm.domain.schemas.settings import Settings
+from tests.browser.window import Window
+from tests.unit.application.reporting.shadowed import worked
+
+CHARTS = "vendor/echarts/echarts.common.min.js"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """The page as a file, made of forty sessions."""
+    settings = Settings.model_validate({"predictor": {"kind": "frequency"}})
+    with InMemoryAnalytics() as store:
+        store.record_many(worked(40))
+        history = store.recent_calls()
+        record = read_record(history, store.list_exposures, 700)
+    walk = walk_history(history, FrequencyPredictor(), goal=0.95, least=5, most=20)
+    findings = Findings(
+        settings=settings,
+        sessions=len(history),
+        walks={"frequency": walk},
+        record=record,
+        unused=["never<b>used"],
+        own_tokens=700,
+        since=0.0,
+        until=1_790_900_000.0,
+    )
+    report = build_report(findings, lambda at: f"day {int(at // 86_400)}")
+    made = tmp_path_factory.mktemp("report") / "report.html"
+    found = {**report, "until": "2026-10-02T00:00:00+00:00"}
+    made.write_text(page_of(json.loads(json.dumps(found)), page_files()[CHARTS].body.decode(), ["a licence"]))
+    return made
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_the_report_s_page_shows_all_without_a_complaint_and_asks_no_host(stranger: Window, file, colours):
+    stranger.prefer(colours)
+    stranger.open(file.as_uri())
+    shown = stranger.run("return document.body.innerText")
+    assert "by what was recorded" in shown
+    assert "What shadow mode recorded" in shown
+    assert "never<b>used" in shown
+    assert stranger.run("return document.querySelectorAll('#chart canvas').length") == 1
+    assert stranger.run("return document.querySelectorAll('main section').length") >= 5
+    assert stranger.complaints() == []
+    assert not any(stranger.hosts())
