@@ -88,7 +88,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
         "good": good,
         "noisy": python(f"{noise}runpy.run_path({good['args'][0]!r}, run_name='__main__')"),
         "leaving": python(
-            "import os, sys; sys.exit('The API_KEY is not set, not ' + os.environ['MINE'])", env={"MINE": SECRET}
+            "import os, sys; sys.exit('The API_KEY is not set, not ' + os.environ['MY_TOKEN'])", env={"MY_TOKEN": SECRET}
         ),
         "hanging": python("import sys; sys.stdin.read()"),
         "modern": {

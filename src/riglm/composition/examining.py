@@ -16,7 +16,8 @@ from riglm.adapters.examining.listening import PortsLook
 from riglm.adapters.examining.overhearing import Overhearing
 from riglm.adapters.examining.programs import Programs
 from riglm.adapters.examining.schemas import JsonSchemaJudge
-from riglm.application.examining.check import Check
+from riglm.application.examining.certain_secrets import certain_secrets
+from riglm.application.examining.check import Check, Told
 from riglm.application.examining.clients import ClientFilesCheck, ClientsSeenCheck
 from riglm.application.examining.configuration import ConfigurationCheck, UnusableConfiguration
 from riglm.application.examining.embedder import EmbedderCheck
@@ -36,7 +37,9 @@ from riglm.composition.prediction import build_predictor
 from riglm.composition.storage import spool_path, store_path, store_url
 from riglm.composition.wanted import stands_in_the_way
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.finding import Section, Severity, finding
 from riglm.domain.installation import Installation
+from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import sounds_secret
 from riglm.domain.upstream import UpstreamSpec
@@ -95,7 +98,8 @@ def examination(
         checks += [Labelled(check, subject.label) for check in own] if subject.label else own
     known = [subject.configuration for subject in subjects if subject.configuration is not None]
     if known:
-        checks += _common_checks(known[0].settings, load_embedder)
+        rules = {each.client: each.configuration.settings.filtering for each in subjects if each.configuration}
+        checks += _common_checks(known[0].settings, rules, load_embedder)
     files_check = ClientFilesCheck(riglm_entries, installed, FilesLook(), Programs(), version=_version())
     checks += [files_check, _machine()]
     return Examination(
@@ -166,7 +170,7 @@ def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> li
         notes = [*configuration.warnings, *_contradictions(settings)]
         names = [spec.name for spec in specs]
         files = FilesLook()
-        checks.append(ConfigurationCheck(configuration.file, names, notes, files, settings.secrets()))
+        checks.append(ConfigurationCheck(configuration.file, names, notes, files, certain_secrets(settings)))
     missing = _missing(configuration)
     there = [spec for spec in specs if spec.name not in missing]
     checks.append(UnvisitedCheck(list(missing.values()), [] if visitor else there))
@@ -192,7 +196,8 @@ def _visits(settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor,
     upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes)
     tools = ToolsFindings(JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=client)
     opening = partial(upstreams.opened, lambda _upstream, _tool: None)
-    return ServersCheck(opening, visitor, tools, grace=settings.timeouts.grace)
+    keys = {spec.name: "upstream" if settings.upstream else f"mcpServers.{spec.name}" for spec in specs}
+    return ServersCheck(opening, visitor, tools, grace=settings.timeouts.grace, keys=keys)
 
 
 def _contradictions(settings: Settings) -> list[str]:
@@ -202,17 +207,20 @@ def _contradictions(settings: Settings) -> list[str]:
     )
 
 
-def _common_checks(settings: Settings, load_embedder: "Callable[[Embedder], EmbedderFacts]") -> list[Check]:
+def _common_checks(
+    settings: Settings, rules: Mapping[str, Filtering], load_embedder: "Callable[[Embedder], EmbedderFacts]"
+) -> list[Check]:
     """The checks of what all configurations have in common."""
     embedder = EmbedderCheck(lambda: load_embedder(settings.embedder), is_used=stands_in_the_way(settings))
     checks: list[Check] = [embedder, PortsCheck(PortsLook(_serving()), _places(settings))]
     if settings.storage.kind == "memory":
-        return checks
+        what = "the store is in memory: nothing that is recorded outlives its process"
+        return [*checks, Told(finding(Section.STORE, Severity.NOTE, "storage.kind", what))]
     store = Once(lambda: _look(settings))
     return [
         *checks,
         _store_check(settings, store),
-        ClientsSeenCheck(store, settings.filtering),
+        ClientsSeenCheck(store, settings.filtering, rules),
         KnowledgeCheck(settings.knowledge, store),
     ]
 

@@ -21,7 +21,12 @@ def looks_random(text: str) -> bool:
     In doubt it is: who hides what is harmless loses less than who shows a key.
     """
     words = [word for word in _BETWEEN_WORDS.split(text) if word]
-    return _KEY.match(text) is not None or len(words) > _MOST_WORDS or not all(map(_is_plain, words))
+    return begins_like_a_key(text) or len(words) > _MOST_WORDS or not all(map(_is_plain, words))
+
+
+def begins_like_a_key(text: str) -> bool:
+    """Whether a text begins as the keys of well-known services do."""
+    return _KEY.match(text) is not None
 
 
 def _is_plain(word: str) -> bool:

@@ -22,8 +22,12 @@ class Relisting(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSupport:
-    """What is known of one client; `most_tools` is how many tools it takes, None where no bound is known."""
+    """What is known of one client; `most_tools` is how many tools it takes, None where no bound is known.
 
+    `key` is what `riglm init` calls it.
+    """
+
+    key: str
     title: str
     names: tuple[str, ...]
     relisting: Relisting
@@ -36,18 +40,27 @@ class ClientSupport:
 
 
 CLIENTS: Final = (
-    ClientSupport(title="Claude Code", names=("claude-code*",), relisting=Relisting.LATE),
-    ClientSupport(title="Claude Desktop", names=("claude-ai*", "claude-desktop*"), relisting=Relisting.DISCARDS),
-    ClientSupport(title="Codex", names=("codex*",), relisting=Relisting.NO),
-    ClientSupport(title="opencode", names=("opencode*",), relisting=Relisting.YES),
-    ClientSupport(title="Gemini CLI", names=("gemini-cli*",), relisting=Relisting.YES),
+    ClientSupport(key="claude-code", title="Claude Code", names=("claude-code*",), relisting=Relisting.LATE),
     ClientSupport(
-        title="VS Code", names=("visual studio code*", "visual-studio-code*"), relisting=Relisting.YES, most_tools=128
+        key="claude-desktop",
+        title="Claude Desktop",
+        names=("claude-ai*", "claude-desktop*"),
+        relisting=Relisting.DISCARDS,
     ),
-    ClientSupport(title="Zed", names=("zed*",), relisting=Relisting.YES),
-    ClientSupport(title="Cursor", names=("cursor*",), relisting=Relisting.REPORTED_NO, most_tools=40),
-    ClientSupport(title="Cline", names=("cline*",), relisting=Relisting.UNKNOWN),
-    ClientSupport(title="Windsurf", names=("windsurf*",), relisting=Relisting.UNKNOWN),
+    ClientSupport(key="codex", title="Codex", names=("codex*",), relisting=Relisting.NO),
+    ClientSupport(key="opencode", title="opencode", names=("opencode*",), relisting=Relisting.YES),
+    ClientSupport(key="gemini", title="Gemini CLI", names=("gemini-cli*",), relisting=Relisting.YES),
+    ClientSupport(
+        key="vscode",
+        title="VS Code",
+        names=("visual studio code*", "visual-studio-code*"),
+        relisting=Relisting.YES,
+        most_tools=128,
+    ),
+    ClientSupport(key="zed", title="Zed", names=("zed*",), relisting=Relisting.YES),
+    ClientSupport(key="cursor", title="Cursor", names=("cursor*",), relisting=Relisting.REPORTED_NO, most_tools=40),
+    ClientSupport(key="cline", title="Cline", names=("cline*",), relisting=Relisting.UNKNOWN),
+    ClientSupport(key="windsurf", title="Windsurf", names=("windsurf*",), relisting=Relisting.UNKNOWN),
 )
 """Measured with Claude Code 2.1.330 and Codex 0.169.0, read in the source of VS Code, reported of the others."""
 

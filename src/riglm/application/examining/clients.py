@@ -1,9 +1,10 @@
 """What clients get of riglm, and whether they still start it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from riglm.application.examining.check import Check, aside
@@ -27,10 +28,13 @@ class ClientsSeenCheck(Check):
 
     sections = (Section.CLIENTS,)
 
-    def __init__(self, store: Once[StoreFacts], filtering: Filtering) -> None:
-        """Which surface a client gets is decided by `filtering`."""
+    def __init__(
+        self, store: Once[StoreFacts], filtering: Filtering, by_client: Mapping[str, Filtering] = MappingProxyType({})
+    ) -> None:
+        """`by_client` are the rules of clients that have a riglm of their own, as `riglm init` calls them."""
         self._store = store
         self._filtering = filtering
+        self._by_client = by_client
 
     async def examine(self) -> Sequence[Finding]:
         """A finding for each client that the store knows."""
@@ -43,7 +47,8 @@ class ClientsSeenCheck(Check):
     def _told(self, client: ClientSeen) -> Finding:
         name = client.name or "a client without a name"
         known = support_of(client.name)
-        surface = self._surface(client)
+        rules = self._by_client.get(known.key, self._filtering) if known else self._filtering
+        surface = _surface(client, rules)
         relisting = known.relisting.value if known else "is not known to riglm"
         version = client.version or "no version"
         what = (
@@ -56,15 +61,6 @@ class ClientsSeenCheck(Check):
             fix = "if new tools do not reach it, set `filtering.clients: {NAME: stable}`"
             return _finding(Severity.NOTE, name, what, fix)
         return _finding(Severity.OK, name, what)
-
-    def _surface(self, client: ClientSeen) -> Surface:
-        rules = self._filtering
-        if not rules.is_on or rules.mode == "shadow":
-            return Surface.FULL
-        if rules.surface != "auto":
-            return Surface(rules.surface)
-        era = Era.MODERN if client.era == Era.MODERN else Era.HANDSHAKE
-        return surface_for(client.name, era, {name: Surface(given) for name, given in rules.clients.items()})
 
 
 class ClientFilesCheck(Check):
@@ -154,3 +150,12 @@ def _is_riglm_itself(command: Sequence[str]) -> bool:
 
 def _pattern(known: ClientSupport) -> str:
     return f'"{known.names[0]}"'
+
+
+def _surface(client: ClientSeen, rules: Filtering) -> Surface:
+    if not rules.is_on or rules.mode == "shadow":
+        return Surface.FULL
+    if rules.surface != "auto":
+        return Surface(rules.surface)
+    era = Era.MODERN if client.era == Era.MODERN else Era.HANDSHAKE
+    return surface_for(client.name, era, {name: Surface(given) for name, given in rules.clients.items()})

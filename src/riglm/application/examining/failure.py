@@ -27,14 +27,21 @@ _INSTALLED_WITH: Final = {
 }
 
 
+class Configured(NamedTuple):
+    """A server, and the key under which it is configured."""
+
+    spec: UpstreamSpec
+    key: str
+
+
 class _Sign(NamedTuple):
     """What tells a kind of failure, and what to do then."""
 
     pattern: re.Pattern[str]
-    fix: Callable[[UpstreamSpec], str]
+    fix: Callable[[Configured], str]
 
 
-def _sign(pattern: str, fix: str | Callable[[UpstreamSpec], str]) -> _Sign:
+def _sign(pattern: str, fix: str | Callable[[Configured], str]) -> _Sign:
     return _Sign(re.compile(pattern, re.IGNORECASE), fix if callable(fix) else lambda _: fix)
 
 
@@ -45,17 +52,21 @@ def how_to_install(program: str) -> str:
     return f"{known}; or give its full path as `command`: a client may start riglm with a shorter PATH than yours"
 
 
-def _token(spec: UpstreamSpec) -> str:
-    place = f"mcpServers.{spec.name}"
-    if any(name.lower() == "authorization" for name in spec.headers):
+def _token(server: Configured) -> str:
+    place = server.key
+    if any(name.lower() == "authorization" for name in server.spec.headers):
         return f"the token was refused: set another one in `{place}.auth.token`, or in the variable that it comes from"
     return (
         f"set `{place}.auth: {{type: bearer, token: ${{VARIABLE}}}}`; sign-in in a browser is not among what riglm does"
     )
 
 
-def _by_hand(spec: UpstreamSpec) -> str:
-    return f"run it by hand to see what it lacks: {' '.join(mask_command(spec.command))}"
+def _by_hand(server: Configured) -> str:
+    return f"run it by hand to see what it lacks: {' '.join(mask_command(server.spec.command))}"
+
+
+def _first_look(server: Configured) -> str:
+    return _by_hand(server) if server.spec.kind == "stdio" else "see the server's own log"
 
 
 _IN_COMPLAINTS: Final = (
@@ -68,12 +79,12 @@ _IN_COMPLAINTS: Final = (
     _sign(r"ModuleNotFoundError|Cannot find module|ERR_MODULE_NOT_FOUND", "install what it needs, or correct `args`"),
     _sign(r"\b(missing|required|not set|undefined)\b.{0,60}\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b"
           r"|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b.{0,60}\b(missing|required|not set|undefined)\b",
-          lambda spec: f"give it the variable in `mcpServers.{spec.name}.env`"),
+          lambda server: f"give it the variable in `{server.key}.env`"),
     _sign(r"permission denied|EACCES", "let the user who runs riglm do what it says"),
 )  # fmt: skip
 _IN_REASONS: Final = (
-    _sign(r"^cannot run .*(no such file|not found)", lambda spec: how_to_install(spec.command[0])),
-    _sign(r"^cannot run .*permission", lambda spec: f"make it executable: chmod +x {spec.command[0]}"),
+    _sign(r"^cannot run .*(no such file|not found)", lambda server: how_to_install(server.spec.command[0])),
+    _sign(r"^cannot run .*permission", lambda server: f"make it executable: chmod +x {server.spec.command[0]}"),
     _sign(r"HTTP 40[13]\b", _token),
     _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: it does not speak TLS there"),
     _sign(r"CERTIFICATE_VERIFY_FAILED|certificate",
@@ -85,16 +96,16 @@ _IN_REASONS: Final = (
     _sign(r"refused|Connect call failed", "start it, or correct the port in `url`"),
     _sign(r"did not take the connection", "see that it runs and no firewall is in the way, or raise timeouts.connect"),
     _sign(r"HTTP 429|HTTP 5\d\d", "see the server's own log; try again later"),
-    _sign(r"did not (answer|give)", lambda spec: f"{_by_hand(spec)}; if it is only slow, raise timeouts.initialize"
-          if spec.kind == "stdio" else "see the server's own log; if it is only slow, raise timeouts.initialize"),
+    _sign(r"did not (answer|give)",
+          lambda server: f"{_first_look(server)}; if it is only slow, raise timeouts.initialize"),
     _sign(r"exited|ended by signal|closed its", _by_hand),
 )  # fmt: skip
 
 
-def fix_for(spec: UpstreamSpec, reason: str, heard: Heard) -> str:
+def fix_for(server: Configured, reason: str, heard: Heard) -> str:
     """What to do about a server that failed for a reason, by what it said itself, or else by the reason."""
     said = "\n".join(heard.complaints)
     for sign, text in [*((each, said) for each in _IN_COMPLAINTS), *((each, reason) for each in _IN_REASONS)]:
         if sign.pattern.search(text):
-            return sign.fix(spec)
-    return _by_hand(spec) if spec.kind == "stdio" else "see the server's own log"
+            return sign.fix(server)
+    return _first_look(server)

@@ -2,12 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from riglm.application.examining.check import Check
-from riglm.application.examining.failure import fix_for
+from riglm.application.examining.failure import Configured, fix_for
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.visit import Visit
 from riglm.application.examining.visitor import Visited, Visitor
@@ -25,8 +25,14 @@ class ServersCheck(Check):
 
     sections = (Section.SERVERS, Section.TOOLS)
 
-    def __init__(self, open_all: Opening, visitor: Visitor, tools: ToolsFindings, *, grace: float) -> None:
-        """`grace` is how many seconds clients wait for the slowest of several servers."""
+    def __init__(
+        self, open_all: Opening, visitor: Visitor, tools: ToolsFindings, *, grace: float, keys: Mapping[str, str]
+    ) -> None:
+        """`grace` is how many seconds clients wait for the slowest of several servers.
+
+        `keys` are those under which the servers are configured, by name.
+        """
+        self._keys = keys
         self._open_all = open_all
         self._visitor = visitor
         self._tools = tools
@@ -50,7 +56,11 @@ class ServersCheck(Check):
             reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
             last = [line for line in dict.fromkeys(heard.complaints) if line.strip()][-_MOST_COMPLAINTS:]
             what = f"{reason}; it said: {' | '.join(last)}" if last else reason
-            told.append(finding(Severity.ERROR, what, fix_for(found.spec, reason, heard)))
+            told.append(
+                finding(
+                    Severity.ERROR, what, fix_for(Configured(found.spec, self._keys[found.spec.name]), reason, heard)
+                )
+            )
         else:
             told.append(finding(Severity.OK, _greeting(found)))
             if found.seconds > self._grace and not is_alone:
