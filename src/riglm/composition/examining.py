@@ -5,12 +5,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.data_directory import data_directory
-from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load
-from riglm.adapters.configuration.presence import missing_parts, require_predictor
+from riglm.adapters.configuration.loading import Options
 from riglm.adapters.examining.files import FilesLook
 from riglm.adapters.examining.listening import PortsLook
 from riglm.adapters.examining.overhearing import Overhearing
@@ -29,16 +27,14 @@ from riglm.application.examining.once import Once
 from riglm.application.examining.servers import ServersCheck
 from riglm.application.examining.store import StoreCheck
 from riglm.application.examining.tools import ToolsFindings
-from riglm.application.examining.unvisited import Missing, UnvisitedCheck
+from riglm.application.examining.unvisited import UnvisitedCheck
 from riglm.application.examining.visitor import Visitor
 from riglm.application.identity import server_info
+from riglm.composition.examined import Subject, missing_servers, subjects_of
 from riglm.composition.installing import installations, riglm_entries
-from riglm.composition.prediction import build_predictor
 from riglm.composition.storage import spool_path, store_path, store_url
 from riglm.composition.wanted import stands_in_the_way
-from riglm.domain.errors import ConfigurationError
 from riglm.domain.finding import Section, Severity, finding
-from riglm.domain.installation import Installation
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import sounds_secret
@@ -50,20 +46,6 @@ if TYPE_CHECKING:
 
 _LEAST_SECONDS: Final = 30.0
 _VISITS: Final = 4  # the visit itself, the other era, the end of the process, and others before it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """One configuration that is examined.
-
-    `problems` say why it cannot be used; `configuration` is then what can be told of it without its servers, if
-    anything can. `label` is empty where there is only one; `client` is the one that riglm serves by it, if it is one.
-    """
-
-    label: str
-    configuration: Configuration | None
-    problems: str = ""
-    client: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +71,7 @@ def examination(
 ) -> Examination:
     """What is to be examined; with `visits` servers are started, each for at most so many seconds."""
     installed = installations()
-    subjects = _subjects(options, installed)
+    subjects = subjects_of(options, installed)
     overhearing = Overhearing()
     visitor = Visitor(overhearing, seconds) if visits else None
     checks: list[Check] = []
@@ -111,53 +93,6 @@ def examination(
     )
 
 
-def _subjects(options: Options, installed: Sequence[Installation]) -> list[Subject]:
-    """The configuration in use; where none is named or found, those that clients start riglm with."""
-    is_named = options.config is not None or options.mcp_json is not None or Path(FILE_NAME).is_file()
-    files = {each.configuration: each.client for each in installed if each.configuration.is_file()}
-    if is_named or not files:
-        return [_subject(options)]
-    labels = {file: client if len(files) > 1 else "" for file, client in files.items()}
-    return [_subject(Options(config=file), labels[file], client) for file, client in files.items()]
-
-
-def _subject(options: Options, label: str = "", client: str = "") -> Subject:
-    configuration: Configuration | None
-    try:
-        configuration = load(options)
-        problems = "\n".join(_problems(configuration))
-    except ConfigurationError as error:
-        configuration, problems = _without_servers(options), str(error)
-    return Subject(label=label, configuration=configuration, problems=problems, client=client)
-
-
-def _without_servers(options: Options) -> Configuration | None:
-    try:
-        return load(Options(config=options.config, with_servers=False))
-    except ConfigurationError:
-        return None
-
-
-def _problems(configuration: Configuration) -> list[str]:
-    """All that keeps riglm from starting so, but what is missing of single servers."""
-    from riglm.adapters.embedding.building import require_known_model
-    from riglm.adapters.prediction.selection import available
-
-    settings = configuration.settings
-    asked: list[Callable[[], object]] = [
-        lambda: require_predictor(configuration, available),
-        lambda: build_predictor(settings),
-        lambda: require_known_model(settings.embedder),
-    ]
-    found: dict[str, None] = {}
-    for ask in asked:
-        try:
-            ask()
-        except ConfigurationError as error:
-            found |= dict.fromkeys(str(error).splitlines())
-    return list(found)
-
-
 def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> list[Check]:
     """The checks of one configuration and its servers."""
     configuration = subject.configuration
@@ -171,21 +106,12 @@ def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> li
         names = [spec.name for spec in specs]
         files = FilesLook()
         checks.append(ConfigurationCheck(configuration.file, names, notes, files, certain_secrets(settings)))
-    missing = _missing(configuration)
+    missing = missing_servers(configuration)
     there = [spec for spec in specs if spec.name not in missing]
     checks.append(UnvisitedCheck(list(missing.values()), [] if visitor else there))
     if visitor is not None and there:
         checks.append(_visits(settings, there, visitor, subject.client, seconds))
     return checks
-
-
-def _missing(configuration: Configuration) -> Mapping[str, Missing]:
-    found = {}
-    for spec in configuration.settings.upstream_specs():
-        for problem in missing_parts(spec, configuration, os.environ):
-            is_program = problem.path.endswith(".command") and " " not in spec.command[0]
-            found[spec.name] = Missing(spec, problem.what, problem.fix, is_program)
-    return found
 
 
 def _visits(settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor, client: str, seconds: float) -> Check:

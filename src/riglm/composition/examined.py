@@ -1,0 +1,84 @@
+"""The configurations that `riglm doctor` examines, and what keeps riglm from starting with them."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load
+from riglm.adapters.configuration.presence import missing_parts, require_predictor
+from riglm.application.examining.unvisited import Missing
+from riglm.composition.prediction import build_predictor
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.installation import Installation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One configuration that is examined.
+
+    `problems` say why it cannot be used; `configuration` is then what can be told of it without its servers, if
+    anything can. `label` is empty where there is only one; `client` is the one that riglm serves by it, if it is one.
+    """
+
+    label: str
+    configuration: Configuration | None
+    problems: str = ""
+    client: str = ""
+
+
+def subjects_of(options: Options, installed: Sequence[Installation]) -> list[Subject]:
+    """The configuration in use; where none is named or found, those that clients start riglm with."""
+    is_named = options.config is not None or options.mcp_json is not None or Path(FILE_NAME).is_file()
+    files = {each.configuration: each.client for each in installed if each.configuration.is_file()}
+    if is_named or not files:
+        return [_subject(options)]
+    labels = {file: file.stem if len(files) > 1 else "" for file in files}  # a client may have one for each project
+    return [_subject(Options(config=file), labels[file], client) for file, client in files.items()]
+
+
+def _subject(options: Options, label: str = "", client: str = "") -> Subject:
+    configuration: Configuration | None
+    try:
+        configuration = load(options)
+        problems = "\n".join(_problems(configuration))
+    except ConfigurationError as error:
+        configuration, problems = _without_servers(options), str(error)
+    return Subject(label=label, configuration=configuration, problems=problems, client=client)
+
+
+def _without_servers(options: Options) -> Configuration | None:
+    try:
+        return load(Options(config=options.config, with_servers=False))
+    except ConfigurationError:
+        return None
+
+
+def _problems(configuration: Configuration) -> list[str]:
+    """All that keeps riglm from starting so, but what is missing of single servers."""
+    from riglm.adapters.embedding.building import require_known_model
+    from riglm.adapters.prediction.selection import available
+
+    settings = configuration.settings
+    asked: list[Callable[[], object]] = [
+        lambda: require_predictor(configuration, available),
+        lambda: build_predictor(settings),
+        lambda: require_known_model(settings.embedder),
+    ]
+    found: dict[str, None] = {}
+    for ask in asked:
+        try:
+            ask()
+        except ConfigurationError as error:
+            found |= dict.fromkeys(str(error).splitlines())
+    return list(found)
+
+
+def missing_servers(configuration: Configuration) -> Mapping[str, Missing]:
+    """By name, the servers that cannot be started because something is not there."""
+    found = {}
+    for spec in configuration.settings.upstream_specs():
+        for problem in missing_parts(spec, configuration, os.environ):
+            is_program = problem.path.endswith(".command") and " " not in spec.command[0]
+            found[spec.name] = Missing(spec, problem.what, problem.fix, is_program)
+    return found
