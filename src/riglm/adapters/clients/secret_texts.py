@@ -28,10 +28,15 @@ class Cover:
         self._whole = {part for text in found for part in _parts(text)} - set(shown)
         written = {form for text in self._whole for form in _forms(text)}
         self._redact = Redactor(written)
+        short = sorted((re.escape(text) for text in self._whole if len(text) < _SHORTEST), key=len, reverse=True)
+        self._short = re.compile(rf"(?<=[\s=:'])(?:{'|'.join(short)})(?=[\s,'\]}}]|$)") if short else None
 
     def __call__(self, text: str) -> str:
         """The text with a mask for each of them."""
-        parts = _VARIABLE.split(_STRING.sub(self._string, text))
+        text = _STRING.sub(self._string, text)
+        if self._short is not None:
+            text = self._short.sub(MASK, text)
+        parts = _VARIABLE.split(text)
         return "".join(part if place % 2 else self._redact(part) for place, part in enumerate(parts))
 
     def _string(self, found: re.Match[str]) -> str:
