@@ -1,7 +1,6 @@
 """The site is built strictly from what is in docs/, and no page of it asks another host for anything."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.documents.page import PAGES, ROOT
+from tests.documents.site import built
 
 _LOADED = {"src", "srcset", "poster", "data", "action", "formaction"}
 _ELSEWHERE = re.compile(r"(?:https?:)?//[\w.]+")
-_BUILDS = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml")]
 
 
 class Loads(HTMLParser):
@@ -48,18 +47,7 @@ def from_elsewhere(text: str, *, style: bool = False) -> list[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("site")
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(
-        [*_BUILDS, "--site-dir", str(directory)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return directory
+    return built(tmp_path_factory.mktemp("site"))
 
 
 def test_every_page_of_docs_is_in_the_site_and_found_by_its_search(site: Path) -> None:

@@ -1,0 +1,44 @@
+"""The site of the documents, in a browser."""
+
+import functools
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.browser.window import Window
+from tests.documents.site import built
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name that is overridden
+        """Nothing is said of a page that was fetched."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    site: Path = built(tmp_path_factory.mktemp("site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_reading_and_searching_the_site_asks_no_other_host(stranger: Window, address: str) -> None:
+    for page in ("index", "how-it-predicts", "reference/configuration"):
+        stranger.open(f"http://{address}/{page}.html")
+    stranger.find("[data-md-component=search-query]")
+    stranger.run("document.querySelector('[data-md-component=search-query]').focus()")
+    stranger.press(*"spool")
+    stranger.until(
+        lambda: (
+            "spool" in stranger.run("return document.querySelector('.md-search-result__list').innerText.toLowerCase()")
+        ),
+        "the search finds what is written",
+    )
+    assert stranger.complaints() == []
+    assert stranger.hosts() == {address}
