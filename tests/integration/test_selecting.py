@@ -66,6 +66,11 @@ def test_a_selection_is_short_fits_the_words_and_holds_the_objects_that_were_giv
     assert selection.tokens_saved > selection.tokens > 0
 
 
+def test_without_a_wish_a_selection_holds_twenty_tools_from_the_first_moment():
+    with ToolSelector(TOOLS, embedder="static") as selector:
+        assert [len(selector.session().select(words)) for words in ("", "pay the invoice")] == [20, 20]
+
+
 def test_what_was_used_for_such_words_is_selected_from_then_on_and_the_reasons_say_why(make):
     selector = make()
     assert not set(HABIT) <= set(selector.session().select("get ready for the yearly ceremony").names)

@@ -53,7 +53,7 @@ def settings_for(store: Store, config: Place | None, asked: Mapping[str, Mapping
     values += [(_LIBRARY, ("filtering", "surface"), "dynamic"), (_LIBRARY, ("control", "enabled"), False)]
     values += [(_LIBRARY, ("filtering", "meta_tools", name), False) for name in _OWN_TOOLS]
     if config is None:
-        values += _suited(dict(asked.get("filtering", {})))
+        values += _suited(asked.get("filtering", {}))
         values += _stored(store)
     return _loaded(store, config, values).settings.model_copy(update={"state": State()})
 
@@ -96,15 +96,13 @@ def _stored(store: Store) -> _Values:
     return [("store", ("storage", "path"), str(Path(store).expanduser()))]
 
 
-def _suited(filtering: dict[str, Any]) -> _Values:
-    """An agent is given a short list from the first moment: it need not be told of tools one by one."""
-    most = filtering.get("max_tools", Settings().filtering.max_tools)
-    small = Settings().filtering.passthrough_below.tools
-    if not isinstance(most, int):
-        return []
+def _suited(filtering: Mapping[str, Any]) -> _Values:
+    """An agent is given a short list from the first moment: what is not in it, it can search for."""
+    usual = Settings().filtering
+    most = filtering.get("max_tools") or usual.max_tools
     return [
         (_LIBRARY, ("filtering", "cold_start_limit"), most),
-        (_LIBRARY, ("filtering", "passthrough_below", "tools"), min(most, small)),
+        (_LIBRARY, ("filtering", "passthrough_below", "tools"), min(most, usual.passthrough_below.tools)),
     ]
 
 

@@ -137,6 +137,10 @@ class PredictionService(Predicting):
     async def caught_up(self, session: Session) -> None:
         """Have at hand all that was told until now, as far as that is soon done: for whoever has time for it."""
         await self._loading.caught_up(self._scope_of(session), self._patience)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Learn what calls taught until now, if what was learned before them is loaded: no call is in the way."""
         self._lessons.catch_up()
 
     def context_confidence(self, session: Session, state: SessionState) -> float:

@@ -128,6 +128,7 @@ class SelectingService:
             found=found,
         )
         ended(kind)
+        self._prediction.catch_up()
 
     def mark(self, session: Session, tool: str, *, relevant: bool) -> None:
         """A session says whether a tool is of use for its context."""

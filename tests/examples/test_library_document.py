@@ -1,0 +1,43 @@
+"""The Python of the documents on the library is run, and what it promises holds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from riglm import ToolSelector
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "library.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+class Answer:
+    tool = "read_log"
+
+
+def a_world():
+    tools = [{"name": f"{what}_log", "description": f"{what} what a build says"} for what in ("read", "write", "find")]
+    return {"tools": tools, "ask_the_model": lambda **_: Answer()}
+
+
+@pytest.mark.parametrize("block", [each for each in BLOCKS if "async with" not in each])
+def test_a_block_runs_as_it_stands(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, str(DOCUMENT), "exec"), a_world())
+
+
+async def test_the_block_on_an_event_loop_runs_as_it_stands():
+    [block] = [each for each in BLOCKS if "async with" in each]
+    lines = "".join(f"    {line}\n" for line in block.splitlines())
+    world = a_world() | {"ToolSelector": ToolSelector}
+    exec(compile(f"async def main():\n{lines}    return selection", str(DOCUMENT), "exec"), world)
+    assert (await world["main"]()).names == ("read_log", "write_log", "find_log")
+
+
+def test_every_public_name_is_documented_and_can_be_imported():
+    import riglm
+
+    for name in riglm.__all__:
+        assert getattr(riglm, name).__doc__ or name == "USER_STORE"
+    with pytest.raises(ImportError):
+        exec("from riglm import Nonesuch")
