@@ -9,6 +9,7 @@ from riglm.domain.command_line import mask_command
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.examining import Heard
 
+_MOST_SAID: Final = 3
 _NODE: Final = "install Node.js, which brings it: https://nodejs.org"
 _UV: Final = "install uv, which brings it: https://docs.astral.sh/uv"
 _DOCKER: Final = "install Docker: https://docs.docker.com/get-docker"
@@ -73,7 +74,7 @@ _IN_COMPLAINTS: Final = (
     _sign(r"cannot connect to the docker daemon|docker daemon is not running", "start Docker"),
     _sign(r"\bE404\b|404 not found - get|no matching version|not found in the package registry|No solution found",
           "correct the name of the package in `args`"),
-    _sign(r"EAI_AGAIN|ENOTFOUND|Temporary failure in name resolution|dns error",
+    _sign(r"\bEAI_AGAIN\b|\bENOTFOUND\b|Temporary failure in name resolution|dns error",
           "connect to the network, or install the package beforehand: its runner downloads it at the first start"),
     _sign(r"EADDRINUSE|address already in use", "end the other process that has its port: one copy of it runs already"),
     _sign(r"ModuleNotFoundError|Cannot find module|ERR_MODULE_NOT_FOUND", "install what it needs, or correct `args`"),
@@ -102,10 +103,20 @@ _IN_REASONS: Final = (
 )  # fmt: skip
 
 
-def fix_for(server: Configured, reason: str, heard: Heard) -> str:
-    """What to do about a server that failed for a reason, by what it said itself, or else by the reason."""
-    said = "\n".join(heard.complaints)
-    for sign, text in [*((each, said) for each in _IN_COMPLAINTS), *((each, reason) for each in _IN_REASONS)]:
-        if sign.pattern.search(text):
-            return sign.fix(server)
-    return _first_look(server)
+class Diagnosis(NamedTuple):
+    """What a server that failed said that tells most, and what to do about it."""
+
+    said: tuple[str, ...]
+    fix: str
+
+
+def diagnosis(server: Configured, reason: str, heard: Heard) -> Diagnosis:
+    """What is known of a failure: by what the server said itself, or else by the reason that riglm has for it."""
+    lines = tuple(line for line in dict.fromkeys(heard.complaints) if line.strip())
+    last = lines[-_MOST_SAID:]
+    for sign in _IN_COMPLAINTS:
+        telling = next((line for line in lines if sign.pattern.search(line)), None)
+        if telling is not None:
+            return Diagnosis(last if telling in last else (telling, *last[1:]), sign.fix(server))
+    known = next((sign for sign in _IN_REASONS if sign.pattern.search(reason)), None)
+    return Diagnosis(last, known.fix(server) if known else _first_look(server))

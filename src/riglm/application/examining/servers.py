@@ -7,14 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from riglm.application.examining.check import Check
-from riglm.application.examining.failure import Configured, fix_for
+from riglm.application.examining.failure import Configured, diagnosis
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.visit import Visit
 from riglm.application.examining.visitor import Visited, Visitor
 from riglm.domain.finding import Finding, Section, Severity
 from riglm.ports.upstream import UpstreamPort
 
-_MOST_COMPLAINTS: Final = 3
 _POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
 
 Opening = Callable[[], AbstractAsyncContextManager[Sequence[UpstreamPort]]]
@@ -54,13 +53,9 @@ class ServersCheck(Check):
         told = []
         if found.failure:
             reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
-            last = [line for line in dict.fromkeys(heard.complaints) if line.strip()][-_MOST_COMPLAINTS:]
-            what = f"{reason}; it said: {' | '.join(last)}" if last else reason
-            told.append(
-                finding(
-                    Severity.ERROR, what, fix_for(Configured(found.spec, self._keys[found.spec.name]), reason, heard)
-                )
-            )
+            known = diagnosis(Configured(found.spec, self._keys[found.spec.name]), reason, heard)
+            what = f"{reason}; it said: {' | '.join(known.said)}" if known.said else reason
+            told.append(finding(Severity.ERROR, what, known.fix))
         else:
             told.append(finding(Severity.OK, _greeting(found)))
             if found.seconds > self._grace and not is_alone:
@@ -68,7 +63,8 @@ class ServersCheck(Check):
                     f"took {found.seconds:.1f} s: a client gets its first list without these tools after "
                     f"{self._grace:g} s, and one that does not ask again never sees them"
                 )
-                told.append(finding(Severity.NOTE, what, f"set timeouts.grace to {found.seconds + 1:.0f}"))
+                fix = f"if it is as slow the next time, set timeouts.grace to {found.seconds + 1:.0f}"
+                told.append(finding(Severity.NOTE, what, fix))
         if heard.noise:
             what = f"writes what is no message on its standard output ({heard.noise} lines so far); riglm skips it"
             told.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
