@@ -40,13 +40,14 @@ def print_report(found: dict[str, Any], most_tools: int) -> None:
 def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
     rules, verdict = found["rules"], found["verdict"]
     lines: list[RenderableType] = [Text(verdict["text"], style="bold")]
+    reasons = Table.grid(padding=(0, 1, 0, 0))
     for reason in verdict["reasons"]:
         mark, plain, colour = _MARKS[reason["met"]]
-        sign = mark if _draws(console) else plain
-        lines.append(Text.assemble("  ", (sign, colour), " ", printable(reason["text"])))
+        reasons.add_row(Text(f"  {mark if _draws(console) else plain}", style=colour), printable(reason["text"]))
     if verdict["reasons"]:
         about = f"filtering.mode {rules['mode']}, strategy {rules['strategy']}, {rules['min_tools']} to "
-        lines.append(Text(printable(f"{about}{rules['max_tools']} tools for {rules['coverage']:.0%} of the calls")))
+        about += f"{rules['max_tools']} tools for {rules['coverage']:.0%} of the calls"
+        lines += [reasons, Text(printable(about), style="dim")]
     return Group(*lines, Text())
 
 

@@ -20,7 +20,7 @@ MODES: Final = ("shadow", "enforce")
 EXPLANATION: Final = (
     "What was recorded is what these rules showed, or in shadow mode would have shown: few lists in a session, all "
     "tools while little is known of it, and a tool stays in the list for some turns after it was used. The walk makes "
-    "a new list before every call, from the calls in the store alone; it is there to compare strategies. So the walk "
+    "a new list before every call, from the calls in the store alone; it is there to compare strategies, and mostly "
     "hides more and misses more. in_list is the share of calls whose tool was in the list, new_in_list the same for "
     "tools that the session had not used before. Ranges hold the true number in 95 of 100 cases. Tokens are estimates; "
     "hidden less own tools less re-sent is net."

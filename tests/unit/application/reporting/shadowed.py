@@ -22,7 +22,8 @@ def worked(sessions: int = 100, *, start: float = 1_790_000_000.0, days: int = 1
 
     The first list of each is whole; from its second turn on, a shadow of 12 tools is there, that of its workflow.
     """
-    chance, records = random.Random(seed), []
+    chance = random.Random(seed)
+    records: list[Record] = []
     for number in range(sessions):
         at = start + days * _DAY * number / sessions
         session = a_session(started_at=at, ended_at=at + 900, tools_available=TOOLS, client=Client(name="editor"))
