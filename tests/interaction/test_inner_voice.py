@@ -470,7 +470,7 @@ async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_
 
 WITHOUT_MODEL = {
     "not in time": {"RIGLM_EMBEDDER__START_DEADLINE": "0.001"},
-    "not there": {"RIGLM_EMBEDDER__MODEL": "BAAI/bge-small-en-v1.5", "RIGLM_EMBEDDER__DIRECTORY": "no-such-directory"},
+    "not there": {"RIGLM_EMBEDDER__MODEL": "BAAI/bge-small-en-v1.5"},
 }
 """Why the configured model cannot be used; in the second case the installed one is there, and could stand in."""
 
@@ -480,7 +480,8 @@ WITHOUT_MODEL = {
 async def test_without_its_model_the_embedder_is_unavailable_and_nothing_stands_in(
     company: Stage, ask: Asking, settings: dict[str, str]
 ):
-    env = {**ON, "RIGLM_EMBEDDER__PROVIDER": "fastembed", **settings}
+    models = str(company.folder / "models")
+    env = {**ON, "RIGLM_EMBEDDER__PROVIDER": "fastembed", "RIGLM_EMBEDDER__DIRECTORY": models, **settings}
     ask.url = company.serve(*company.back("http"), env=env) + "/mcp"
     ask.shelf.thought(WORDS)
     assert await ask.code() == "embedder_unavailable"
