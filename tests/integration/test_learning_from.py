@@ -121,6 +121,16 @@ def test_what_is_left_out_is_told_with_the_reason(home):
     assert counted(other, "--since", "2026-11-21") == {"read": 1, "too_old": 1}
 
 
+def test_what_was_forgotten_is_not_learned_again(home):
+    file = home / "s1.jsonl"
+    file.write_text(call(1))
+    assert counted(file) == {"read": 1, "new": 1}
+    done = CliRunner().invoke(app, ["db", "forget", "--client", "claude-code", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert counted(file) == {"read": 1, "forgotten": 1}
+    assert stored(home, "SELECT id FROM session") == []
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

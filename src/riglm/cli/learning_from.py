@@ -160,7 +160,7 @@ def _recorded(
     from riglm.application.importing.recording import ImportRecorder
     from riglm.composition.importing import context_lessons
 
-    new = [each for each in collection.conversations.values() if each.steps]
+    new = collection.new
     if not new:
         return ""
     with context_lessons(settings, store, hasher, principal) as lessons:
@@ -174,4 +174,5 @@ def _recorded(
         )
         with progress("learning sessions", len(new)) as advance:
             recorder.record(new, advance)
+    collection.settle()
     return recorder.contexts_failed

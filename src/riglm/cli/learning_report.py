@@ -48,6 +48,7 @@ def shown_for_programs(accounts: Sequence[Account], *, dry_run: bool, contexts_f
                     "copied": account.copied,
                     "not_run": account.not_run,
                     "too_old": account.too_old,
+                    "forgotten": account.forgotten,
                     "own_tools": account.own,
                     "elsewhere": sum(account.elsewhere.values()),
                 },
@@ -82,6 +83,7 @@ def _remarks(account: Account) -> list[str]:
         (account.copied, "calls are copies, in conversations that were resumed"),
         (account.not_run, "calls did not run: they were refused, or there was no such tool"),
         (account.too_old, "calls are older than --since, or than what the store keeps (retention)"),
+        (account.forgotten, "calls are of somebody whom the store is to have forgotten (riglm db forget)"),
         (account.own, "calls were of riglm's own tools"),
     ]
     remarks = [f"left out: {count} {what}" for count, what in told if count]

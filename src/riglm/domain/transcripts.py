@@ -8,7 +8,7 @@ class Account:
     """What was found in the transcripts of one client, and what became of it.
 
     Every call that was read is new, known (from an earlier import), live (riglm recorded it itself), copied (once more
-    in a resumed conversation), not run, too old, or of a server that no riglm stands in front of (`elsewhere`, by
+    in a resumed conversation), not run, too old, forgotten, of riglm's own tools, or of a server that no riglm stands in front of (`elsewhere`, by
     server). `sessions` have new calls. `damaged` lines and `unreadable` files were passed over.
     """
 
@@ -23,11 +23,11 @@ class Account:
     copied: int = 0
     not_run: int = 0
     too_old: int = 0
+    forgotten: int = 0
     own: int = 0
     elsewhere: dict[str, int] = field(default_factory=dict)
     tools: set[str] = field(default_factory=set)
     servers: set[str] = field(default_factory=set)
-    contexts: int = 0
     damaged: list[tuple[str, int, str]] = field(default_factory=list)
     damaged_lines: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -43,6 +43,20 @@ class Collection:
     conversations: dict[UUID, Conversation] = field(default_factory=dict)
     accounts: list[Account] = field(default_factory=list)
 
+    @property
+    def new(self) -> list[Conversation]:
+        """The conversations with calls that are to be recorded."""
+        return [each for each in self.conversations.values() if each.steps]
+
+    def settle(self) -> None:
+        """Take out of the accounts what the store would not take."""
+        accounts = {account.client: account for account in self.accounts}
+        for conversation in self.new:
+            account = accounts[conversation.source]
+            account.new -= conversation.forgotten
+            account.forgotten += conversation.forgotten
+            account.sessions -= conversation.forgotten == len(conversation.steps)
+
 
 class Collector:
     """Goes through the transcripts of one client after the other."""
@@ -66,7 +80,7 @@ class Collector:
             except OSError as error:
                 reader.account.unreadable[str(file)] = error.strerror or str(error)
         reader.account.sessions = sum(
-            bool(each.steps) for each in self.found.conversations.values() if each.client == source.introduces_itself
+            bool(each.steps) for each in self.found.conversations.values() if each.source == source.client
         )
 
 
@@ -107,6 +121,7 @@ class _Reader:
         if found is None:
             found = self._conversations[id_] = Conversation(
                 id=id_,
+                source=self._source.client,
                 client=self._source.introduces_itself,
                 started_at=began,
                 ended_at=ended,

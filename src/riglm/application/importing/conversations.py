@@ -34,14 +34,21 @@ class Step:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Conversation:
-    """One conversation, as far as it was read; `known` are the ids of its calls that are in the store already."""
+    """One conversation, as far as it was read.
+
+    `source` is the client as riglm's commands name it, `client` as it names itself. `known` are the ids of its calls
+    that are in the store already, and `forgotten` counts those that the store would not take: of somebody whom it is
+    to have forgotten.
+    """
 
     id: UUID
+    source: str
     client: str
     started_at: float
     ended_at: float
     known: frozenset[UUID] = frozenset()
     calls: int = 0
+    forgotten: int = 0
     contexts: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 

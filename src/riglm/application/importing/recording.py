@@ -50,26 +50,32 @@ class ImportRecorder:
             AnalyticsUnavailable: the store cannot be written.
         """
         waiting: list[Record] = []
-        done = 0
-        for records in self._records(sorted(conversations, key=lambda each: (each.started_at, each.id))):
+        some: list[Conversation] = []
+        for conversation, records in self._records(sorted(conversations, key=lambda each: (each.started_at, each.id))):
             waiting += records
-            done += 1
+            some.append(conversation)
             if len(waiting) >= RECORDS_AT_ONCE:
-                self._store.record_many(waiting)
-                advance(done)
-                waiting, done = [], 0
+                self._store_all(waiting, some)
+                advance(len(some))
+                waiting, some = [], []
         if waiting:
-            self._store.record_many(waiting)
-            advance(done)
+            self._store_all(waiting, some)
+            advance(len(some))
         if conversations:
             self._store.forget_warm_sets()  # or the lists of today would not know of it before tomorrow
 
-    def _records(self, conversations: Sequence[Conversation]) -> Iterator[list[Record]]:
+    def _store_all(self, records: Sequence[Record], conversations: Sequence[Conversation]) -> None:
+        self._store.record_many(records)
+        for conversation in conversations:
+            there = {call.id for call in self._store.list_invocations(conversation.id)}
+            conversation.forgotten = sum(step.id not in there for step in conversation.steps)
+
+    def _records(self, conversations: Sequence[Conversation]) -> Iterator[tuple[Conversation, list[Record]]]:
         taught = latest_that_fit(conversations, self._most_pairs)
         for place, conversation in enumerate(conversations):
             session = self._session(conversation)
             learned = self._learned(conversation, session) if place in taught else []
-            yield [session, *self._invocations(conversation), *learned]
+            yield conversation, [session, *self._invocations(conversation), *learned]
 
     def _session(self, conversation: Conversation) -> Session:
         is_over = conversation.ended_at < self._open_since
