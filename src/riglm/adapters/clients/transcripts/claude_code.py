@@ -11,6 +11,7 @@ from riglm.adapters.clients.transcripts.places import found_below, head
 from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
 
 _PREFIX: Final = "mcp__"
+_QUOTE: Final = ord('"')
 _REFUSALS: Final = ("The user doesn't want to", "[Request interrupted", "<tool_use_error>", "MCP error")
 _NOT_ASKED: Final = (
     "<command-",
@@ -106,7 +107,7 @@ class _Conversation:
         if line.type not in {"user", "assistant"}:
             return []
         content = _read_message(line.message).content
-        is_text = memoryview(content)[:1] == b'"'
+        is_text = memoryview(content)[0] == _QUOTE
         blocks = [_Block(type="text", text=_read_any(content))] if is_text else _read_blocks(content)
         at = moment(line.timestamp)
         agent = line.agent_id or ("agents" if line.is_sidechain else "")
