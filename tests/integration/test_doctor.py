@@ -77,6 +77,12 @@ def python(code: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-c", code], **more}
 
 
+def scripted(log: Path) -> dict[str, Any]:
+    """A server of the modern era that does not heed SIGTERM, and writes down what it hears."""
+    words = ["-m", *SCRIPTED, "--log", str(log)]
+    return {"command": sys.executable, "args": words, "env": {"PYTHONPATH": str(ROOT)}}
+
+
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) -> tuple[int, Any]:
     """One run in front of everything that is broken."""
@@ -88,14 +94,11 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
         "good": good,
         "noisy": python(f"{noise}runpy.run_path({good['args'][0]!r}, run_name='__main__')"),
         "leaving": python(
-            "import os, sys; sys.exit('The API_KEY is not set, not ' + os.environ['MY_TOKEN'])", env={"MY_TOKEN": SECRET}
+            "import os, sys; sys.exit('The API_KEY is not set, not ' + os.environ['MY_TOKEN'])",
+            env={"MY_TOKEN": SECRET},
         ),
         "hanging": python("import sys; sys.stdin.read()"),
-        "modern": {
-            "command": sys.executable,
-            "args": ["-m", *SCRIPTED, "--log", f"{directory}/log"],
-            "env": {"PYTHONPATH": str(ROOT)},
-        },
+        "modern": scripted(directory / "log"),
         "absent": {"command": "uvx-that-nobody-has"},
         "guarded": {"url": f"http://127.0.0.1:{refusing}/mcp"},
         "plain": {"url": f"https://127.0.0.1:{refusing}/mcp"},
@@ -200,7 +203,7 @@ def test_after_init_each_client_s_configuration_is_examined_and_a_server_of_both
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
-    server = {"command": sys.executable, "args": ["-m", *SCRIPTED, "--log", str(log)], "env": {"PYTHONPATH": str(ROOT)}}
+    server = scripted(log)
     (tmp_path / ".cursor").mkdir()
     for file in (tmp_path / ".claude.json", tmp_path / ".cursor" / "mcp.json"):
         file.write_text(json.dumps({"mcpServers": {"same": server}}), "utf-8")
