@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,20 @@ def test_what_was_forgotten_is_not_learned_again(home):
     assert done.exit_code == 0, done.output
     assert counted(file) == {"read": 1, "forgotten": 1}
     assert stored(home, "SELECT id FROM session") == []
+
+
+def test_after_init_the_servers_are_found_by_the_names_that_they_had(home, monkeypatch):
+    monkeypatch.setenv("HOME", str(home))
+    (home / "riglm.yaml").unlink()
+    before = {name: {"command": sys.executable} for name in ("git hub", "docs")}
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": before}))
+    folder = home / ".claude" / "projects" / "-x"
+    folder.mkdir(parents=True)
+    (folder / "s1.jsonl").write_text(call(1).replace("mcp__github", "mcp__git_hub") + call(2).replace("github", "gone"))
+    done = CliRunner().invoke(app, ["init", "--client", "claude-code", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert learned()["elsewhere"] == {"gone": 1}
+    assert stored(home, "SELECT tool, upstream FROM invocation") == [("git-hub__list_issue", "git-hub")]
 
 
 @pytest.mark.parametrize(
