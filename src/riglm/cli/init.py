@@ -69,6 +69,7 @@ def init(
 def _show(plans: "Sequence[InstallPlan]") -> None:
     from riglm.composition.installing import cover
 
+    covered = cover([rewriting for plan in plans for rewriting in plan.rewritings])
     for plan in plans:
         whose = f" in {plan.place.project}" if plan.place.project else ""
         if plan.fault:
@@ -80,7 +81,7 @@ def _show(plans: "Sequence[InstallPlan]") -> None:
         print_list("note", plan.notes)
         if not plan.changes:
             typer.echo("  nothing to change")
-        print_rewritings(plan.rewritings, cover(plan.rewritings))
+        print_rewritings(plan.rewritings, covered)
     if not plans:
         typer.echo("no client on this machine has servers that riglm knows of")
 

@@ -1,7 +1,7 @@
 """What `riglm init` and `riglm undo` have in common: options, and how they show changes to files."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -73,19 +73,24 @@ def print_rewritings(rewritings: "Iterable[Rewriting]", cover: Callable[[str], s
             console.print(Text(line, style=_style(line)))
 
 
-def _difference(rewriting: "Rewriting", cover: Callable[[str], str]) -> Iterator[str]:
-    before, after = (
-        [printable(line.replace("\t", "    ")) for line in cover(_text(content)).splitlines()]
-        for content in (rewriting.before, rewriting.after)
-    )
-    same = 0
-    while same < min(len(before), len(after)) and before[same] == after[same]:
-        same += 1
-    skipped = max(0, same - _CONTEXT)  # most of a large file is the same, and need not be compared
+def _difference(rewriting: "Rewriting", cover: Callable[[str], str]) -> list[str]:
+    """The lines that change, with those around them; only these are looked through for secrets: files can be large."""
+    before, after = (_text(content).splitlines() for content in (rewriting.before, rewriting.after))
+    same, last = _same(before, after), _same(before[::-1], after[::-1])
+    start = max(0, same - _CONTEXT)
+    end = max(0, min(last, len(before) - same, len(after) - same) - _CONTEXT)
     name = printable(str(rewriting.file))
     old, new = "nothing" if rewriting.before is None else name, "nothing" if rewriting.after is None else name
-    for line in unified_diff(before[skipped:], after[skipped:], old, new, lineterm="", n=_CONTEXT):
-        yield "    " + ("…" if line.startswith("@@") else line)
+    parts = before[start : len(before) - end], after[start : len(after) - end]
+    lines = unified_diff(*parts, old, new, lineterm="", n=_CONTEXT)
+    shown = ["    " + ("…" if line.startswith("@@") else line.replace("\t", "    ")) for line in lines]
+    return [printable(line) for line in cover("\n".join(shown)).splitlines()]
+
+
+def _same(some: Sequence[str], others: Sequence[str]) -> int:
+    """With how many equal lines both begin."""
+    pairs = zip(some, others, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others)))
 
 
 def _style(line: str) -> str:

@@ -60,6 +60,7 @@ def undo(
 def _show(plans: "Sequence[UndoPlan]") -> None:
     from riglm.composition.installing import cover
 
+    covered = cover([rewriting for plan in plans for rewriting in plan.rewritings])
     for plan in plans:
         if plan.fault:
             print_fault(plan.client, plan.fault)
@@ -68,7 +69,7 @@ def _show(plans: "Sequence[UndoPlan]") -> None:
         typer.echo(f"{plan.client}: {plan.file} {how}")
         print_list("returns", plan.returns)
         print_list("note", plan.notes)
-        print_rewritings(plan.rewritings, cover(plan.rewritings))
+        print_rewritings(plan.rewritings, covered)
     if not plans:
         typer.echo("there is nothing to take back")
 

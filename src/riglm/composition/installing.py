@@ -86,11 +86,12 @@ def riglm_entries(
 
 def cover(rewritings: Sequence[Rewriting]) -> Callable[[str], str]:
     """What covers the secrets of these files, whose names are none, in any text."""
+    first = {rewriting.file: rewriting.before for rewriting in reversed(rewritings)}
+    last = {rewriting.file: rewriting.after for rewriting in rewritings}
     documents = []
-    for rewriting in rewritings:
-        for content in (rewriting.before, rewriting.after):
-            with contextlib.suppress(RiglmError):
-                documents.append(values_of(rewriting.file, content or b""))
+    for file, content in (*first.items(), *last.items()):  # what is between has no other servers than these two
+        with contextlib.suppress(RiglmError):
+            documents.append(values_of(file, content or b""))
     return Cover(*documents, shown=[str(rewriting.file) for rewriting in rewritings])
 
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from riglm.adapters.clients.cannot_change import CannotChange
@@ -35,6 +36,7 @@ class _Member:
     comma: int | None
 
 
+@lru_cache(maxsize=4)  # one file may hold the servers of many projects
 def values(text: str) -> dict[str, Any]:
     """What the text says.
 
@@ -195,7 +197,7 @@ def _step(text: str, place: _Member, gap: str) -> str:
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) < len(pairs):
+    if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise CannotChange(f"the key {twice!r} stands twice in one object: keep one of them")

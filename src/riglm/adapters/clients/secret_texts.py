@@ -15,7 +15,10 @@ _REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\{(?:env|file):[^}]*\}")
 _VARIABLE: Final = re.compile(r"(\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\})")
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*"')
+_SPACE: Final = re.compile(r"\s")
 _SHORTEST: Final = 4
+_SHORTEST_RANDOM: Final = 8
+"""Of a text that stands under no telling name: the history of a client is full of short ones."""
 
 
 class Cover:
@@ -66,7 +69,7 @@ def _secrets(value: Any, key: str) -> Iterator[str]:
     elif isinstance(value, str):
         if "://" in value:
             yield from secrets_of_url(value)
-        elif looks_random(value):
+        elif len(value) >= _SHORTEST_RANDOM and not _SPACE.search(value) and looks_random(value):
             yield value
 
 
