@@ -19,6 +19,9 @@ upstream: {{command: {command}, args: {args}}}
 predictor:
   kind: recency
   options: {{half_life: {half_life}}}
+embedder:
+  provider: words
+  options: {{dimensions: {dimensions}}}
 """
 
 
@@ -44,9 +47,9 @@ def with_it(installed, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 
-def configured(folder: Path, half_life: float) -> str:
+def configured(folder: Path, half_life: float, dimensions: int = 128) -> str:
     command, *args = listing_server(folder / "tools.json")
-    return CONFIGURATION.format(command=command, args=args, half_life=half_life)
+    return CONFIGURATION.format(command=command, args=args, half_life=half_life, dimensions=dimensions)
 
 
 @pytest.mark.usefixtures("with_it")
@@ -59,20 +62,25 @@ def test_its_own_tests_which_are_riglms_contracts_pass(tmp_path):
 
 @pytest.mark.usefixtures("with_it")
 def test_its_options_are_checked_before_riglm_starts(tmp_path):
-    (tmp_path / "riglm.yaml").write_text(configured(tmp_path, half_life=-1))
+    (tmp_path / "riglm.yaml").write_text(configured(tmp_path, half_life=-1, dimensions=0))
     done = run("-m", "riglm", "config", "check", "--config", str(tmp_path / "riglm.yaml"))
     assert done.returncode == 2
     assert "half_life is a number of seconds above 0" in done.stderr
+    assert "dimensions is a number above 0" in done.stderr
 
 
 @pytest.mark.usefixtures("with_it")
 async def test_a_riglm_whose_configuration_names_it_predicts_by_it(tmp_path):
-    with controlled(tmp_path, past=a_past(time.time()), configuration=configured(tmp_path, half_life=7_200)) as riglm:
+    file = configured(tmp_path, half_life=7_200)
+    not_static = {"EMBEDDER__PROVIDER": ""}
+    with controlled(tmp_path, past=a_past(time.time()), configuration=file, settings=not_static) as riglm:
         async with riglm.client() as client:
             await client.list_tools()
             await client.call_tool("set_context", {"context": "whatever comes"})  # waits for what is to be loaded
+            status = (await client.call_tool("index_status", {})).structured_content
             [session] = [each for each in riglm.ask("GET", "/sessions").json["items"] if each["ended_at"] is None]
             told = riglm.ask("GET", f"/predictions/{session['id']}").json
+    assert status["embeddings"]["actual_model"] == "riglm-recency/words-128"
     assert told["predictor"] == "recency"
     assert told["signals"] == ["recency"]
     assert told["tools"][0]["tool"] in TOOLS[:4]  # the latest session of the past used these

@@ -234,6 +234,8 @@ def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
         ({"max_tools": 2, "min_tools": 3}, "filtering.max_tools"),
         ({"store": "a.db", "config": "riglm.yaml"}, "`store` and `config` are both given — fix: "),
         ({"config": "nowhere.yaml"}, "nowhere.yaml"),
+        ({"predictor": "hybird"}, r"ToolSelector\(predictor=...\): predictor.kind: .* — fix: did you mean hybrid"),
+        ({"embedder": "statis"}, r"embedder.provider: no embedder is called 'statis' — fix: did you mean static"),
     ],
 )
 def test_what_cannot_be_used_is_refused_at_once_with_the_argument_and_the_fix(options, words):

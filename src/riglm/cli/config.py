@@ -81,8 +81,11 @@ def _require_predictor(configuration: "Configuration") -> None:
 
 
 def _require_model(configuration: "Configuration") -> None:
+    from riglm.adapters.configuration.presence import require_embedder
     from riglm.adapters.embedding.building import require_known_model
+    from riglm.adapters.embedding.plugged import available
 
+    require_embedder(configuration, available)
     with _placed(configuration):
         require_known_model(configuration.settings.embedder)
 

@@ -16,21 +16,34 @@ def ready(**options: Any) -> "Configuration":
 
     Raises:
         ConfigurationError: the configuration cannot be used, or names no server, or none whose program is there, or a
-            predictor that is not.
+            predictor or an embedder that is not.
     """
     with _without_plugins():
         from riglm.adapters.configuration.loading import Options, load
-        from riglm.adapters.configuration.presence import require_all, require_predictor, require_upstreams
+        from riglm.adapters.configuration.presence import (
+            require_all,
+            require_embedder,
+            require_predictor,
+            require_upstreams,
+        )
 
         configuration = load(Options(**options))
     require_all(
-        lambda: require_upstreams(configuration, every=False), lambda: require_predictor(configuration, _installed)
+        lambda: require_upstreams(configuration, every=False),
+        lambda: require_predictor(configuration, _predictors),
+        lambda: require_embedder(configuration, _embedders),
     )
     return configuration
 
 
-def _installed() -> tuple[str, ...]:
+def _predictors() -> tuple[str, ...]:
     from riglm.adapters.prediction.selection import available
+
+    return available()
+
+
+def _embedders() -> tuple[str, ...]:
+    from riglm.adapters.embedding.plugged import available
 
     return available()
 

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from riglm.adapters.configuration.loading import Configuration, Options, load
+from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor
+from riglm.adapters.embedding.plugged import available as embedders_there
+from riglm.adapters.prediction.selection import available as predictors_there
 from riglm.application.selecting.service import SelectingService
 from riglm.composition.container import build
 from riglm.domain.errors import ConfigurationError
@@ -18,6 +21,7 @@ from riglm.domain.schemas.state import State
 _OVERRIDES_SECONDS: Final = 0.25
 _NOWHERE: Final = Path(os.devnull)  # a directory without any file
 _LIBRARY: Final = "ToolSelector"
+_ARGUMENTS: Final = {"kind": "predictor", "provider": "embedder", "denylist": "denied"}
 _OWN_TOOLS: Final = ("set_context", "search_available_tools", "call_tool", "index_status", "mark_tool")
 
 
@@ -55,7 +59,12 @@ def settings_for(store: Store, config: Place | None, asked: Mapping[str, Mapping
     if config is None:
         values += _suited(asked.get("filtering", {}))
         values += _stored(store)
-    return _loaded(store, config, values).settings.model_copy(update={"state": State()})
+    configuration = _loaded(store, config, values)
+    require_all(
+        lambda: require_predictor(configuration, predictors_there),
+        lambda: require_embedder(configuration, embedders_there),
+    )
+    return configuration.settings.model_copy(update={"state": State()})
 
 
 @contextlib.asynccontextmanager
@@ -107,4 +116,4 @@ def _suited(filtering: Mapping[str, Any]) -> _Values:
 
 
 def _argument(key: str) -> str:
-    return f"{_LIBRARY}({key}=...)"
+    return f"{_LIBRARY}({_ARGUMENTS.get(key, key)}=...)"

@@ -11,6 +11,7 @@ from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.cli.main import app
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.published import json_schema
+from riglm.ports import plugging
 
 runner = CliRunner()
 
@@ -61,7 +62,7 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("loud", f"{__name__}:Loud", selection.GROUP),
         EntryPoint("lost", "no.such.module:Lost", selection.GROUP),
     ]
-    monkeypatch.setattr(selection, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
+    monkeypatch.setattr(plugging, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
 
 
 @pytest.mark.usefixtures("stranger")

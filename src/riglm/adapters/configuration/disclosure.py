@@ -21,7 +21,8 @@ def document(settings: Settings) -> dict[str, Any]:
     values: dict[str, Any] = _covered(settings.model_dump(by_alias=True), written)
     for section, url in (("storage", settings.storage.url), ("state", settings.state.url)):
         values[section]["url"] = None if url is None else mask_url(url.get_secret_value())
-    values["predictor"]["options"] = mask_options(values["predictor"]["options"])
+    for section in ("predictor", "embedder"):
+        values[section]["options"] = mask_options(values[section]["options"])
     values["mcpServers"] = {name: _server(given) for name, given in values["mcpServers"].items()}
     upstream = values.pop("upstream")
     whole = values if upstream is None else {"upstream": _server(upstream), **values}

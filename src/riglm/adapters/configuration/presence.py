@@ -1,4 +1,4 @@
-"""Whether what a configuration names is there: programs, directories, predictors."""
+"""Whether what a configuration names is there: programs, directories, predictors, embedders."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refusal, refuse_any
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.embedder import OWN_PROVIDERS
 from riglm.domain.schemas.prediction import OWN_KINDS
 from riglm.domain.upstream import UpstreamSpec
 
@@ -36,18 +37,16 @@ def require_predictor(configuration: Configuration, installed: Callable[[], Coll
     Only names are looked at: a start waits for no predictor to be imported.
     """
     kind = configuration.settings.predictor.kind
-    if kind in OWN_KINDS:
-        return
-    known = sorted(installed())
-    if kind in known:
-        return
-    from difflib import get_close_matches
+    if kind not in OWN_KINDS:
+        _require_named(configuration, ("predictor", "kind"), "predictor", kind, installed())
 
-    path = ("predictor", "kind")
-    close = get_close_matches(kind, known, n=1)
-    fix = f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
-    source = origin_of(path, configuration.origins, "default")
-    raise refusal(Problem(source, dotted(path), f"no predictor is called {kind!r}", fix))
+
+def require_embedder(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
+    """Raise ConfigurationError unless the embedder is one of riglm's own or else one of those `installed`."""
+    provider = configuration.settings.embedder.provider
+    if provider not in OWN_PROVIDERS:
+        known = {*OWN_PROVIDERS, *installed()}
+        _require_named(configuration, ("embedder", "provider"), "embedder", provider, known)
 
 
 def require_all(*checks: Callable[[], None]) -> None:
@@ -60,6 +59,20 @@ def require_all(*checks: Callable[[], None]) -> None:
             wrong.append(str(error))
     if wrong:
         raise ConfigurationError("\n".join(wrong))
+
+
+def _require_named(
+    configuration: Configuration, path: tuple[str, str], what: str, name: str, there: Collection[str]
+) -> None:
+    known = sorted(there)
+    if name in known:
+        return
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    fix = f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
+    source = origin_of(path, configuration.origins, "default")
+    raise refusal(Problem(source, dotted(path), f"no {what} is called {name!r}", fix))
 
 
 def missing_parts(spec: UpstreamSpec, configuration: Configuration, environment: Mapping[str, str]) -> list[Problem]:

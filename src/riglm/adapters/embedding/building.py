@@ -8,8 +8,9 @@ from riglm.adapters.embedding.chosen import ChosenEmbedder
 from riglm.adapters.embedding.fallback import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.adapters.embedding.plugged import select_embedder
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.embedder import Embedder
+from riglm.domain.schemas.embedder import OWN_PROVIDERS, Embedder
 from riglm.ports.embedder import EmbedderPort, Embedders
 from riglm.ports.vector_cache import VectorCachePort
 
@@ -30,6 +31,9 @@ def build_embedders(settings: Embedder, cache: VectorCachePort | None = None) ->
     if settings.provider == "static":
         hashing = HashingEmbedder()
         return Embedders(always=hashing, chosen=hashing)
+    if settings.provider != "fastembed":
+        plugged = select_embedder(settings.provider, settings.options)
+        return Embedders(always=CachedEmbedder(FallbackEmbedder(plugged, HashingEmbedder()), cache), chosen=plugged)
     model = FastembedEmbedder(
         candidates(settings),
         directory=models_directory(settings),
@@ -52,7 +56,9 @@ def candidates(settings: Embedder) -> tuple[str, ...]:
 
 def require_known_model(settings: Embedder) -> None:
     """Raise ConfigurationError if nobody has the configured model; it need not be downloaded."""
-    if settings.provider == "static" or settings.model == BUNDLED_MODEL:
+    if settings.provider not in OWN_PROVIDERS:
+        select_embedder(settings.provider, settings.options)
+    if settings.provider != "fastembed" or settings.model == BUNDLED_MODEL:
         return
     from riglm.adapters.embedding.onnx_model import UnknownModel, described_model
 

@@ -22,6 +22,7 @@ def certain_secrets(settings: Settings) -> tuple[str, ...]:
     guards = (settings.downstream.token, settings.privacy.key, settings.control.token, settings.control.read_token)
     found = [guard.get_secret_value() for guard in guards if guard]
     found += [*settings.storage.secrets(), *settings.state.secrets(), *secrets_of_options(settings.predictor.options)]
+    found += secrets_of_options(settings.embedder.options)
     for server in [*([settings.upstream] if settings.upstream else []), *settings.mcp_servers.values()]:
         found += _of_server(server)
     return tuple(secret for secret in found if len(secret) >= _SHORTEST)

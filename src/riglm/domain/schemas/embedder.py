@@ -1,18 +1,25 @@
 """What turns texts into vectors."""
 
-from typing import Literal
+from typing import Any, Final
 
 from pydantic import Field
 
 from riglm.domain.schemas.base import Seconds, Section
 
+OWN_PROVIDERS: Final = ("fastembed", "static")
+"""The embedders that come with riglm."""
+
 
 class Embedder(Section):
     """What turns descriptions and contexts into vectors. No network is used: `riglm embedder pull` downloads models."""
 
-    provider: Literal["fastembed", "static"] = Field(
-        default="fastembed", description="A real model, or `static`: hashed words, without a model's memory and time."
+    provider: str = Field(
+        default="fastembed",
+        min_length=1,
+        description="`fastembed`: a real model; `static`: hashed words, without a model's memory and time; or one of "
+        "the entry-point group `riglm.embedders`.",
     )
+    options: dict[str, Any] = Field(default={}, description="Options of an embedder that a package brings, by name.")
     model: str = Field(
         default="riglm/all-MiniLM-L6-v2-int8",
         min_length=1,

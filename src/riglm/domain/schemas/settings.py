@@ -119,7 +119,8 @@ class Settings(Section):
         """Every value that must never be shown or logged, in the clear: for redaction only."""
         guards = (self.downstream.token, self.privacy.key, self.control.token, self.control.read_token)
         found = [one for one in guards if one]
-        plain = [*self.storage.secrets(), *self.state.secrets(), *secrets_of_options(self.predictor.options)]
+        options = (self.predictor.options, self.embedder.options)
+        plain = [*self.storage.secrets(), *self.state.secrets(), *secrets_of_options(options)]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]
             found += [server.auth.token] if server.auth else []

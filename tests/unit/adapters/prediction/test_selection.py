@@ -5,10 +5,10 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from riglm.adapters.prediction import selection
 from riglm.adapters.prediction.selection import GROUP, select_predictor
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.prediction import OWN_KINDS
+from riglm.ports import plugging
 
 
 class NoPredictor:
@@ -36,7 +36,7 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("absent", "no.such.module:Thing", GROUP),
         EntryPoint("number", here + "NUMBER", GROUP),
     ]
-    monkeypatch.setattr(selection, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
+    monkeypatch.setattr(plugging, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
 
 
 NUMBER = 42

@@ -143,3 +143,17 @@ async def test_what_is_left_out_is_told_once_a_minute_with_its_number(caplog):
     now[0] = 61.0
     lessons.add(lambda: None)
     assert [record.args for record in caplog.records] == [(1,), (3,)]
+
+
+async def test_whoever_has_time_for_it_has_all_learned_at_once_and_in_order():
+    lessons, learned = Lessons(), []
+    for number in range(3):
+        lessons.add(lambda number=number: learned.append(number))
+    lessons.catch_up()
+    assert learned == []  # what earlier runs taught comes first
+    lessons.begin()
+    lessons.catch_up()
+    assert learned == [0, 1, 2]
+    lessons.add(lambda: learned.append(3))
+    await all_of(learned, 4)  # the pause that had begun goes on
+    assert learned == [0, 1, 2, 3]
