@@ -98,7 +98,8 @@ def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> li
     configuration = subject.configuration
     checks: list[Check] = [UnusableConfiguration(subject.problems)] if subject.problems else []
     if configuration is None:
-        return checks
+        what = "servers, store, model and ports were not looked at: nobody knows what they are"
+        return [*checks, Told(finding(Section.CONFIGURATION, Severity.NOTE, "the rest", what))]
     settings = configuration.settings
     specs = settings.upstream_specs()
     if not subject.problems:
@@ -120,9 +121,12 @@ def _visits(settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor,
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
     timeouts = settings.timeouts.model_copy(update=least)
     upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes)
-    tools = ToolsFindings(JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=client)
+    names = [spec.name for spec in settings.upstream_specs()]
+    keys = {name: "upstream" if settings.upstream else f"mcpServers.{name}" for name in names}
+    tools = ToolsFindings(
+        JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=client, is_alone=len(keys) == 1
+    )
     opening = partial(upstreams.opened, lambda _upstream, _tool: None)
-    keys = {spec.name: "upstream" if settings.upstream else f"mcpServers.{spec.name}" for spec in specs}
     return ServersCheck(opening, visitor, tools, grace=settings.timeouts.grace, keys=keys)
 
 

@@ -41,7 +41,7 @@ class ServersCheck(Check):
         """A finding or more for each server, and those about their tools."""
         async with self._open_all() as upstreams:
             visited = await asyncio.gather(*map(self._visitor.visit, upstreams))
-        told = [finding for each in visited for finding in self._told(each, is_alone=len(visited) == 1)]
+        told = [finding for each in visited for finding in self._told(each, is_alone=len(self._keys) == 1)]
         return [*told, *await self._tools.about([each.visit for each in visited if not each.visit.failure])]
 
     def _told(self, visited: Visited, *, is_alone: bool) -> list[Finding]:

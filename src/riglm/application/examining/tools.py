@@ -1,5 +1,6 @@
 """What the servers' tools are like for providers of models, together and one by one."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -48,8 +49,15 @@ class Listed:
 class ToolsFindings:
     """Judges what servers list."""
 
-    def __init__(self, judge: SchemaJudgePort, *, naming: Naming, filtering: Filtering, client: str = "") -> None:
-        """`client` is the only one that sees them, as `riglm init` calls it; empty when it may be any."""
+    def __init__(
+        self, judge: SchemaJudgePort, *, naming: Naming, filtering: Filtering, client: str = "", is_alone: bool = False
+    ) -> None:
+        """`client` is the only one that sees them, as `riglm init` calls it; empty when it may be any.
+
+        `is_alone` says that there is one server in all, whose names pass as they are.
+        """
+        self._client = client
+        self._is_alone = is_alone
         self._judge = judge
         self._naming: Naming = naming
         self._filtering = filtering
@@ -82,11 +90,11 @@ class ToolsFindings:
         by_server = {found.spec.name: found.catalogue for found in visits}
         told = []
         for server, catalogue in by_server.items():
-            twice = sorted({name for name in catalogue.names if catalogue.names.count(name) > 1})
+            twice = sorted(name for name, count in Counter(catalogue.names).items() if count > 1)
             if twice:
                 what = f"{server} lists {_some(twice)} more than once; the first one counts"
                 told.append(_finding(Severity.WARNING, "names", what, "ask the server's authors to mend it"))
-        if len(by_server) == 1:
+        if self._is_alone:
             public = {name: (server, name) for server, catalogue in by_server.items() for name in catalogue.names}
             return [Listed(name, *_named(by_server, at)) for name, at in public.items()], told
         owned = {server: tuple(dict.fromkeys(catalogue.names)) for server, catalogue in by_server.items()}
@@ -139,11 +147,13 @@ class ToolsFindings:
     def _size(self, listed: Sequence[Listed]) -> Finding:
         count, tokens = len(listed), estimated_tokens(sum(each.size for each in listed))
         what = f"{count} tool{'' if count == 1 else 's'}, about {tokens:,} tokens for a client that is shown all"
-        narrow = [known for known in CLIENTS if known.most_tools is not None and count > known.most_tools]
+        asked = [known for known in CLIENTS if self._client in {"", known.key} and known.most_tools is not None]
+        narrow = [known for known in asked if count > (known.most_tools or count)]
         if narrow and not self._is_short:
-            refused = ", ".join(f"{known.title} takes {known.most_tools}" for known in narrow)
+            taken = ", ".join(f"{known.title} takes {known.most_tools}" for known in narrow)
             fix = "run `riglm enforce` when `riglm report` says that it is worth it, or deny what is never used"
-            return _finding(Severity.WARNING, "all", f"{what}; all are shown, and {refused}", fix)
+            weight = Severity.WARNING if self._client else Severity.NOTE
+            return _finding(weight, "all", f"{what}; all are shown, and {taken}", fix)
         small = self._filtering.passthrough_below
         is_cut = self._is_short and (count > small.tools or tokens > small.tokens)
         shown = f"; at most about {self._filtering.max_tools} are shown at a time" if is_cut else ""
@@ -162,11 +172,8 @@ def _named(by_server: Mapping[str, Any], at: tuple[str, str]) -> tuple[str, Tool
 
 
 def _shared(owned: Mapping[str, Iterable[str]]) -> list[str]:
-    seen: dict[str, int] = {}
-    for names in owned.values():
-        for name in names:
-            seen[name] = seen.get(name, 0) + 1
-    return sorted(name for name, count in seen.items() if count > 1)
+    counts = Counter(name for names in owned.values() for name in names)
+    return sorted(name for name, count in counts.items() if count > 1)
 
 
 def _weight(provider: Provider) -> Severity:

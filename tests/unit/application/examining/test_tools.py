@@ -23,7 +23,8 @@ def visited(server: str, *tools: dict[str, Any]) -> Visit:
 
 
 async def told(*visits: Visit, naming: Naming = "prefix", client: str = "", **filtering: Any) -> list[Finding]:
-    judge = ToolsFindings(JsonSchemaJudge(), naming=naming, filtering=Filtering(**filtering), client=client)
+    rules, is_alone = Filtering(**filtering), len(visits) == 1
+    judge = ToolsFindings(JsonSchemaJudge(), naming=naming, filtering=rules, client=client, is_alone=is_alone)
     return await judge.about(visits)
 
 
@@ -83,7 +84,10 @@ async def test_a_schema_that_is_none_or_missing_is_told_by_its_tool():
     assert "properties: [] is not of type 'object'" in broken["broken"]
 
 
-async def test_more_tools_than_a_client_takes_are_a_warning_only_while_all_are_shown():
+async def test_more_tools_than_a_client_takes_are_told_only_while_all_are_shown():
     many = visited("one", *(tool(f"tool_{number}") for number in range(129)))
-    assert "VS Code takes 128" in about(await told(many, mode="shadow"), "tokens").what
+    shadow = about(await told(many, mode="shadow"), "tokens")
+    assert ("VS Code takes 128, Cursor takes 40" in shadow.what, shadow.severity) == (True, Severity.NOTE)
+    assert about(await told(many, mode="shadow", client="cursor"), "tokens").severity is Severity.WARNING
+    assert about(await told(many, mode="shadow", client="claude-code"), "tokens").severity is Severity.OK
     assert about(await told(many), "tokens").severity is Severity.OK
