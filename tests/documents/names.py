@@ -207,7 +207,7 @@ def _alternatives(text: str) -> Iterator[str]:
 
 
 def _importable(name: str) -> bool:
-    if name in {"riglm.predictors", "riglm.upstream"}:  # the group of entry points, and an attribute of spans
+    if f'"{name}"' in _sources():  # a group of entry points, or an attribute of spans
         return True
     module, rest = name, ""
     while module:
