@@ -31,7 +31,7 @@ def print_report(found: dict[str, Any], most_tools: int) -> None:
         if found["record"][mode] is not None:
             console.print(_recorded(found["record"][mode], title, searched=mode == "enforce"))
     if found["days"]:
-        console.print(_days(found["days"], console))
+        console.print(_days(found["days"], found["walked"], console))
     _print_strategies(found)
     _print_tools(found["tools"], most_tools)
     console.print(Text(found["explanation"], style="dim"))
@@ -79,9 +79,9 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
     return Group(table, Text())
 
 
-def _days(days: Sequence[dict[str, Any]], console: Console) -> RenderableType:
+def _days(days: Sequence[dict[str, Any]], walked: str, console: Console) -> RenderableType:
     """The plot: each day's hit rate, list size and net tokens."""
-    table = _plain_table("Day by day")
+    table = _plain_table(f"Day by day, walked by {walked}; tokens as recorded")
     heads = ("day", ">calls", "in the list", ">%", "95 of 100", "tools in the list", ">", ">tokens net")
     for head in heads:
         table.add_column(

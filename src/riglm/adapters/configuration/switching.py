@@ -73,6 +73,6 @@ def _require_effect(found: Configuration, file: Path, mode: Mode) -> None:
 
 
 def _changed(before: bytes, after: bytes) -> tuple[str, ...]:
-    texts = (each.decode("utf-8-sig", "replace").splitlines() for each in (before, after))
-    lines = list(difflib.unified_diff(*texts, n=0, lineterm=""))[2:]
+    old, new = (each.decode("utf-8-sig", "replace").splitlines() for each in (before, after))
+    lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]
     return tuple(line for line in lines if not line.startswith("@@"))

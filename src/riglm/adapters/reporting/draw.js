@@ -74,7 +74,7 @@ function days() {
   return [
     section(
       "Day by day",
-      h("ul", { class: "legend" }, swatch("hits", "calls with their tool in the list, by the walk"), swatch("size", "tools in the list")),
+      h("ul", { class: "legend" }, swatch("hits", `calls with their tool in the list, walked by ${report.walked}`), swatch("size", "tools in the list")),
       h("div", { class: "chart", id: "chart", role: "img", "aria-label": "Hit rate and list size by day; the numbers are in the table below" }),
       h("details", {}, h("summary", {}, "Numbers as a table"), table(columns, report.days)),
     ),

@@ -54,10 +54,12 @@ class Findings:
 def build_report(found: Findings, day_of: Callable[[float], str]) -> dict[str, Any]:
     """The report as plain values; shares are in percent, an interval is where 95 of 100 lie, or None.
 
-    `day_of` names the day of a time.
+    `day_of` names the day of a time. Days and tools go by the walk of the configured strategy, or else of the first
+    that was judged: `walked` names it.
     """
     kind = found.settings.predictor.kind
-    steps = found.walks.get(kind) or next(iter(found.walks.values()), ())
+    walked = kind if kind in found.walks else next(iter(found.walks), "")
+    steps = found.walks.get(walked, ())
     modes = {mode: found.record.of(mode) for mode in MODES}
     rules = found.settings.filtering
     is_on = rules.is_on and rules.strategy == "prediction" and _mode_now(found) == "enforce"
@@ -78,6 +80,7 @@ def build_report(found: Findings, day_of: Callable[[float], str]) -> dict[str, A
         "verdict": asdict(judge(evidence)),
         "record": {mode: _recorded(its) for mode, its in modes.items()},
         "strategies": [_strategy(name, walk, size, found.own_tokens) for name, walk in found.walks.items()],
+        "walked": walked,
         "days": days_of(steps, at_work, day_of),
         "tools": {"missed": missed_tools(steps, at_work.uses), "never_used": sorted(found.unused)},
         "explanation": EXPLANATION,
