@@ -14,6 +14,7 @@ _LONGEST: Final = 48
 _RESERVED: Final = re.compile(
     r"set_context|search_available_tools|call_tool|index_status|mark_tool|riglm", re.IGNORECASE
 )
+_MODE: Final = re.compile(rb"(?m)^([ \t]+mode:[ \t]*)enforce\b")
 _NO_SLUG: Final = re.compile(r"[^A-Za-z0-9._-]+|_(?=_)")
 
 
@@ -170,6 +171,11 @@ class UndoPlan:
 def digest(content: bytes) -> str:
     """What tells one content of a file from another."""
     return sha256(content).hexdigest()
+
+
+def digest_of_configuration(content: bytes) -> str:
+    """The same for a configuration of riglm, whatever mode it is in: `riglm enforce` and `riglm shadow` change that."""
+    return digest(_MODE.sub(rb"\1shadow", content))
 
 
 def name_behind(name: str, taken: Collection[str]) -> str:

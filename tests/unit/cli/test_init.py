@@ -173,6 +173,16 @@ def test_a_server_that_the_client_gets_later_goes_behind_riglm_with_the_next_ini
     assert "# mine" in (home / ".config/riglm/windsurf.undone.yaml").read_text("utf-8")
 
 
+def test_a_switch_of_the_mode_is_no_change_by_hand(home: Path) -> None:
+    file = put(home, WINDSURF)
+    done("init")
+    configuration = home / ".config/riglm/windsurf.yaml"
+    configuration.write_text(configuration.read_text("utf-8").replace("mode: shadow", "mode: enforce"), "utf-8")
+    done("undo")
+    assert file.read_bytes() == WINDSURF.content
+    assert list(home.glob(".config/riglm/*")) == []
+
+
 def servers_in_text(text: str) -> dict[str, Any]:
     servers: dict[str, Any] = json.loads(text)["mcpServers"]
     servers.pop("riglm", None)

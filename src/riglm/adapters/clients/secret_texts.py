@@ -12,7 +12,7 @@ from riglm.domain.secret import MASK, Redactor, secrets_of_options, secrets_of_u
 _HOLDING: Final = frozenset({"env", "environment", "headers", "http_headers", "requestInit"})
 _PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*|\d{1,5}|[A-Z]{1,6}")
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\{(?:env|file):[^}]*\}")
-_VARIABLE: Final = re.compile(r"(\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\})")
+_VARIABLE: Final = re.compile(r"((?:(?:Bearer|Basic|Token) )?(?:\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\}))")
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _SPACE: Final = re.compile(r"\s")

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from riglm.domain.installation import Installation, InstallPlan, digest
+from riglm.domain.installation import Installation, InstallPlan, digest, digest_of_configuration
 from riglm.ports.clients import FilesPort, InstallationsPort
 
 
@@ -28,7 +28,7 @@ class Installer:
         if not plan.changes:
             return
         configured, client = plan.rewritings
-        is_ours = configured.before is None or digest(configured.before) == self._configured(plan)
+        is_ours = configured.before is None or digest_of_configuration(configured.before) == self._configured(plan)
         installation = Installation(
             place=plan.place,
             configuration=plan.configuration,
@@ -37,7 +37,7 @@ class Installer:
             servers={move.name: move.behind for move in plan.moves},
             before=self._installations.keep(plan.place, client.before or b""),
             after=digest(client.after or b""),
-            configured=digest(configured.after or b"") if is_ours else "",
+            configured=digest_of_configuration(configured.after or b"") if is_ours else "",
             at=self._clock(),
         )
         self._installations.add(installation)

@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 
 from riglm.domain.errors import RiglmError
-from riglm.domain.installation import Installation, Rewriting, UndoPlan, digest
+from riglm.domain.installation import Installation, Rewriting, UndoPlan, digest, digest_of_configuration
 from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, ServersFilePort
 
 
@@ -95,7 +95,7 @@ class Undoer:
             content = self._files.read(file)
             if content is None:
                 continue
-            if digest(content) != installation.configured:
+            if digest_of_configuration(content) != installation.configured:
                 aside = self._free_name(file)
                 rewritings.append(Rewriting(file=aside, before=None, after=content))
                 notes.append(f"you changed {file} since: it is kept as {aside.name}")

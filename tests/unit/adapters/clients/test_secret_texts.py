@@ -43,5 +43,10 @@ def test_no_secret_is_shown_however_it_is_written(server: dict[str, object]) -> 
 
 def test_what_is_no_secret_is_shown() -> None:
     env = {"LOG_LEVEL": "debug", "PORT": "8080", "TOKEN": "${TOKEN:-}", "B": "{env:B}"}
-    server = {"command": "npx", "args": ["-y", "@org/server"], "env": env, "headers": {"A": "Bearer ${env:A}"}}
+    server = {
+        "command": "npx",
+        "args": ["-y", "@org/server"],
+        "env": env,
+        "headers": {"Authorization": "Bearer ${env:A}"},
+    }
     assert Cover({"mcpServers": {"it": server}})(json.dumps(server)) == json.dumps(server)
