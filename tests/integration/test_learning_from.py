@@ -92,6 +92,20 @@ def test_a_transcript_that_grew_adds_what_is_new_and_nothing_twice(home):
     assert stored(home, "SELECT method, client_name FROM session") == [("transcript", "claude-code")]
 
 
+def test_a_tool_that_has_another_name_by_now_is_learned_under_that(home):
+    file = home / "s1.jsonl"
+    file.write_text(call(1))
+    config = home / "riglm.yaml"
+    both = config.read_text()
+    config.unlink()
+    assert "no configuration names its servers" in run(file).stderr
+    config.write_text(json.dumps({"mcpServers": {"github": {"command": "never"}}}))
+    assert counted(file) == {"read": 1, "new": 1}
+    config.write_text(both)
+    assert counted(file) == {"read": 1, "known": 1}
+    assert stored(home, "SELECT tool FROM invocation ORDER BY tool") == [("github__list_issue",), ("list_issue",)]
+
+
 def test_nothing_that_was_said_or_given_is_stored(home):
     file = home / "s1.jsonl"
     file.write_text(json.dumps(PROMPT) + "\n" + call(1))

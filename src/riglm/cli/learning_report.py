@@ -37,6 +37,7 @@ def shown_for_programs(accounts: Sequence[Account], *, dry_run: bool, contexts_f
         "clients": [
             {
                 "client": account.client,
+                "are_names_guessed": account.are_names_guessed,
                 "files": account.files,
                 "bytes": account.size,
                 "sessions": account.sessions,
@@ -87,6 +88,11 @@ def _remarks(account: Account) -> list[str]:
         (account.own, "calls were of riglm's own tools"),
     ]
     remarks = [f"left out: {count} {what}" for count, what in told if count]
+    if account.are_names_guessed and account.new:
+        remarks.append(
+            "no configuration names its servers: tools are learned as SERVER__TOOL — fix, where riglm calls them "
+            "otherwise: `riglm init`, or --config, and this once more"
+        )
     if account.elsewhere:
         most = sorted(account.elsewhere.items(), key=lambda each: (-each[1], each[0]))
         named = ", ".join(f"{server} ({count})" for server, count in most[:_MOST_SERVERS])

@@ -9,10 +9,11 @@ class Account:
 
     Every call that was read is new, known (from an earlier import), live (riglm recorded it itself), copied (once more
     in a resumed conversation), not run, too old, forgotten, of riglm's own tools, or of a server that no riglm stands in front of (`elsewhere`, by
-    server). `sessions` have new calls. `damaged` lines and `unreadable` files were passed over.
+    server). Names are guessed where no riglm has servers yet. `sessions` have new calls. `damaged` lines and `unreadable` files were passed over.
     """
 
     client: str
+    are_names_guessed: bool = False
     files: int = 0
     size: int = 0
     sessions: int = 0

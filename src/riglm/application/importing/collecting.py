@@ -65,7 +65,7 @@ class Collector:
         self.found = Collection()
         self._background = background
         self._identities = Identities(background.hasher)
-        self._seen: set[UUID] = set()
+        self._seen: set[tuple[str, str]] = set()
 
     def collect(self, source: TranscriptsPort, files: Iterable[Path], advance: Callable[[int], None]) -> None:
         """Read the transcripts of a client; a file that cannot be read is passed over, and told of."""
@@ -92,10 +92,10 @@ class _Reader:
         source: TranscriptsPort,
         background: Background,
         identities: Identities,
-        seen: set[UUID],
+        seen: set[tuple[str, str]],
         conversations: dict[UUID, Conversation],
     ) -> None:
-        self.account = Account(client=source.client)
+        self.account = Account(client=source.client, are_names_guessed=background.names[source.client].is_guessing)
         self._source = source
         self._background = background
         self._names = background.names[source.client]
@@ -133,17 +133,19 @@ class _Reader:
     def _take_call(self, call: Called) -> None:
         account = self.account
         account.read += 1
-        id_ = self._identities.of_call(self._source.client, call.identity)
-        if id_ in self._seen:
+        if (self._source.client, call.identity) in self._seen:
             account.copied += 1
             return
-        self._seen.add(id_)
+        self._seen.add((self._source.client, call.identity))
         conversation = self._conversation(call.lane, call.started, call.ended)
         conversation.calls += 1
         tool = self._tool(call)
+        if tool is None:
+            return
+        id_ = self._identities.of_call(self._source.client, call.identity, tool.tool)
         if id_ in conversation.known:
             account.known += 1
-        elif tool is not None and self._is_new(call, tool):
+        elif self._is_new(call, tool):
             account.new += 1
             account.tools.add(tool.tool)
             account.servers.add(tool.upstream)

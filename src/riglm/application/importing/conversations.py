@@ -78,9 +78,9 @@ class Identities:
         """The id of a conversation of a client."""
         return self._made("conversation", client, lane)
 
-    def of_call(self, client: str, identity: str) -> UUID:
-        """The id of a call in any conversation of a client."""
-        return self._made("call", client, identity)
+    def of_call(self, client: str, identity: str, tool: str) -> UUID:
+        """The id of a call in any conversation of a client; under another name of its tool it is learned once more."""
+        return self._made("call", client, identity, tool)
 
     def _made(self, *parts: str) -> UUID:
         bits = int(self._hasher.session_key("\0".join(("transcript", *parts))), 16)

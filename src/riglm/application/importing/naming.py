@@ -48,6 +48,11 @@ class ToolNames:
         for name in sorted(self._listed):
             self._by_spelling.setdefault(_altered(name), name)
 
+    @property
+    def is_guessing(self) -> bool:
+        """Whether no riglm has any servers yet."""
+        return not self._fronts
+
     def find(self, name: str, server: str | None, separator: str) -> Known | None:
         """The tool of this name in a transcript; None when no riglm stands in front of its server.
 
