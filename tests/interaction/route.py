@@ -55,6 +55,15 @@ OLD = _routes(_OLD, (HANDSHAKE,))
 EVERY = MAIN + OLD
 """The same and the transport of 2024-11-05."""
 
+CROSSED = [
+    Route("stdio", "http", RIGLM, HANDSHAKE),
+    Route("http", "stdio", RIGLM, HANDSHAKE),
+    Route("sse", "sse", RIGLM, HANDSHAKE),
+    Route("stdio", "http", RIGLM, MODERN),
+    Route("http", "stdio", RIGLM, MODERN),
+]
+"""Every transport once on either side in each era: enough for what one side alone can do or spoil."""
+
 STDIO_BACK = [route for route in MAIN if route.back == "stdio"]
 HTTP_BACK = [route for route in MAIN if route.back == "http"]
 HTTP_FRONT = [route for route in MAIN if route.front == "http"]

@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import Entry, ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, EVERY, HTTP_FRONT, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, EVERY, HTTP_FRONT, MAIN, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 
 MODERN_LEVEL = "io.modelcontextprotocol/logLevel"
@@ -22,7 +22,7 @@ def cancelled(log: ServerLog) -> list[Entry]:
 
 
 @behaviour("call.once")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_one_request_of_the_client_is_one_request_upstream(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -47,7 +47,7 @@ async def test_no_handshake_is_made_for_a_call(stage: Stage, route: Route):
 
 
 @behaviour("call.own_answer")
-@routes(MAIN)
+@routes(MAIN, through=RIGLM)
 async def test_many_clients_with_the_same_ids_get_their_own_answers(company: Stage, route: Route):
     own_process = route.front == "stdio" or (route.back == "stdio" and route.era == HANDSHAKE)
     clients, calls = (4 if own_process else 50), 6
@@ -99,7 +99,7 @@ async def test_progress_reaches_the_caller_before_the_answer(company: Stage, rou
 
 
 @behaviour("call.progress")
-@routes(MAIN)
+@routes(MAIN, through=RIGLM)
 async def test_clients_with_the_same_token_get_their_own_progress(company: Stage, route: Route):
     async with company.client(route) as one, company.client(route) as other:
         exchanges = [

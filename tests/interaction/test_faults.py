@@ -30,7 +30,7 @@ HTTP_FAULTS = (
     "502",
 )
 UNSUPPORTED = -32022
-SOON = 5.0
+SOON = 15.0
 """Within how many seconds a fault must have become an error; generous, since machines that run tests are busy."""
 
 

@@ -23,6 +23,9 @@ GRACE = 5.0
 CHILDREN = {"obedient": (), "with a grandchild": ("--stubborn", "--grandchild")}
 """A server that goes when its input ends, and one that ignores that and signals, and has a child of its own."""
 
+QUICK = {"RIGLM_TIMEOUTS__SHUTDOWN": "0.5"}
+"""Stubborn children are waited for twice as long as this."""
+
 ENDINGS = ("end of input", "SIGTERM", "SIGINT")
 
 
@@ -57,7 +60,7 @@ async def test_stdout_carries_messages_and_nothing_else(stage: Stage, route: Rou
 )
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, how: str, kind: str):
-    link = stage.pipe(stage.riglm("run", "--", *stage.scripted(*CHILDREN[kind])))
+    link = stage.pipe(stage.riglm("run", "--", *stage.scripted(*CHILDREN[kind])), QUICK)
     log = stage.log(*CHILDREN[kind])
     async with RawClient(link, era) as client:
         await client.greet()
@@ -76,7 +79,7 @@ async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
 @routes([route for route in MAIN if route.front == "http"], through=RIGLM)
 async def test_a_serving_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, route: Route, how: signal.Signals):
-    link = stage.link(route, *(() if route.back == "http" else CHILDREN["with a grandchild"]))
+    link = stage.link(route, *(() if route.back == "http" else CHILDREN["with a grandchild"]), env=QUICK)
     assert isinstance(link, StreamableLink)
     origin = link.url.removesuffix("/mcp")
     async with RawClient(link, route.era) as client:

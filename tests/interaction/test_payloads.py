@@ -3,7 +3,7 @@ import os
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, DIRECT, EVERY, OLD, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, DIRECT, EVERY, RIGLM, Route, routes
 from tests.interaction.servers.catalogue import LONE_SURROGATE, ODD_NUMBERS
 from tests.interaction.stage import Stage
 
@@ -153,7 +153,7 @@ async def test_what_a_server_says_of_its_own_accord_reaches_the_client(company: 
 
 
 @behaviour("payload.big")
-@routes([*CORNERS, *OLD])
+@routes(CROSSED)
 async def test_ten_megabytes_come_back_in_one_result(company: Stage, route: Route):
     async with company.client(route) as client:
         words = (await client.call("big", {"size": 10_000_000}, within=60)).words
@@ -162,7 +162,7 @@ async def test_ten_megabytes_come_back_in_one_result(company: Stage, route: Rout
 
 
 @behaviour("payload.big")
-@routes([*CORNERS, *OLD])
+@routes(CROSSED)
 async def test_ten_megabytes_go_out_in_one_call(company: Stage, route: Route):
     filler = os.urandom(5_000_000).hex().encode()
     async with company.client(route) as client:
@@ -180,7 +180,7 @@ async def test_sizes_around_buffer_bounds_pass(company: Stage, route: Route):
 
 
 @behaviour("payload.id")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_answers_carry_the_id_as_it_was_written(company: Stage, route: Route):
     written = (
         b"0",
