@@ -1,12 +1,12 @@
 """The configurations that `riglm doctor` examines, and what keeps riglm from starting with them."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load
-from riglm.adapters.configuration.presence import missing_parts, require_predictor
+from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor
 from riglm.application.examining.unvisited import Missing
 from riglm.composition.prediction import build_predictor
 from riglm.domain.errors import ConfigurationError
@@ -56,19 +56,24 @@ def _without_servers(options: Options) -> Configuration | None:
 
 def _problems(configuration: Configuration) -> list[str]:
     """All that keeps riglm from starting so, but what is missing of single servers."""
+    from riglm.adapters.embedding import plugged
     from riglm.adapters.embedding.building import require_known_model
-    from riglm.adapters.prediction.selection import available
+    from riglm.adapters.prediction import selection
 
     settings = configuration.settings
-    asked: list[Callable[[], object]] = [
-        lambda: require_predictor(configuration, available),
-        lambda: build_predictor(settings),
-        lambda: require_known_model(settings.embedder),
-    ]
+
+    def predictor() -> None:
+        require_predictor(configuration, selection.available)
+        build_predictor(settings)
+
+    def embedder() -> None:
+        require_embedder(configuration, plugged.available)
+        require_known_model(settings.embedder)
+
     found: dict[str, None] = {}
-    for ask in asked:
+    for require in (predictor, embedder):
         try:
-            ask()
+            require()
         except ConfigurationError as error:
             found |= dict.fromkeys(str(error).splitlines())
     return list(found)
