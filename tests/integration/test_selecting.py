@@ -1,6 +1,7 @@
 """riglm as a library, as agents use it."""
 
 import asyncio
+import gc
 import logging
 import os
 import sqlite3
@@ -294,6 +295,17 @@ def test_what_was_told_is_stored_even_if_nobody_closes_anything(tmp_path):
     assert ended == [("library", 1)]
 
 
+def test_a_selector_that_nobody_holds_any_more_ends_by_itself():
+    before = set(threading.enumerate())
+    selector = ToolSelector(TOOLS, embedder="static")
+    selector.session().select("read a file")
+    [thread] = [each for each in set(threading.enumerate()) - before if each.name == "riglm-selector"]
+    del selector
+    gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
 def test_importing_riglm_imports_nothing_of_others():
     words = "import sys; before = set(sys.modules); import riglm; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=PATIENCE, check=True)
@@ -312,3 +324,13 @@ def test_a_forked_process_is_told_to_make_its_own(make):
             os._exit(0 if "make one in each process" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_where_the_model_cannot_be_had_hashed_words_stand_in_and_the_status_says_so(make, tmp_path):
+    (tmp_path / "riglm.yaml").write_text("embedder: {start_deadline: 0.001}\nstorage: {kind: memory}\n")
+    selector = make(config=tmp_path / "riglm.yaml", embedder=None)
+    found = selector.session().search("list a flight")
+    assert found.found[0].name == "list_flight"
+    embeddings = selector.status()["embeddings"]
+    assert (embeddings["provider"], embeddings["actual_provider"]) == ("fastembed", "static")
+    assert embeddings["is_fallback_active"]

@@ -80,7 +80,7 @@ class ToolSelector(Generic[T]):
         self._offer = self._read(tools)
         self._client = Client(name=name)
         self._background: Background[SelectingService] = Background(lambda: selecting(settings), "riglm-selector")
-        self._at_exit = weakref.finalize(self, self._background.close)
+        weakref.finalize(self, self._background.stop).atexit = False  # whoever collects garbage waits for nothing
 
     def offer(self, tools: Iterable[T]) -> None:
         """There are these tools from now on; a session that was given its own keeps them.
@@ -111,11 +111,10 @@ class ToolSelector(Generic[T]):
 
     def close(self) -> None:
         """Learn and store what was told, and let everything go. Closing twice does nothing."""
-        self._at_exit()
+        self._background.close()
 
     async def aclose(self) -> None:
         """As `close`, without holding up the event loop."""
-        self._at_exit.detach()
         await asyncio.wrap_future(self._background.stop())
 
     def __enter__(self) -> Self:

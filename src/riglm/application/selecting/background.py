@@ -1,6 +1,7 @@
 """An event loop on a thread of its own, for whoever has none, or has one that nothing may hold up."""
 
 import asyncio
+import atexit
 import contextlib
 import os
 import threading
@@ -26,7 +27,10 @@ class SelectorClosed(RiglmError):
 
 
 class Background(Generic[Opened]):
-    """Opens something on a loop of its own, works with it there, and closes it there. Usable from any thread."""
+    """Opens something on a loop of its own, works with it there, and closes it there. Usable from any thread.
+
+    What is open when the process ends is closed then.
+    """
 
     def __init__(self, open_it: Callable[[], AbstractAsyncContextManager[Opened]], name: str) -> None:
         """Nothing runs before it is first needed; `name` is the thread's."""
@@ -51,6 +55,7 @@ class Background(Generic[Opened]):
                 raise SelectorClosed(_CLOSED)
             if self._thread.ident is None:
                 self._thread.start()
+                atexit.register(self.close)
         return self._opened
 
     def ask(self, work: Callable[[Opened], Coroutine[Any, Any, Result]]) -> Result:
@@ -83,7 +88,7 @@ class Background(Generic[Opened]):
         self.open().add_done_callback(opened)
 
     def stop(self) -> Future[None]:
-        """Close it once what was asked for is done; the future tells when it is closed."""
+        """Close it after all that was posted, giving up what is still asked; the future tells when it is closed."""
 
         def over(future: Future[Opened]) -> None:
             if future.exception() is None:
@@ -114,6 +119,7 @@ class Background(Generic[Opened]):
             if not self._opened.done():
                 self._opened.set_exception(error)
         finally:
+            atexit.unregister(self.close)
             self._ended.set_result(None)
 
     async def _live(self) -> None:

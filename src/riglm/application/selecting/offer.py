@@ -23,6 +23,16 @@ class Offer(Generic[T]):
         """The server of each tool and its name there; what stands before `__` in a name is the server."""
         return {name: _owner(name) for name in self.objects}
 
+    def name_of(self, tool: object) -> str:
+        """The name of a tool that is given by its name, or as one of the objects or its like.
+
+        Raises:
+            UnusableTool: it is no tool.
+        """
+        if isinstance(tool, str):
+            return tool
+        return next((name for name, known in self.objects.items() if known is tool), "") or read_tool(tool).name
+
 
 class Reader(Generic[T]):
     """Reads tools, and each object once: agents give the same ones again and again."""
@@ -56,11 +66,6 @@ class Reader(Generic[T]):
     def _tool(self, given: T) -> Tool:
         known = None if isinstance(given, dict) else self._read.get(id(given))  # dictionaries are changed in place
         return known[1] if known is not None and known[0] is given else read_tool(given)
-
-
-def name_of(tool: object) -> str:
-    """The name of a tool that is given by its name or as an object."""
-    return tool if isinstance(tool, str) else read_tool(tool).name
 
 
 def _owner(name: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from riglm.application.selecting.background import Background
-from riglm.application.selecting.offer import Offer, Reader, name_of
+from riglm.application.selecting.offer import Offer, Reader
 from riglm.application.selecting.selection import Findings, FoundTool, Selection
 from riglm.application.selecting.service import Chosen, Found, SelectingService
 from riglm.domain.session import Client, Session
@@ -120,7 +120,8 @@ class ToolSession(Generic[T]):
 
     def _told(self, tool: T | str, tell: Callable[[SelectingService, Session, str], None]) -> None:
         """Tell of a tool; a model may name one that there is not, which is no reason to end an agent's work."""
-        offer, name = self._offer(None), name_of(tool)
+        offer = self._offer(None)
+        name = offer.name_of(tool)
         if name in offer.objects:
             self._background.post(lambda service: tell(service, self._session(service), name))
             return

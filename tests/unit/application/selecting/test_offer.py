@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.selecting.offer import Reader, name_of
+from riglm.application.selecting.offer import Reader
 from riglm.application.selecting.shapes import UnusableTool
 
 
@@ -53,5 +53,8 @@ def test_what_stands_before_two_underscores_is_the_server():
     assert owners == {"git__log": ("git", "log"), "log": ("", "log"), "__log": ("", "__log"), "git__": ("", "git__")}
 
 
-def test_a_tool_is_named_by_itself_or_by_its_name():
-    assert name_of("a") == name_of({"name": "a"}) == name_of(Counted("a")) == "a"
+def test_a_tool_is_named_by_itself_by_its_like_or_by_its_name():
+    tool = Counted("a")
+    offer = Reader()([tool])
+    assert [offer.name_of(each) for each in ("a", tool, {"name": "a"}, "unknown")] == ["a", "a", "a", "unknown"]
+    assert tool.looks == 1
