@@ -38,7 +38,9 @@ def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[Transcript
 
 
 def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Front]":
-    """The riglms that stand, or will, in front of the servers of a client: those named, or as `riglm init` made them.
+    """The riglms that stand, or will, in front of the servers of a client: the one named, or as `riglm init` made them.
+
+    Where it made none for this client, those of others may have its servers.
 
     Raises:
         ConfigurationError: a file that is named cannot be read.
@@ -52,7 +54,8 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Fro
     here = config or Path(FILE_NAME)
     if config is not None or here.is_file():
         return [_front(document.read(here).values)]
-    installed = [each for each in installations() if each.client == client]
+    everywhere = installations()
+    installed = [each for each in everywhere if each.client == client] or everywhere
     return [
         replace(
             _front(document.read(each.configuration).values),
