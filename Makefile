@@ -23,8 +23,10 @@ check: $(VENV)/.ready
 	$(BIN)/lint-imports
 	@! command -v node >/dev/null || for file in $$(find src -name '*.js' ! -path '*/vendor/*'); do node --input-type=module --check <$$file || exit 1; done
 
+# Half the time a test waits for processes that it started: more of them run at once than there are processors.
+WORKERS ?= 3
 test: $(VENV)/.ready browser
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # The browser that looks at the dashboard, for tests: Debian's. Only root can install it; else the tests say what to type.
 browser:
@@ -64,7 +66,7 @@ WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,src/riglm/adapters/mcp/wi
 	src/riglm/application/consensus.py,src/riglm/application/modern_lists.py,src/riglm/domain/jsonrpc.py
 coverage: $(VENV)/.ready browser
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n 2 --cov --cov-report= $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(ARGS)
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --include='$(WITHOUT_GAPS)' --fail-under=100
 

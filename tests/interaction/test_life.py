@@ -17,7 +17,7 @@ from tests.interaction.route import MAIN, RIGLM, STDIO_FRONT, Route, routes
 from tests.interaction.stage import SCRIPTED, Stage
 from tests.started import free_port
 
-GRACE = 5.0
+GRACE = 15.0
 """Within how many seconds after riglm's end nothing of it may be left."""
 
 CHILDREN = {"obedient": (), "with a grandchild": ("--stubborn", "--grandchild")}
