@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,9 @@ def _transcript() -> str:
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "seeds"}
         lines.append({"type": "assistant", "message": {"role": "assistant", "content": [use]}})
         lines.append({"type": "user", "message": {"role": "user", "content": [result]}})
+    began = datetime.now(UTC) - timedelta(days=2)
     stamped = [
-        same | line | {"uuid": f"u{number}", "timestamp": f"2026-11-20T10:00:{number:02}.000Z"}
+        same | line | {"uuid": f"u{number}", "timestamp": (began + timedelta(seconds=number)).isoformat()}
         for number, line in enumerate(lines)
     ]
     return "".join(json.dumps(line) + "\n" for line in stamped)
