@@ -20,8 +20,7 @@ from riglm.application.installing.installing import Installer
 from riglm.application.installing.planning import Planner, Surroundings
 from riglm.application.installing.undoing import Undoer
 from riglm.domain.errors import RiglmError
-from riglm.domain.installation import Installation, Rewriting, RiglmEntry
-from riglm.ports.clients import is_riglm
+from riglm.domain.installation import Installation, Rewriting, RiglmEntry, is_riglm
 
 _KEPT_IN: Final = "clients"
 _MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")

@@ -168,6 +168,13 @@ class UndoPlan:
     rewritings: tuple[Rewriting, ...] = field(default=(), repr=False)
 
 
+def is_riglm(server: ClientServer) -> bool:
+    """Whether a client's server is riglm itself."""
+    words = server.starts[:4]
+    names = {word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").partition("@")[0] for word in words}
+    return "riglm" in names
+
+
 def digest(content: bytes) -> str:
     """What tells one content of a file from another."""
     return sha256(content).hexdigest()

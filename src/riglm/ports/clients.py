@@ -121,10 +121,3 @@ class InstallationsPort(Protocol):
     @abstractmethod
     def drop(self, installations: Sequence[Installation]) -> None:
         """Forget changes that were taken back, and their copies."""
-
-
-def is_riglm(server: ClientServer) -> bool:
-    """Whether a client's server is riglm itself."""
-    words = server.starts[:4]
-    names = {word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").partition("@")[0] for word in words}
-    return "riglm" in names

@@ -9,10 +9,13 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
+from riglm.adapters.clients.record import InstallationRecord
 from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.configuration.safe_files import SafeFiles
 from riglm.cli.init import init
 from riglm.cli.undo import undo
-from riglm.composition.installing import installations, riglm_entries
+from riglm.composition.installing import installations, installing, riglm_entries
+from riglm.domain.control import Conflict
 from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
 
 runner = CliRunner()
@@ -305,6 +308,35 @@ def test_without_a_client_there_is_nothing_to_do_and_an_unknown_one_is_refused(h
     assert "no client" in done("init").output
     assert "nothing to take back" in done("undo").output
     assert "riglm knows no client 'emacs'" in str(runner.invoke(app, ["init", "--client", "emacs"]).exception)
+
+
+def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path) -> None:
+    file = put(home, CURSOR)
+    parts = installing()
+    (plan,) = parts.planner.plans((), None)
+    file.write_text("{}", "utf-8")
+    with pytest.raises(Conflict, match="changed just now"):
+        parts.installer.install(plan)
+    assert file.read_text("utf-8") == "{}"
+    assert list(home.glob(".config/riglm/*")) == []
+    assert installations() == ()
+
+
+def test_what_was_noted_and_never_written_is_undone_by_leaving_the_file_as_it_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(home, CURSOR)
+    parts = installing()
+    (plan,) = parts.planner.plans((), None)
+    with monkeypatch.context() as killed:
+        killed.setattr(SafeFiles, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr(InstallationRecord, "drop", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            parts.installer.install(plan)
+    assert len(installations()) == 1
+    done("undo")
+    assert file.read_bytes() == CURSOR.content
+    assert installations() == ()
 
 
 def test_a_file_that_the_client_removed_returns_as_it_was(home: Path) -> None:

@@ -20,14 +20,18 @@ def places_in(main: Place, wanted: Path | None) -> Iterator[Place]:
             yield Place(client=_CLIENT, file=main.file, path=path, project=Path(name))
 
 
-def switched_off(place: Place, own_file: Path) -> dict[str, str]:
-    """Servers of a project's `.mcp.json` that its user does not want, and why they stay."""
-    if place.client != _CLIENT or place.project is None or place.file == own_file:
-        return {}
-    said = _projects(own_file).get(str(place.project), {})
-    more = _read(place.project / ".claude" / "settings.local.json")
-    names = [*_list(said.get("disabledMcpjsonServers")), *_list(more.get("disabledMcpjsonServers"))]
-    return dict.fromkeys(map(str, names), "it is switched off by `disabledMcpjsonServers`")
+def blocked(
+    place: Place, names: Collection[str], own_file: Path, environment: Mapping[str, str], home: Path
+) -> dict[str, str]:
+    """Servers that stay for what is said of them elsewhere, and what that is."""
+    settings = _settings(place, environment, home)
+    found = {
+        name: f"`permissions.{kind}` has rules for its tools by their names, which would change"
+        for kind in ("deny", "ask")
+        for name in names
+        if _has_rule(name, kind, settings)
+    }
+    return found | _switched_off(place, own_file)
 
 
 def remarks(
@@ -35,7 +39,8 @@ def remarks(
 ) -> tuple[str, ...]:
     """What is said of these servers where tools are permitted and where servers are switched off by project."""
     found = []
-    named = sorted(name for name in names if _is_permitted_by_name(name, place, environment, home))
+    settings = _settings(place, environment, home)
+    named = sorted(name for name in names if _has_rule(name, "allow", settings))
     if named:
         found.append(
             f"permission rules name the tools of {', '.join(named)} as mcp__{named[0]}__…: they are mcp__riglm__… now, "
@@ -48,18 +53,28 @@ def remarks(
     return tuple(found)
 
 
-def _is_permitted_by_name(name: str, place: Place, environment: Mapping[str, str], home: Path) -> bool:
+def _switched_off(place: Place, own_file: Path) -> dict[str, str]:
+    """Servers of a project's `.mcp.json` that its user does not want."""
+    if place.project is None or place.file == own_file:
+        return {}
+    said = _projects(own_file).get(str(place.project), {})
+    more = _read(place.project / ".claude" / "settings.local.json")
+    names = [*_list(said.get("disabledMcpjsonServers")), *_list(more.get("disabledMcpjsonServers"))]
+    return dict.fromkeys(map(str, names), "it is switched off by `disabledMcpjsonServers`")
+
+
+def _settings(place: Place, environment: Mapping[str, str], home: Path) -> list[Mapping[str, Any]]:
+    """The permissions that hold where the servers of a place are used."""
     directories = [Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")]
     if place.project is not None:
         directories.append(place.project / ".claude")
+    files = [directory / name for directory in directories for name in ("settings.json", "settings.local.json")]
+    return [_mapping(_read(file).get("permissions")) for file in files]
+
+
+def _has_rule(name: str, kind: str, settings: Collection[Mapping[str, Any]]) -> bool:
     rule = re.compile(rf"mcp__{re.escape(re.sub('[^A-Za-z0-9_-]', '_', name))}(?:__|$)")
-    return any(
-        rule.match(str(said))
-        for directory in directories
-        for file in ("settings.json", "settings.local.json")
-        for kind in _mapping(_read(directory / file).get("permissions")).values()
-        for said in _list(kind)
-    )
+    return any(rule.match(str(said)) for permissions in settings for said in _list(permissions.get(kind)))
 
 
 def _projects(file: Path) -> dict[str, Mapping[str, Any]]:

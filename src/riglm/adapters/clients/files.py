@@ -53,9 +53,12 @@ class ClientFiles(ClientsPort):
     def servers(self, place: Place, content: bytes) -> tuple[ClientServer, ...]:
         """The servers at a place in this version of the file; none where the place is not there."""
         values = _values(place, _text(place, content))
-        blocked = _blocked(place, values) | claude_code.switched_off(place, self._own_file())
+        found = _at(values, place.path)
+        blocked = _blocked(place, values)
+        if place.client == "claude-code":
+            blocked |= claude_code.blocked(place, found, self._own_file(), self._environment, self._home)
         servers = []
-        for name, entry in _at(values, place.path).items():
+        for name, entry in found.items():
             server = understood(place, name, entry, self._home, anyway=name in self._anyway)
             if name in blocked and server.definition is not None:
                 server = ClientServer(name=name, obstacle=blocked[name], starts=server.starts, url=server.url)
@@ -130,11 +133,18 @@ def _present(candidate: Candidate) -> list[Place]:
 
 
 def _blocked(place: Place, values: Mapping[str, Any]) -> dict[str, str]:
-    """Servers that the client does not use for what it says elsewhere in the file, and why."""
+    """Servers of which the client says elsewhere in the file what would not hold behind riglm, and what that is."""
+    names = _at(values, place.path)
+    if place.client == "opencode":
+        agents = [agent for agent in _at(values, ("agent",)).values() if isinstance(agent, Mapping)]
+        rules = {rule for said in (values, *agents) for key in ("tools", "permission") for rule in _at(said, (key,))}
+        ruled = [name for name in names if any(rule.startswith((f"{name}_", f"{name}*")) for rule in rules)]
+        return dict.fromkeys(
+            ruled, "`tools` or `permission` has rules for its tools by their names, which would change"
+        )
     if place.client != "gemini":
         return {}
     lists = _at(values, ("mcp",))
-    names = _at(values, place.path)
     if isinstance(lists.get("allowed"), list):
         return dict.fromkeys(names, "`mcp.allowed` names the servers that may be used, and riglm is not among them")
     return dict.fromkeys(map(str, lists.get("excluded") or ()), "`mcp.excluded` switches it off")

@@ -16,6 +16,7 @@ _TAKEN: Final = frozenset(
 )
 _LIMITS: Final = (
     "disabledTools", "excludeTools", "includeTools", "enabledTools", "allowedTools", "disabled_tools", "enabled_tools",
+    "tools", "default_tools_approval_mode",
 )  # fmt: skip
 _SIGN_IN: Final = (
     "oauth", "auth", "authProviderType", "headersHelper", "scopes", "oauth_resource", "oauth_client_id",
@@ -75,8 +76,8 @@ def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
     if isinstance(kind, str) and kind not in dialect_of(client).kinds:
         raise _Stays(f"riglm does not speak its kind, {kind!r}")
     for key in _LIMITS:
-        if entry.get(key):
-            raise _Stays(f"`{key}` takes tools of it away, which riglm would give back")
+        if entry.get(key) and entry[key] != ["*"]:
+            raise _Stays(f"`{key}` limits its tools, and riglm would not")
     for key in _SIGN_IN:
         if entry.get(key):
             raise _Stays(f"the client signs in to it (`{key}`), which riglm cannot do")

@@ -25,12 +25,11 @@ class SafeFiles(FilesPort):
         if before == after:
             return
         if before is not None and after is not None:
-            replacement = Replacement(file, before, after, lambda: None)
             try:
-                replacement.take_over()
-            except BaseException:
-                replacement.discard()
-                raise
+                _replace(file, before, after)
+            except Conflict as error:
+                what = str(error).partition(" — fix")[0]
+                raise Conflict(f"{what} — fix: see that riglm may write there, and run it again") from None
             return
         if self.read(file) != before:
             raise Conflict(f"{file} was changed just now by somebody else — fix: run it again")
@@ -41,6 +40,15 @@ class SafeFiles(FilesPort):
                 _make(file, after)
         except OSError as error:
             raise Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
+
+
+def _replace(file: Path, before: bytes, after: bytes) -> None:
+    replacement = Replacement(file, before, after, lambda: None)
+    try:
+        replacement.take_over()
+    except BaseException:
+        replacement.discard()
+        raise
 
 
 def _make(file: Path, content: bytes) -> None:

@@ -13,9 +13,10 @@ from riglm.domain.installation import (
     Place,
     Rewriting,
     Stay,
+    is_riglm,
     name_behind,
 )
-from riglm.ports.clients import ClientsPort, FilesPort, ServersFilePort, is_riglm
+from riglm.ports.clients import ClientsPort, FilesPort, ServersFilePort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ def read(client: str, entry: Any, project: Path | None = None) -> ClientServer:
         ("claude-code", {"type": "ws", "url": "ws://h"}, "'ws'"),
         ("windsurf", {"command": "sh", "disabledTools": ["rm"]}, "`disabledTools`"),
         ("codex", {"command": "sh", "enabled_tools": ["ls"]}, "`enabled_tools`"),
+        ("codex", {"command": "sh", "tools": {"rm": {"approval_mode": "prompt"}}}, "`tools` limits"),
         ("gemini", {"url": "https://h/mcp", "headers": {"A": "b"}, "authProviderType": "google"}, "`authProviderType`"),
         ("claude-code", {"type": "http", "url": "https://h/mcp", "headersHelper": "it"}, "`headersHelper`"),
         ("vscode", {"command": "sh", "envFile": ".env"}, "`envFile`"),
@@ -104,7 +105,7 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     (project / ".claude").mkdir(parents=True)
     (project / ".claude" / "settings.local.json").write_text('{"disabledMcpjsonServers": ["b"]}', "utf-8")
     (tmp_path / ".claude").mkdir()
-    rules = '{"permissions": {"allow": ["Bash(ls)", "mcp__a__read", "mcp__bb"]}}'
+    rules = '{"permissions": {"allow": ["Bash(ls)", "mcp__a__read", "mcp__bb"], "deny": ["mcp__d__rm"]}}'
     (tmp_path / ".claude" / "settings.json").write_text(rules, "utf-8")
     own = f'{{"projects": {{"{project}": {{"disabledMcpServers": ["a"], "disabledMcpjsonServers": ["c"]}}}}}}'
     (tmp_path / ".claude.json").write_text(own, "utf-8")
@@ -116,6 +117,17 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     place = Place(client="claude-code", file=project / ".mcp.json", path=("mcpServers",), project=project)
     content = b'{"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}, "c": {"command": "sh"}}}'
     assert [bool(server.obstacle) for server in files.servers(place, content)] == [False, True, True]
+    (denied,) = files.servers(user, b'{"mcpServers": {"d": {"command": "sh"}}}')
+    assert denied.obstacle.startswith("`permissions.deny` has rules for its tools")
+
+
+def test_rules_of_opencode_for_tools_by_name_keep_their_server_where_they_hold() -> None:
+    place = Place(client="opencode", file=Path("opencode.json"), path=("mcp",))
+    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    servers = '"mcp": {"a": {"type": "local", "command": ["sh"]}, "b": {"type": "local", "command": ["sh"]}}'
+    for rules in ('"tools": {"a_*": false}', '"agent": {"x": {"permission": {"a_rm": "ask"}}}'):
+        found = files.servers(place, f"{{{servers}, {rules}}}".encode())
+        assert [bool(server.obstacle) for server in found] == [True, False]
 
 
 def test_names_that_riglm_does_not_take_are_made_so_and_stay_apart() -> None:
