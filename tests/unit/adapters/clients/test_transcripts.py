@@ -56,7 +56,7 @@ def result(number="1", content="fine", **more):
 def test_a_call_of_claude_code_lasts_from_its_line_to_that_of_its_result(claude, tmp_path):
     file = written(
         tmp_path / "s1.jsonl",
-        line("user", "file a bug"),
+        line("user", "file a bug", isMeta=None, agentId=None, isSidechain=None),
         line("assistant", [{"type": "text", "text": "yes"}, use(title="x")], "01"),
         line("assistant", [use("2", "Bash", command="ls")], "02"),
         line("user", [result()], "04"),
@@ -161,7 +161,7 @@ def ended(call_id="call_1", outcome=None, server="git.hub", tool="create.issue")
 
 
 def function(name="mcp__git_hub__create_issue", call_id="call_1", **more):
-    call = {"type": "function_call", "name": name, "arguments": '{"title":"x"}', "call_id": call_id, **more}
+    call = {"type": "function_call", "id": None, "name": name, "arguments": '{"title":"x"}', "call_id": call_id, **more}
     return event("response_item", call, "03")
 
 

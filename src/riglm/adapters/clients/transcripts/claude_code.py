@@ -31,9 +31,9 @@ class _Line(msgspec.Struct, rename="camel"):
     timestamp: str = ""
     session_id: str = ""
     agent_id: str | None = None
-    is_sidechain: bool = False
-    is_meta: bool = False
-    is_compact_summary: bool = False
+    is_sidechain: bool | None = None
+    is_meta: bool | None = None
+    is_compact_summary: bool | None = None
     tool_denial_kind: Any = None
     message: msgspec.Raw = msgspec.Raw(b"{}")
 

@@ -23,9 +23,9 @@ class _Invocation(msgspec.Struct):
 
 class _Payload(msgspec.Struct):
     type: str = ""
-    id: str = ""
-    call_id: str = ""
-    name: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
     namespace: str | None = None
     arguments: Any = None
     message: Any = None
@@ -91,7 +91,7 @@ class _Conversation:
     def __init__(self, name: str) -> None:
         self._lane = ""
         self._name = name
-        self._open: dict[str, tuple[_Payload, float]] = {}
+        self._open: dict[str | None, tuple[_Payload, float]] = {}
 
     def take(self, text: bytes) -> list[Happening]:
         """What a line tells."""
@@ -100,7 +100,7 @@ class _Conversation:
             return []
         said = _read_payload(line.payload)
         if line.type == "session_meta":
-            self._lane = self._lane or said.id  # a fork has those of its origin after its own
+            self._lane = self._lane or said.id or ""  # a fork has those of its origin after its own
             return []
         at = moment(line.timestamp)
         match said.type:
@@ -127,7 +127,7 @@ class _Conversation:
         return self._called(call.call_id, _qualified(call), None, given.encode() or b"{}", began, at, Ending.DONE)
 
     def _called(
-        self, call_id: str, name: str, server: str | None, given: bytes, began: float, at: float, ending: Ending
+        self, call_id: str | None, name: str, server: str | None, given: bytes, began: float, at: float, ending: Ending
     ) -> Called:
         lane = self._lane or self._name
         return Called(
@@ -144,7 +144,8 @@ class _Conversation:
 
 def _qualified(call: _Payload) -> str:
     """The name of an MCP tool with its server's; empty for any other function."""
-    whole = f"{call.namespace.removesuffix(_SEPARATOR)}{_SEPARATOR}{call.name}" if call.namespace else call.name
+    name = call.name or ""
+    whole = f"{call.namespace.removesuffix(_SEPARATOR)}{_SEPARATOR}{name}" if call.namespace else name
     return whole.removeprefix(_PREFIX) if whole.startswith(_PREFIX) else ""
 
 

@@ -28,7 +28,7 @@ class _Record(msgspec.Struct, rename={"session_id": "sessionId", "tool_calls": "
     type: str = ""
     timestamp: str = ""
     content: Any = None
-    tool_calls: list[_Call] = []
+    tool_calls: list[_Call] | None = None
 
 
 _read: Final = msgspec.json.Decoder(_Record).decode
@@ -93,7 +93,7 @@ def _happenings(record: _Record, lane: str) -> list[Happening]:
             ended=moment(call.timestamp),
             ending=_ENDINGS[call.status],
         )
-        for call in record.tool_calls
+        for call in record.tool_calls or ()
         if call.name.startswith(_PREFIX) and call.status in _ENDINGS
     ]
 
