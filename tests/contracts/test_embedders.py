@@ -1,7 +1,6 @@
 """The embedder contract on every embedder."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -40,12 +39,17 @@ class TestCachedEmbedder(EmbedderContract):
         return CachedEmbedder(real)
 
 
+@pytest.fixture(scope="module")
+def without_its_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FallbackEmbedder]:
+    nothing = FastembedEmbedder(("no/such-model",), directory=tmp_path_factory.mktemp("nothing"))
+    with FallbackEmbedder(nothing, HashingEmbedder()) as embedder:
+        yield embedder
+
+
 class TestFallbackEmbedderWithoutItsModel(EmbedderContract):
     @pytest.fixture
-    def embedder(self, tmp_path: Path) -> Iterator[FallbackEmbedder]:
-        nothing = FastembedEmbedder(("no/such-model",), directory=tmp_path)
-        with FallbackEmbedder(nothing, HashingEmbedder()) as embedder:
-            yield embedder
+    def embedder(self, without_its_model: FallbackEmbedder) -> FallbackEmbedder:
+        return without_its_model
 
 
 @pytest.fixture(scope="module")
