@@ -8,8 +8,9 @@ class Account:
     """What was found in the transcripts of one client, and what became of it.
 
     Every call that was read is new, known (from an earlier import), live (riglm recorded it itself), copied (once more
-    in a resumed conversation), not run, too old, forgotten, of riglm's own tools, or of a server that no riglm stands in front of (`elsewhere`, by
-    server). Names are guessed where no riglm has servers yet. `sessions` have new calls. `damaged` lines and `unreadable` files were passed over.
+    in a resumed conversation), not run, too old, forgotten, of riglm's own tools, or of a server that no riglm stands
+    in front of (`elsewhere`, by server). Names are guessed where no riglm has servers yet. `sessions` have new calls.
+    `damaged` lines and `unreadable` files were passed over.
     """
 
     client: str

@@ -125,7 +125,6 @@ class _Reader:
                 client=self._source.introduces_itself,
                 started_at=began,
                 ended_at=ended,
-                known=self._background.known(id_),
             )
         found.ended_at = max(found.ended_at, ended)
         return found
@@ -142,6 +141,8 @@ class _Reader:
         tool = self._tool(call)
         if tool is None:
             return
+        if conversation.known is None:
+            conversation.known = self._background.known(conversation.id)
         id_ = self._identities.of_call(self._source.client, call.identity, tool.tool)
         if id_ in conversation.known:
             account.known += 1

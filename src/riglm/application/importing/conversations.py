@@ -37,8 +37,8 @@ class Conversation:
     """One conversation, as far as it was read.
 
     `source` is the client as riglm's commands name it, `client` as it names itself. `known` are the ids of its calls
-    that are in the store already, and `forgotten` counts those that the store would not take: of somebody whom it is
-    to have forgotten.
+    that are in the store already, None before one is looked for. `forgotten` counts those that the store would not
+    take: of somebody whom it is to have forgotten.
     """
 
     id: UUID
@@ -46,7 +46,7 @@ class Conversation:
     client: str
     started_at: float
     ended_at: float
-    known: frozenset[UUID] = frozenset()
+    known: frozenset[UUID] | None = None
     calls: int = 0
     forgotten: int = 0
     contexts: list[str] = field(default_factory=list)
