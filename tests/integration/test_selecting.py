@@ -175,6 +175,18 @@ def test_the_status_says_what_turns_words_into_vectors(make):
     assert status["tools"] == {"indexed": len(TOOLS), "embedded": len(TOOLS)}
 
 
+def test_an_opened_selector_gets_ready_before_it_is_asked(make, monkeypatch):
+    embedded, embed = threading.Event(), HashingEmbedder.embed
+
+    def noted(self, texts):
+        embedded.set()
+        return embed(self, texts)
+
+    monkeypatch.setattr(HashingEmbedder, "embed", noted)
+    with make():
+        assert embedded.wait(PATIENCE)
+
+
 async def test_whoever_awaits_a_selection_holds_up_no_event_loop(make, monkeypatch):
     may_go_on, went_on = threading.Event(), []
     embed = HashingEmbedder.embed
@@ -304,6 +316,19 @@ def test_a_selector_that_nobody_holds_any_more_ends_by_itself():
     gc.collect()
     thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def test_sessions_that_nobody_closes_end_when_nobody_holds_them(make, tmp_path):
+    with make(store=tmp_path / "agent.db") as selector:
+        for _ in range(3):
+            selector.session().select("read a file")
+        gc.collect()
+        last = selector.session()
+        last.select("read a file")
+    with sqlite3.connect(tmp_path / "agent.db") as store:
+        rows = store.execute("SELECT started_at, ended_at FROM session ORDER BY started_at").fetchall()
+    assert len(rows) == 4
+    assert max(ended for _, ended in rows[:3]) <= rows[3][0]
 
 
 def test_importing_riglm_imports_nothing_of_others():

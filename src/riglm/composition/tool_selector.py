@@ -119,6 +119,7 @@ class ToolSelector(Generic[T]):
 
     def __enter__(self) -> Self:
         self._background.open().result()
+        self._expect()
         return self
 
     def __exit__(
@@ -128,12 +129,17 @@ class ToolSelector(Generic[T]):
 
     async def __aenter__(self) -> Self:
         await asyncio.wrap_future(self._background.open())
+        self._expect()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _expect(self) -> None:
+        offer = self._offer
+        self._background.post(lambda service: service.expect(offer.catalogue, offer.owners))
 
 
 async def _status(service: SelectingService) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Background(Generic[Opened]):
         """Nothing runs before it is first needed; `name` is the thread's."""
         self._open_it = open_it
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage may be collected while it is held, and what is found then ends here
         self._is_closed = False
         self._opened: Future[Opened] = Future()
         self._ended: Future[None] = Future()
@@ -57,6 +57,11 @@ class Background(Generic[Opened]):
                 self._thread.start()
                 atexit.register(self.close)
         return self._opened
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened, or is just being opened, and was not closed since."""
+        return self._thread.ident is not None and not self._is_closed
 
     def ask(self, work: Callable[[Opened], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine there, and wait for its result."""

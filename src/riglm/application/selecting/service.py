@@ -19,11 +19,12 @@ from riglm.domain.control import SessionPrediction
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.parameters import Parameters
-from riglm.domain.session import Client, Session, Transport
+from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import Caller
 
 _NOTHING_GIVEN: Final = Parameters()
+_NOBODY: Final = Session(started_at=0.0, era=Era.HANDSHAKE, transport=Transport.LIBRARY, method=Method.CONNECTION)
 _log: Final = logging.getLogger("riglm.selecting")
 
 
@@ -65,6 +66,12 @@ class SelectingService:
         """Begin a session, or with a key go on with the one that has it."""
         caller = Caller(transport=Transport.LIBRARY, principal=user, handle=key)
         return self._services.sessions.of_connection(caller, client, "")
+
+    def expect(self, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]) -> None:
+        """Begin to load what a choice among these tools needs, if there is a choice."""
+        self._services.owners.note(owners)
+        self._filtering.know(_NOBODY, catalogue)
+        self._filtering.forget(_NOBODY)
 
     def end(self, session: Session) -> None:
         """Give a session back; one with a key can be gone on with for a while."""

@@ -2,7 +2,9 @@
 
 import difflib
 import logging
+import weakref
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -20,7 +22,7 @@ _log: Final = logging.getLogger("riglm.selecting")
 class ToolSession(Generic[T]):
     """Selects the tools for one piece of work, and learns from what that used. Made by `ToolSelector.session`.
 
-    Used as a context manager it is closed at the end, which may be left out: sessions end with their selector.
+    Used as a context manager it is closed at the end. It ends as well when nobody holds it any more.
     """
 
     def __init__(
@@ -38,7 +40,8 @@ class ToolSession(Generic[T]):
         self._user = user
         self._read: Reader[T] = Reader()
         self._own: Offer[T] | None = None
-        self._begun: Session | None = None
+        self._begun = _Begun()
+        weakref.finalize(self, _end, background, self._begun).atexit = False
 
     def select(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
         """The tools for now.
@@ -89,13 +92,7 @@ class ToolSession(Generic[T]):
 
     def close(self) -> None:
         """The work is done. Returns at once."""
-
-        def end(service: SelectingService) -> None:
-            if self._begun is not None:
-                service.end(self._begun)
-                self._begun = None
-
-        self._background.post(end)
+        _end(self._background, self._begun)
 
     def __enter__(self) -> Self:
         return self
@@ -130,9 +127,28 @@ class ToolSession(Generic[T]):
 
     def _session(self, service: SelectingService) -> Session:
         """The session as the service knows it; asked for on the service's loop alone."""
-        if self._begun is None:
-            self._begun = service.begin(self._client, self._key, self._user)
-        return self._begun
+        if self._begun.session is None:
+            self._begun.session = service.begin(self._client, self._key, self._user)
+        return self._begun.session
+
+
+@dataclass(slots=True)
+class _Begun:
+    """The session as the service knows it, None before it is needed and after it ended."""
+
+    session: Session | None = None
+
+
+def _end(background: Background[SelectingService], begun: _Begun) -> None:
+    """End what was begun, if anything was; it ended with its selector if that is closed."""
+
+    def end(service: SelectingService) -> None:
+        if begun.session is not None:
+            service.end(begun.session)
+            begun.session = None
+
+    if background.is_open:
+        background.post(end)
 
 
 def _selection(offer: Offer[T], chosen: Chosen) -> Selection[T]:
