@@ -47,7 +47,7 @@ def from_elsewhere(text: str, *, style: bool = False) -> list[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("site"))
+    return built(tmp_path_factory)
 
 
 def test_every_page_of_docs_is_in_the_site_and_found_by_its_search(site: Path) -> None:
