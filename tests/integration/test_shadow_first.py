@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.invocation import Found
 from riglm.testing.records import a_session, an_exposure, an_invocation
 from tests.integration.controlled import PATIENCE, WRITE_TOKEN, controlled
@@ -61,6 +62,7 @@ class Shell:
 async def test_a_user_looks_first_then_enforces_while_it_runs_and_goes_back(tmp_path):
     [program, *words] = listing_server(tmp_path / "tools.json")
     configuration = FILE.format(server=json.dumps({"command": program, "args": words}))
+    began = time.time() - 60  # no earlier session is so young
     with controlled(tmp_path, past=habits(time.time()), configuration=configuration) as riglm:
         shell, told = Shell(riglm), asyncio.Event()
 
@@ -75,7 +77,7 @@ async def test_a_user_looks_first_then_enforces_while_it_runs_and_goes_back(tmp_
                 if [each["lists"] for each in riglm.ask("GET", "/sessions?active=true").json["items"]] == [2]:
                     break
             await client.call_tool("close_song", {}, meta={"vscode.requestId": str(turn)})
-            shadow = await recorded(riglm, shell, calls=turn + 2)
+            shadow = await recorded(riglm, shell, turn + 2, since=began)
             assert (shadow["lists"], shadow["changes"], shadow["missed"]) == (2, 1, 1)
             assert shadow["mean_list"] < shadow["mean_available"] == len(TOOLS)
 
@@ -101,11 +103,10 @@ async def test_a_user_looks_first_then_enforces_while_it_runs_and_goes_back(tmp_
             assert (tmp_path / "riglm.yaml").read_text() == configuration
 
 
-async def recorded(riglm, shell, calls):
+async def recorded(riglm, shell, calls, since):
     """What the report says of shadow mode, once so many calls are stored."""
-    while True:
-        report = await asyncio.to_thread(shell.run, "report", "--predictor", "frequency")
-        shadow = report["record"]["shadow"]
-        if shadow is not None and shadow["calls"] >= calls:
-            return shadow
-        await asyncio.sleep(0.1)
+    with SqlAnalytics(f"sqlite:///{riglm.folder / 'data' / 'riglm.db'}") as store:
+        while sum(len(each.calls) for each in store.recent_calls(1, since)) < calls:
+            await asyncio.sleep(0.05)
+    report = await asyncio.to_thread(shell.run, "report", "--predictor", "frequency")
+    return report["record"]["shadow"]

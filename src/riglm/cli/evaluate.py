@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.cli import evaluate_retrieval
+from riglm.cli.files_in_use import settings_in_use
 from riglm.cli.measuring import (
     CacheOption,
     CutsOption,
@@ -147,7 +148,7 @@ def history(
     """
     from riglm.application.evaluation.history import figures
 
-    settings = read_settings(config)
+    settings = settings_in_use(config)
     begin = beginning(days, since)
     kinds = strategies(predictor, settings)
     recorded = recorded_sessions(settings, db, limit)

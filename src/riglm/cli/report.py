@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riglm.cli.files_in_use import files_in_use
-from riglm.cli.measuring import read_settings, show_progress
+from riglm.cli.files_in_use import settings_in_use
+from riglm.cli.measuring import show_progress
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import json_time, print_json
 from riglm.cli.replaying import (
@@ -53,8 +53,7 @@ def report(
     Two ways to know it stand side by side: what shadow mode recorded of the lists that it would have shown, and the
     recorded sessions walked again by each strategy, as `riglm evaluate history` does.
     """
-    files = files_in_use(config)
-    settings = read_settings(files[0] if files else None)
+    settings = settings_in_use(config)
     begin = beginning(days, since)
     found = _report(settings, strategies(predictor, settings), db, limit, begin)
     if html is not None:
