@@ -113,7 +113,7 @@ def _json(text: str) -> Any:
 
 
 def _unusable(text: str, environment: Mapping[str, str] = {}) -> Iterator[str]:
-    variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "8f3a6c0d9e1b47725a" * 2)
+    variables = {name: name + "8f3a6c0d9e1b47725a" * 2 for name in re.findall(r"\$\{(\w+)\}", text)}
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "riglm.yaml"
         file.write_text(text, "utf-8")

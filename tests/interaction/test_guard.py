@@ -169,6 +169,25 @@ async def test_an_unknown_session_is_answered_with_404(company: Stage):
 
 
 @behaviour("guard.session")
+async def test_a_session_is_unknown_to_everybody_but_its_own_principal(company: Stage):
+    env = {"RIGLM_DOWNSTREAM__TOKENS": '{"alice": "the-token-of-alice", "bob": "the-token-of-bob"}'}
+    alice, bob = ({"authorization": f"Bearer the-token-of-{name}"} for name in ("alice", "bob"))
+    route = Route("http", "http", RIGLM, HANDSHAKE)
+    async with company.client(route, headers=alice, env=env) as client:
+        assert client.link.session_id
+        stolen = {"mcp-session-id": client.link.session_id}
+        listed = len(company.log().received("tools/list"))
+        assert (await raw_post(client.link.url, text.request(1, "tools/list"), bob | stolen))[0] == 404
+        assert (await raw_post(client.link.url, text.request(1, "tools/list"), stolen))[0] == 401
+        for method in ("GET", "DELETE"):
+            response = await http.send(method, client.link.url, {**bob, **stolen, "accept": "text/event-stream"})
+            await response.close()
+            assert response.status == 404, method
+        assert len(company.log().received("tools/list")) == listed
+        assert (await client.call("nonce", {"nonce": "still here"})).words == "still here"
+
+
+@behaviour("guard.session")
 @routes([Route("http", "http", RIGLM, HANDSHAKE), Route("http", "stdio", RIGLM, HANDSHAKE)])
 async def test_a_session_that_was_ended_is_unknown(company: Stage, route: Route):
     async with company.client(route) as client:

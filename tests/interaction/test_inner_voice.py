@@ -601,8 +601,11 @@ async def test_with_mcp_no_log_nothing_but_counters_is_logged(stage: Stage, era:
 
 
 KEY = "c1f0a8d2b7e94f36a5d08c7e21b394f6"
-OWNERS = {"local": "", "bearer": KeyedHasher(hashlib.sha256(KEY.encode()).digest()).principal("bearer")}
-"""The two principals that there are at one database: whoever comes without a token, and whoever has it."""
+TOKENS = {"alice": "the-token-of-alice", "bob": "the-token-of-bob"}
+OWNERS = {"local": ""} | {
+    name: KeyedHasher(hashlib.sha256(KEY.encode()).digest()).principal(name) for name in ("bearer", *TOKENS)
+}
+"""The principals at one database: whoever comes without a token, and whoever has one of them."""
 
 
 @behaviour("voice.owner")
@@ -619,14 +622,13 @@ async def test_each_principal_gets_its_own_unless_the_store_is_shared(stage: Sta
         ]
         own[name] = {piece.text for piece in kept}
     env = {**ON, "RIGLM_PRIVACY__KEY": KEY, "RIGLM_KNOWLEDGE__SHARED": shared}
-    token = {"RIGLM_DOWNSTREAM__TOKEN": "the-downstream-token"}
+    tokens = {"bearer": "the-downstream-token", **TOKENS}
+    guard = {"RIGLM_DOWNSTREAM__TOKEN": tokens["bearer"], "RIGLM_DOWNSTREAM__TOKENS": json.dumps(TOKENS)}
     asked = {"query": WORDS, "include_private": True, "floor": 0, "top_k": 50}
-    for name, guard, headers in (
-        ("local", {}, {}),
-        ("bearer", token, {"authorization": "Bearer the-downstream-token"}),
-    ):
+    for name in OWNERS:
         route = Route("http", "http", RIGLM, era)
-        async with stage.client(route, headers=headers, env={**env, **guard}) as client:
+        headers = {"authorization": f"Bearer {tokens[name]}"} if name in tokens else {}
+        async with stage.client(route, headers=headers, env=env | (guard if headers else {})) as client:
             answer = (await client.request("tools/call", {"name": NAME, "arguments": asked})).decoded()
         found = {snippet["text"] for snippet in answer["structuredContent"]["snippets"]}
         assert found == (set.union(*own.values()) if shared == "true" else own[name])

@@ -155,6 +155,12 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         ({"downstream": {"host": "::", "token": "your-secret-token-here-change-me"}}, "easy to guess"),
         ({"downstream": {"token": "fifteen-letters"}}, "the token is too short"),
         ({"downstream": {"token": "with space"}}, "the token is empty or has spaces"),
+        ({"downstream": {"tokens": {"ann": "fifteen-letters"}}}, "the token of ann is too short"),
+        ({"downstream": {"tokens": {"bearer": "8f3a6c0d9e1b47725a"}}}, "'bearer' cannot name a caller"),
+        ({"downstream": {"tokens": {"a b": "8f3a6c0d9e1b47725a"}}}, "'a b' cannot name a caller"),
+        ({"downstream": {"tokens": {"ann": "8f3a6c0d9e1b47725a", "bob": "8f3a6c0d9e1b47725a"}}}, "have the same token"),
+        ({"downstream": {"token": "8f3a6c0d9e1b47725a", "tokens": {"bob": "8f3a6c0d9e1b47725a"}}}, "the same token"),
+        ({"downstream": {"host": "::", "tokens": {"ann": "your-secret-token-here-change-me"}}}, "easy to guess"),
         ({"storage": {"kind": "postgresql"}}, "PostgreSQL has no place"),
         ({"storage": {"url": "mysql://host/db"}}, "this is no URL of PostgreSQL"),
         ({"storage": {"kind": "sqlite", "url": "postgresql://host/db"}}, "a URL is given for the kind sqlite"),
@@ -211,14 +217,14 @@ def test_a_url_alone_chooses_postgresql_and_its_password_is_a_secret(url: str) -
 
 def test_all_secrets_are_listed_for_redaction_and_none_is_in_the_repr() -> None:
     found = settings(
-        downstream={"token": "secret-downstream"},
+        downstream={"token": "secret-downstream", "tokens": {"ann": "secret-of-a-caller"}},
         mcpServers={
             "a": {"command": "x", "args": ["--token", "secret-arg"], "env": {"K": "secret-env"}},
             "b": {"url": "http://h/?k=secret-query", "headers": {"X": "secret-header"}},
             "c": {"url": "http://h", "auth": {"token": "secret-auth"}},
         },
     )
-    kinds = ("downstream", "env", "arg", "header", "query", "auth")
+    kinds = ("downstream", "of-a-caller", "env", "arg", "header", "query", "auth")
     assert set(found.secrets()) == {f"secret-{kind}" for kind in kinds}
     one = settings(upstream={"url": "http://h", "auth": {"token": "secret-one"}})
     assert one.secrets() == ("secret-one",)

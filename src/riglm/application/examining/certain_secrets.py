@@ -19,8 +19,8 @@ _SHORTEST: Final = 8
 
 def certain_secrets(settings: Settings) -> tuple[str, ...]:
     """Tokens, keys and passwords, and what servers are given under such names."""
-    guards = (settings.downstream.token, settings.privacy.key, settings.control.token, settings.control.read_token)
-    found = [guard.get_secret_value() for guard in guards if guard]
+    guards = (settings.privacy.key, settings.control.token, settings.control.read_token)
+    found = [*settings.downstream.principals.values(), *(guard.get_secret_value() for guard in guards if guard)]
     found += [*settings.storage.secrets(), *settings.state.secrets(), *secrets_of_options(settings.predictor.options)]
     found += secrets_of_options(settings.embedder.options)
     for server in [*([settings.upstream] if settings.upstream else []), *settings.mcp_servers.values()]:

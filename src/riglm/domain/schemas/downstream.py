@@ -1,12 +1,19 @@
 """How clients reach riglm over HTTP."""
 
-from typing import Literal, Self
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.access import is_loopback
-from riglm.domain.schemas.base import Seconds, Section, problem
+from riglm.domain.schemas.base import Seconds, SecretMap, Section, problem
 from riglm.domain.schemas.token import refuse_placeholder, usable_token
+
+BEARER: Final = "bearer"
+"""The principal of whoever sends `downstream.token`."""
+
+_PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class Downstream(Section):
@@ -21,6 +28,11 @@ class Downstream(Section):
         default="http", description="Streamable HTTP, the older HTTP+SSE, or both."
     )
     token: SecretStr | None = Field(default=None, description="Clients must send it as `Authorization: Bearer TOKEN`.")
+    tokens: SecretMap = Field(
+        default_factory=dict,
+        description="Tokens of several callers by their names: each is a principal of its own, with sessions, lessons "
+        "and knowledge that no other gets.",
+    )
     allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted besides the loopback ones.")
     allowed_origins: tuple[str, ...] = Field(
         default=(), description="Origin headers accepted besides the loopback ones."
@@ -33,15 +45,42 @@ class Downstream(Section):
     def _usable(cls, token: SecretStr | None) -> SecretStr | None:
         return usable_token(token)
 
+    @field_validator("tokens")
+    @classmethod
+    def _all_usable(cls, tokens: SecretMap) -> SecretMap:
+        for name, token in tokens.items():
+            if not _PRINCIPAL.fullmatch(name) or name == BEARER:
+                words = f"{name!r} cannot name a caller"
+                raise problem(words, f"use up to 64 letters, digits, '.', '_', '@' and '-', and not {BEARER!r}")
+            usable_token(token, of=name)
+        return tokens
+
     @model_validator(mode="after")
     def _guarded(self) -> Self:
+        of_token: dict[str, str] = {}
+        for name, token in self._named():
+            other = of_token.setdefault(token.get_secret_value(), name)
+            if other != name:
+                raise problem(f"{other} and {name} have the same token", "give each its own", key="tokens")
         if is_loopback(self.host):
             return self
-        if self.token is None:
+        if not of_token:
             raise problem(
                 f"{self.host} can be reached from other machines and no token is set",
                 "set downstream.token (for example to ${RIGLM_TOKEN}), or listen on 127.0.0.1",
                 key="host",
             )
         refuse_placeholder(self.token, "token")
+        for token in self.tokens.values():
+            refuse_placeholder(token, "tokens")
         return self
+
+    @property
+    def principals(self) -> dict[str, str]:
+        """The token of each principal that has one, in the clear."""
+        return {name: token.get_secret_value() for name, token in self._named()}
+
+    def _named(self) -> Iterator[tuple[str, SecretStr]]:
+        if self.token is not None:
+            yield BEARER, self.token
+        yield from self.tokens.items()

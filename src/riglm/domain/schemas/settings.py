@@ -117,10 +117,15 @@ class Settings(Section):
 
     def secrets(self) -> tuple[str, ...]:
         """Every value that must never be shown or logged, in the clear: for redaction only."""
-        guards = (self.downstream.token, self.privacy.key, self.control.token, self.control.read_token)
+        guards = (self.privacy.key, self.control.token, self.control.read_token)
         found = [one for one in guards if one]
         options = (self.predictor.options, self.embedder.options)
-        plain = [*self.storage.secrets(), *self.state.secrets(), *secrets_of_options(options)]
+        plain = [
+            *self.downstream.principals.values(),
+            *self.storage.secrets(),
+            *self.state.secrets(),
+            *secrets_of_options(options),
+        ]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]
             found += [server.auth.token] if server.auth else []

@@ -13,15 +13,19 @@ _PLACEHOLDER = re.compile(
 _SHORTEST_TOKEN = 16
 
 
-def usable_token(token: SecretStr | None) -> SecretStr | None:
-    """The token, for a validator of a field; one that is too short, or cannot stand in a header, is an error."""
+def usable_token(token: SecretStr | None, *, of: str | None = None) -> SecretStr | None:
+    """The token, for a validator of a field; one that is too short, or cannot stand in a header, is an error.
+
+    `of` names whose it is, where there are several.
+    """
     if token is None:
         return None
+    which = "the token" if of is None else f"the token of {of}"
     fix = f"use {_SHORTEST_TOKEN} or more letters and digits"
     if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
-        raise problem("the token is empty or has spaces or unusual characters", fix)
+        raise problem(f"{which} is empty or has spaces or unusual characters", fix)
     if len(token.get_secret_value()) < _SHORTEST_TOKEN:
-        raise problem("the token is too short and easy to guess", fix)
+        raise problem(f"{which} is too short and easy to guess", fix)
     return token
 
 

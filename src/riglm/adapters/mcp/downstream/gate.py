@@ -19,14 +19,22 @@ class Gate:
     """Lets through requests that were meant for this listener and come from where they may."""
 
     def __init__(
-        self, host: str, *, token: str | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+        self,
+        host: str,
+        *,
+        tokens: Mapping[str, str] | None = None,
+        hosts: Sequence[str] = (),
+        origins: Sequence[str] = (),
     ) -> None:
-        """A gate for a listener on `host`; `hosts` and `origins` are accepted besides the loopback ones, as `Doors`."""
-        self._doors = Doors(host, hosts=hosts, origins=origins)
-        self._token = token.encode() if token else None
+        """A gate for a listener on `host`; `hosts` and `origins` are accepted besides the loopback ones, as `Doors`.
 
-    def check(self, headers: Mapping[bytes, bytes], *, anonymous: bool = False) -> Refusal | None:
-        """Why a request with these headers is refused; None when it may pass.
+        `tokens` are those of the principals that may pass, by name; with none everybody may, without a name.
+        """
+        self._doors = Doors(host, hosts=hosts, origins=origins)
+        self._tokens = {name: token.encode() for name, token in (tokens or {}).items()}
+
+    def admit(self, headers: Mapping[bytes, bytes], *, anonymous: bool = False) -> str | Refusal:
+        """The principal of a request with these headers, empty where there is none; or why it is refused.
 
         `anonymous` spares it the token: a browser asks without one whether it may send a request that has it.
         """
@@ -35,13 +43,18 @@ class Gate:
         origin = headers.get(b"origin")
         if origin is not None and not self._knows_origin(origin.decode("latin-1")):
             return Refusal(403, "Invalid Origin header: add it to downstream.allowed_origins if it is yours")
-        if self._token is not None and not anonymous and not self._knows_token(headers.get(b"authorization", b"")):
+        if anonymous or not self._tokens:
+            return ""
+        principal = self._known(headers.get(b"authorization", b""))
+        if principal is None:
             return Refusal(401, "A bearer token is required", (b"www-authenticate", b'Bearer realm="riglm"'))
-        return None
+        return principal
 
     def _knows_origin(self, origin: str) -> bool:
         return self._doors.knows_origin(origin) or is_loopback_origin(origin)
 
-    def _knows_token(self, authorization: bytes) -> bool:
-        given = bearer_token(authorization)
-        return given is not None and hmac.compare_digest(given, self._token or b"")
+    def _known(self, authorization: bytes) -> str | None:
+        """Whose token this is; all are compared, so that the time tells nothing."""
+        given = bearer_token(authorization) or b""
+        found = [name for name, token in self._tokens.items() if hmac.compare_digest(given, token)]
+        return found[0] if found else None

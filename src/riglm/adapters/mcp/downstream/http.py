@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from riglm.adapters.mcp.downstream.answer import send_error, send_json, send_status
 from riglm.adapters.mcp.downstream.events import Header, Send
-from riglm.adapters.mcp.downstream.gate import Gate
+from riglm.adapters.mcp.downstream.gate import Gate, Refusal
 from riglm.adapters.mcp.downstream.http_handshake import HandshakeRequests
 from riglm.adapters.mcp.downstream.http_modern import ModernRequests
 from riglm.adapters.mcp.downstream.http_request import Gone, Receive, Request, TooLarge, TooSlow
@@ -41,9 +41,11 @@ class HttpDownstream:
         self._settings = downstream
         self._arrived = proxy.arrived
         self._limit = settings.limits.message_bytes
-        token = downstream.token.get_secret_value() if downstream.token else None
         self._gate = Gate(
-            downstream.host, token=token, hosts=downstream.allowed_hosts, origins=downstream.allowed_origins
+            downstream.host,
+            tokens=downstream.principals,
+            hosts=downstream.allowed_hosts,
+            origins=downstream.allowed_origins,
         )
         self._cross_origin = CrossOrigin(
             downstream.allowed_origins,
@@ -51,7 +53,6 @@ class HttpDownstream:
             sent=_SENT_HEADERS,
             exposed=b"mcp-session-id, www-authenticate",
         )
-        self._principal = "bearer" if token else ""
         self._handle_header = settings.sessions.header.lower().encode()
         buffer = settings.limits.sse_buffer
         idle, most = downstream.session_idle, downstream.max_sessions
@@ -102,7 +103,7 @@ class HttpDownstream:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        request = Request(scope, receive, self._principal, self._handle_header)
+        request = Request(scope, receive, self._handle_header)
         outgoing = _Outgoing(send, self._cross_origin.grant(request.headers))
         try:
             await self._answer(request, outgoing.send)
@@ -125,11 +126,12 @@ class HttpDownstream:
 
     async def _answer(self, request: Request, send: Send) -> None:
         preflight = self._cross_origin.preflight(request.method, request.headers)
-        refusal = self._gate.check(request.headers, anonymous=bool(preflight))
-        if refusal is not None:
-            extra = [refusal.header] if refusal.header else []
-            await send_error(send, refusal.status, jsonrpc.INVALID_REQUEST, refusal.words, extra)
+        admitted = self._gate.admit(request.headers, anonymous=bool(preflight))
+        if isinstance(admitted, Refusal):
+            extra = [admitted.header] if admitted.header else []
+            await send_error(send, admitted.status, jsonrpc.INVALID_REQUEST, admitted.words, extra)
             return
+        request.is_of(admitted)
         path = request.scope["path"].rstrip("/") or "/"
         if path == self._settings.path.rstrip("/") and self._settings.transport != "sse":
             await (send_status(send, 204, preflight) if preflight else self._streamable(request, send))

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from riglm.domain.session import Transport
@@ -46,7 +47,6 @@ class Request:
         self,
         scope: dict[str, Any],
         receive: Receive,
-        principal: str,
         handle_header: bytes,
         transport: Transport = Transport.HTTP,
     ) -> None:
@@ -59,10 +59,13 @@ class Request:
         client = scope.get("client")
         self.caller = Caller(
             transport=transport,
-            principal=principal,
             address=client[0] if client else "",
             handle=self.headers.get(handle_header, b"").decode("latin-1"),
         )
+
+    def is_of(self, principal: str) -> None:
+        """It came from this principal."""
+        self.caller = replace(self.caller, principal=principal)
 
     @property
     def mcp_headers(self) -> dict[bytes, bytes]:
