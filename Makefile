@@ -23,7 +23,7 @@ check: $(VENV)/.ready
 	$(BIN)/lint-imports
 	@! command -v node >/dev/null || for file in $$(find src -name '*.js' ! -path '*/vendor/*'); do node --input-type=module --check <$$file || exit 1; done
 
-# Half the time a test waits for processes that it started: more of them run at once than there are processors.
+# Tests wait much for the processes that they start: so more of them run at once than CI has processors.
 WORKERS ?= 3
 test: $(VENV)/.ready browser
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
