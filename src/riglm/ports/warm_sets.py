@@ -6,11 +6,8 @@ from typing import Final, Protocol
 
 from riglm.domain.warm_set import WarmSet
 
-RECENT_SECONDS: Final = 90 * 86_400.0
-"""Use that is older does not count."""
-
 MOST_USES: Final = 10_000
-"""So many of the latest uses count."""
+"""So many of the latest uses count, however long ago they were."""
 
 HALF_SECONDS: Final = 14 * 86_400.0
 """A use of this age counts half as much as one of now."""
@@ -41,6 +38,5 @@ class WarmSetsPort(Protocol):
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, in the sessions of a principal or in all.
 
-        Each use counts 1 / (1 + its age / `HALF_SECONDS`), up to an age of `RECENT_SECONDS` and of the latest
-        `MOST_USES`. What is a use is told at `AnalyticsPort.recent_calls`.
+        Each of the latest `MOST_USES` counts 1 / (1 + its age / `HALF_SECONDS`). What is a use is told at `AnalyticsPort.recent_calls`.
         """

@@ -15,7 +15,7 @@ from riglm.domain.session import Client
 from riglm.domain.warm_set import KEPT_SECONDS
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
 from riglm.ports.overrides import OverridesPort
-from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS, WarmSetsPort
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, WarmSetsPort
 from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_invocation, an_override
 
 
@@ -281,13 +281,12 @@ class PredictionStoreContract:
         assert len({each.tools for each in agreed}) == 1
 
     def test_use_counts_the_less_the_older_it_is(self, analytics: AnalyticsPort, choices: Choices) -> None:
-        """Half after some time, and at last nothing; what lies ahead counts like what is now."""
-        session, now = a_session(), 100 * 86_400.0
-        ages = {"now": 0.0, "ahead": -9.0, "half": HALF_SECONDS, "last": RECENT_SECONDS, "gone": RECENT_SECONDS + 1.0}
+        """Half after some time, and never nothing; what lies ahead counts like what is now."""
+        session, now = a_session(), 1000 * 86_400.0
+        ages = {"now": 0.0, "ahead": -9.0, "half": HALF_SECONDS, "old": 9 * HALF_SECONDS}
         calls = [an_invocation(session, tool, timestamp=now - age) for tool, age in ages.items()]
         analytics.record_many([session, *calls, an_invocation(session, "now", timestamp=now)])
-        oldest = 1 / (1 + RECENT_SECONDS / HALF_SECONDS)
-        assert dict(choices.recent_use(now)) == pytest.approx({"now": 2.0, "ahead": 1.0, "half": 0.5, "last": oldest})
+        assert dict(choices.recent_use(now)) == pytest.approx({"now": 2.0, "ahead": 1.0, "half": 0.5, "old": 0.1})
 
     def test_of_very_much_use_the_latest_counts(self, analytics: AnalyticsPort, choices: Choices) -> None:
         """So that what it costs to look at it stays the same."""

@@ -31,7 +31,7 @@ from riglm.ports.analytics import (
     ToolStatistics,
 )
 from riglm.ports.maintenance import ROWS_AT_ONCE
-from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES
 
 CAPACITY: Final = 100_000
 """So many sessions, invocations, exposures and learned pairs are kept; then the oldest make room."""
@@ -209,9 +209,8 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
         with self._lock:
             whose = {id_: session.principal for id_, session in self._sessions.items()}
         mine = (call for call in _lessons(self._calls()) if principal in (None, whose.get(call.session_id)))
-        recent = [call for call in mine if call.timestamp >= now - RECENT_SECONDS]
         worth: defaultdict[str, float] = defaultdict(float)
-        for call in nlargest(MOST_USES, recent, key=attrgetter("timestamp")):
+        for call in nlargest(MOST_USES, mine, key=attrgetter("timestamp")):
             worth[call.tool] += 1 / (1 + max(0.0, now - call.timestamp) / HALF_SECONDS)
         return worth
 

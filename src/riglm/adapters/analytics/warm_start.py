@@ -13,7 +13,7 @@ from riglm.adapters.analytics.tables import invocation, learned_pair, session
 from riglm.domain.invocation import OWN_UPSTREAM, Found
 from riglm.domain.learning import LearnedPair
 from riglm.ports.analytics import RecordedCall, RecordedSession
-from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, RECENT_SECONDS
+from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES
 
 _teaches = and_(ran, invocation.c.upstream != OWN_UPSTREAM)
 
@@ -64,9 +64,7 @@ def learned_pairs(connection: Connection, model: str, limit: int) -> Sequence[Le
 
 def recent_use(connection: Connection, now: float, principal: str | None) -> Mapping[str, float]:
     """How much each tool was used of late, by a principal or by all."""
-    query = select(invocation.c.tool, invocation.c.timestamp).where(
-        invocation.c.timestamp >= now - RECENT_SECONDS, _teaches
-    )
+    query = select(invocation.c.tool, invocation.c.timestamp).where(_teaches)
     if principal is not None:
         query = query.where(invocation.c.session_id.in_(select(session.c.id).where(session.c.principal == principal)))
     latest = query.order_by(invocation.c.timestamp.desc()).limit(MOST_USES).subquery().c

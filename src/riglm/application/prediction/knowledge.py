@@ -20,7 +20,6 @@ from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
 
 _REPLAYED_SESSIONS: Final = 300
-_REPLAYED_SECONDS: Final = 90 * 86_400.0
 _log: Final = logging.getLogger("riglm.prediction")
 
 
@@ -138,7 +137,7 @@ class Recollection:
         """
         plan = self._plan
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
-        experiences = Experiences(self._cold, lambda scope: self._recorded(scope, clock()), worker, on_loop, clock)
+        experiences = Experiences(self._cold, self._recorded, worker, on_loop, clock)
         experiences.replay("")
         learner = Learner(pairs, self._put, most_pairs=self._most_pairs, names=self._names)
 
@@ -182,10 +181,10 @@ class Recollection:
             made.coverage.aim(self._plan.coverage, self._plan.least, self._plan.most)
         return made
 
-    def _recorded(self, scope: str, now: float) -> Sequence[RecordedSession]:
+    def _recorded(self, scope: str) -> Sequence[RecordedSession]:
         principal = scope if self._by_principal else None
         with self._open_store() as store:
-            return store.recent_calls(_REPLAYED_SESSIONS, now - _REPLAYED_SECONDS, principal)
+            return store.recent_calls(_REPLAYED_SESSIONS, principal=principal)
 
     def _restored(self, model: str) -> LearnedPairs:
         pairs = LearnedPairs(self._key)
