@@ -677,10 +677,12 @@ async def test_in_front_of_a_server_without_tools_there_is_still_this_one(stage:
 
 
 @behaviour("voice.gate")
-async def test_the_deny_list_denies_it_like_any_tool(company: Stage, ask: Asking):
-    denied = {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__DENYLIST": "Inner_Voice.*"}
-    ask.url = company.serve(*company.back("http", "--tools", "one"), env={**ON, **denied}) + "/mcp"
+@pytest.mark.parametrize("denied", ["Inner_Voice.*", "snip"])
+async def test_the_deny_list_denies_it_like_any_tool_by_all_its_names(company: Stage, ask: Asking, denied: str):
+    rules = {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__DENYLIST": denied, "RIGLM_KNOWLEDGE__ALIAS": "snip"}
+    ask.url = company.serve(*company.back("http", "--tools", "one"), env={**ON, **rules}) + "/mcp"
     async with Client(ask.url, mode=MODES[ask.era]) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
-        with pytest.raises(MCPError, match="Unknown tool"):
-            await client.call_tool(NAME, {"query": WORDS})
+        for name in (NAME, "snip"):
+            with pytest.raises(MCPError, match=f"Unknown tool: {name}"):
+                await client.call_tool(name, {"query": WORDS})

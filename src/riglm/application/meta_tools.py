@@ -65,7 +65,7 @@ class MetaTools:
         self._filtering = filtering
         self._voice = voice
         self._voice_names = tuple(names)
-        self._listed_voice = () if voice is None else self._voice_names[:1]
+        self._called_voice = () if voice is None else self._voice_names[:1]
         self._runs: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[MetaAnswer]]]] = {
             SET_CONTEXT: self._set_context,
             SEARCH: self._search,
@@ -77,15 +77,23 @@ class MetaTools:
     def owns(self, session: Session, name: str) -> bool:
         """Whether a call of this name in a session is for riglm itself."""
         if name in self._voice_names:
-            if self._filtering.denies_by_name(name):
+            if self.is_denied(name):
                 return False
-            view = self._filtering.view(session)
-            return name in self._listed_voice or view is None or name not in view.catalogue.name_set
+            return name in self._called_voice or not self._has_server_tool(session, name)
         return name in self._runs and name in self._filtering.offered(session)
+
+    def is_denied(self, name: str) -> bool:
+        """Whether the deny list means one of riglm's own tools, by whichever of its names."""
+        names = self._voice_names if name in self._voice_names else (name,)
+        return any(map(self._filtering.denies_by_name, names))
+
+    def withholds(self, session: Session, name: str) -> bool:
+        """Whether a name means a tool of riglm's that is denied, and none of a server's: no server gets the call."""
+        return name in self._voice_names and self.is_denied(name) and not self._has_server_tool(session, name)
 
     def is_about_lists(self, name: str) -> bool:
         """Whether a tool needs to know the session's list, or whether it has the name at all does."""
-        return name not in self._listed_voice
+        return name not in self._called_voice
 
     def is_confidential(self, name: str) -> bool:
         """Whether what a tool is asked is nowhere kept as it is."""
@@ -108,9 +116,14 @@ class MetaTools:
             return refusal(Unanswered(Code.FEATURE_DISABLED, _SWITCHED_OFF))
         return await self._voice.retrieve(session.principal, arguments)
 
+    def _has_server_tool(self, session: Session, name: str) -> bool:
+        """Whether a server has a tool of this name, as far as is known."""
+        view = self._filtering.view(session)
+        return view is not None and name in view.catalogue.name_set
+
     def _own(self, session: Session) -> tuple[str, ...]:
         """The names of riglm's own tools in the list of a session."""
-        return (*self._filtering.offered(session), *self._listed_voice)
+        return (*self._filtering.offered(session), *(name for name in self._called_voice if not self.is_denied(name)))
 
     async def _set_context(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         text = text_given(SET_CONTEXT, given, "context")
@@ -205,7 +218,8 @@ class MetaTools:
         name = text_given(CALL_TOOL, given, "name")
         arguments = object_given(CALL_TOOL, given, "arguments")
         view = self._filtering.view(session)
-        if name in self._own(session) and (view is None or not view.allows(name)):
+        is_own = name in self._own(session) or (name in self._voice_names and not self.is_denied(name))
+        if is_own and (view is None or not view.allows(name)):
             return refused(f"{name} is one of riglm's own tools: call it directly.")
         return MetaAnswer(forward=(bytes(given["name"]), arguments))
 

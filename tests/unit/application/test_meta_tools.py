@@ -402,3 +402,31 @@ async def test_call_tool_reaches_a_server_s_tool_that_has_the_name_of_the_voice(
     assert "call it directly" in json.loads((await tools.run(session, "call_tool", given)).result)["content"][0]["text"]
     stage.shown(session, a_catalogue("inner_voice.retrieve", *ALL))
     assert (await tools.run(session, "call_tool", given)).forward == (b'"inner_voice.retrieve"', b"{}")
+
+
+BY_AN_ALIAS = ("snip", "inner_voice.retrieve")
+
+
+@pytest.mark.parametrize("denied", ["snip", "INNER_VOICE.*"])
+async def test_what_is_denied_by_one_of_its_names_is_denied_by_all_and_no_server_is_asked_instead(catalogue, denied):
+    stage, session = Stage(denylist=[denied]), a_session()
+    tools = MetaTools(stage.filtering, Voice(), BY_AN_ALIAS)
+    stage.shown(session, catalogue)
+    for name in BY_AN_ALIAS:
+        assert tools.is_denied(name)
+        assert not tools.owns(session, name)
+        assert tools.withholds(session, name)
+    assert not tools.withholds(session, "tool09")
+    stage.filtering.know(session, a_catalogue(*BY_AN_ALIAS))
+    assert not any(tools.withholds(session, name) for name in BY_AN_ALIAS)
+
+
+@pytest.mark.parametrize("voice", [Voice(), None], ids=["on", "off"])
+async def test_call_tool_sends_no_question_for_the_voice_to_a_server_by_any_name(catalogue, voice):
+    stage, session = Stage(), a_session()
+    tools = MetaTools(stage.filtering, voice, BY_AN_ALIAS)
+    stage.shown(session, catalogue)
+    for name in BY_AN_ALIAS:
+        answer = await tools.run(session, "call_tool", json.dumps({"name": name, "arguments": {}}).encode())
+        assert answer.forward is None
+        assert "call it directly" in json.loads(answer.result)["content"][0]["text"]

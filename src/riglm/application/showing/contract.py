@@ -108,6 +108,14 @@ class MetaTools(Protocol):
         """Whether a session knows a tool as one of riglm's own."""
 
     @abstractmethod
+    def is_denied(self, name: str) -> bool:
+        """Whether the deny list means one of riglm's own tools, by whichever of its names."""
+
+    @abstractmethod
+    def withholds(self, session: Session, name: str) -> bool:
+        """Whether a name means a tool of riglm's that is denied, and none of a server's: no server gets the call."""
+
+    @abstractmethod
     def is_about_lists(self, name: str) -> bool:
         """Whether one of riglm's own tools needs to know the session's list, or whether it has the name at all does."""
 

@@ -97,9 +97,11 @@ class Showing:
             if not self.filtering.guards:
                 return None
             return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string")
-        if all(self.filtering.denial(session, name) is None for name in names):
+        is_withheld = self.meta_tools.withholds(session, names[0])
+        if not is_withheld and all(self.filtering.denial(session, name) is None for name in names):
             return None
         call = self.services.call(session, "", names[0], given, known=False)
+        call.is_confidential = self.meta_tools.is_confidential(names[0])
         call.ended(ErrorKind.PROTOCOL, jsonrpc.INVALID_PARAMS)
         return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {names[0]}")
 
@@ -143,7 +145,7 @@ class Showing:
     @property
     def adds(self) -> bool:
         """Whether lists are others than the upstream's even where the filter lets them pass."""
-        return self._always is not None and not self.filtering.denies_by_name(self._always.name)
+        return self._always is not None and not self.meta_tools.is_denied(self._always.name)
 
     def completed(self, answer: Message) -> Message:
         """An answer to a client's list, with the tool that is in all of them."""

@@ -123,6 +123,12 @@ class ScriptedMeta(MetaTools):
     def owns(self, session, name):
         return name in self.names and not (self.filtering.known and name in self.filtering.known[-1])
 
+    def is_denied(self, name):
+        return self.filtering.denies_by_name(name)
+
+    def withholds(self, session, name):
+        return False
+
     def is_about_lists(self, name):
         return True
 
