@@ -322,6 +322,17 @@ def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path
     assert installations() == ()
 
 
+def test_a_file_without_write_permission_was_protected_on_purpose_and_nothing_changes(home: Path) -> None:
+    file = put(home, CURSOR)
+    file.chmod(0o444)
+    result = runner.invoke(app, ["init", "--yes"])
+    assert result.exit_code != 0
+    assert "has no write permission" in result.output + str(result.exception)
+    assert file.read_bytes() == CURSOR.content
+    assert list(home.glob(".config/riglm/*.yaml")) == []
+    assert installations() == ()
+
+
 def test_what_was_noted_and_never_written_is_undone_by_leaving_the_file_as_it_is(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,20 @@ def test_what_is_so_already_stays_untouched(place, riglm):
     assert (file.read_text(), file.stat().st_ino) == (FILE, before.st_ino)
 
 
+@pytest.mark.parametrize("words", [(), ("--dry-run",), ("--file-only",)])
+def test_a_file_without_write_permission_was_protected_on_purpose_and_stays(place, riglm, words):
+    file = place / "riglm.yaml"
+    file.write_text(FILE)
+    file.chmod(0o444)
+    code, out, error = riglm("enforce", *words)
+    assert (code, out) == (2, "")
+    assert "has no write permission" in error
+    assert "chmod u+w" in error
+    assert "persist" not in error
+    assert file.read_text() == FILE
+    assert [each.name for each in place.iterdir()] == ["riglm.yaml"]
+
+
 def test_a_file_that_says_nothing_of_it_gets_a_line(place, riglm):
     file = place / "other.yaml"
     file.write_text("upstream: {command: [server]}  # one\n")

@@ -2,13 +2,15 @@
 
 import contextlib
 import os
+import shlex
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from riglm.adapters.configuration import merging
 from riglm.adapters.configuration.cannot_edit import CannotEdit
@@ -22,6 +24,7 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.configuration import ConfigurationPort, KeyPath, WrittenAside
 
 _BOM = b"\xef\xbb\xbf"
+_ANYBODY_WRITES: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class ConfigurationDocuments(ConfigurationPort):
@@ -132,12 +135,13 @@ class Replacement(WrittenAside):
         """`before` is what the file held when the new content was made of it; blocks.
 
         Raises:
-            Conflict: the directory takes no file, or not with this owner.
+            Conflict: the file is protected, or the directory takes no file, or not with this owner.
         """
         self._target = file.resolve()  # of a symbolic link, what it points to is replaced
         self._before = before
         self._when_taken = when_taken
         try:
+            _require_unprotected(self._target)
             self.path = _written(self._target, content)
         except OSError as error:
             raise _unwritable(self._target, error) from None
@@ -200,6 +204,16 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise _unwritable(file, error) from None
+
+
+def _require_unprotected(target: Path) -> None:
+    """Raise Conflict for a file without write permission: a new one in its place would get round that."""
+    is_writable = target.stat().st_mode & _ANYBODY_WRITES and os.access(target, os.W_OK)  # root may write everything
+    if not is_writable:
+        raise Conflict(
+            f"{target} has no write permission, so somebody protected it — fix: `chmod u+w {shlex.quote(str(target))}` "
+            "if it may change, or leave persist out"
+        )
 
 
 def _written(target: Path, content: bytes) -> Path:

@@ -177,6 +177,14 @@ def test_a_link_stays_one_and_its_target_keeps_its_mode(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["real", "riglm.yaml"]
 
 
+def test_a_file_without_write_permission_was_protected_on_purpose_and_stays(tmp_path: Path) -> None:
+    riglm = Riglm(tmp_path)
+    riglm.file.chmod(0o444)
+    assert "has no write permission" in riglm.refuses({"filtering": {"max_tools": 8}})
+    assert riglm.file.stat().st_mode & 0o777 == 0o444
+    assert riglm.write({"filtering": {"max_tools": 9}}) == TEXT  # nothing to write
+
+
 def test_the_marks_at_the_ends_of_lines_and_at_the_beginning_stay(tmp_path: Path) -> None:
     text = "\ufeff" + TEXT.replace("\n", "\r\n")
     riglm = Riglm(tmp_path, text)
