@@ -24,6 +24,7 @@ from riglm.adapters.embedding.bundled import BUNDLED_MODEL, TOKENIZER, bundled_f
 from riglm.adapters.embedding.fallback import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
+from riglm.adapters.embedding.onnx_model import described_model
 from riglm.domain.schemas.embedder import Embedder
 from riglm.ports.embedder import EmbedderUnavailable
 
@@ -172,9 +173,7 @@ def test_a_hub_that_hangs_is_never_asked(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_model_of_the_hub_that_was_downloaded_before_is_used(tmp_path: Path) -> None:
     revision = hashlib.sha1(b"any").hexdigest()
     name = "sentence-transformers/all-MiniLM-L6-v2"
-    from fastembed import TextEmbedding
-
-    [source] = [model["sources"]["hf"] for model in TextEmbedding.list_supported_models() if model["model"] == name]
+    source = described_model(name)["sources"]["hf"]
     snapshot = tmp_path / f"models--{source.replace('/', '--')}"
     (snapshot / "refs").mkdir(parents=True)
     (snapshot / "refs" / "main").write_text(revision)
@@ -361,6 +360,50 @@ print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert not set(done.stdout.split()) & {"fastembed", "onnxruntime", "tokenizers", "huggingface_hub"}
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, socket.socket]]:
+    """An empty home, and the proxy by which libraries of a process that is started now would reach the network."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.setblocking(False)
+        for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY"):
+            monkeypatch.delenv(name, raising=False)
+        yield home, proxy
+
+
+def test_embedding_reports_to_nobody_and_leaves_nothing_in_the_users_home(
+    trap: tuple[Path, socket.socket], tmp_path: Path
+) -> None:
+    home, proxy = trap
+    with real(tmp_path / "models") as embedder:
+        assert embedder.embed(["Read a file"]).shape == (1, 384)
+        assert psutil.Process(embedder.pid).net_connections() == []
+    assert list(home.rglob("*")) == []
+    with pytest.raises(BlockingIOError):
+        proxy.accept()
+
+
+def test_checking_the_name_of_a_model_reports_to_nobody_and_leaves_the_environment_alone(
+    trap: tuple[Path, socket.socket],
+) -> None:
+    home, _ = trap
+    program = """
+import os, sys
+from riglm.adapters.embedding.building import require_known_model
+from riglm.domain.schemas.embedder import Embedder
+before = dict(os.environ)
+require_known_model(Embedder(model="BAAI/bge-small-en-v1.5"))
+assert "onnxruntime" in sys.modules
+assert dict(os.environ) == before
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
+    assert list(home.rglob("*")) == []
 
 
 def test_a_configured_model_that_is_not_there_is_stood_in_for_only_where_that_is_wanted(tmp_path: Path) -> None:

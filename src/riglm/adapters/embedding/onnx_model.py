@@ -9,6 +9,7 @@ import numpy as np
 
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL, DIMENSIONS, REVISION, TOKENIZER, checked_file
 from riglm.adapters.embedding.frames import PassedOver
+from riglm.adapters.embedding.reporting import nothing_reported
 from riglm.domain.prediction import Vector
 
 if TYPE_CHECKING:
@@ -74,9 +75,7 @@ def described_model(name: str) -> dict[str, Any]:
     Raises:
         UnknownModel: fastembed has no such model.
     """
-    from fastembed import TextEmbedding
-
-    known = {model["model"].lower(): model for model in TextEmbedding.list_supported_models()}
+    known = {model["model"].lower(): model for model in _fastembed().list_supported_models()}
     if name.lower() not in known:
         raise UnknownModel(f"fastembed knows no model {name!r} — fix: choose one of {', '.join(_near(name, known))}")
     return known[name.lower()]
@@ -84,11 +83,11 @@ def described_model(name: str) -> dict[str, Any]:
 
 def _load_bundled() -> OnnxModel:
     file = checked_file()
-    from fastembed import TextEmbedding
+    models = _fastembed()
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    if not any(model["model"] == BUNDLED_MODEL for model in TextEmbedding.list_supported_models()):
-        TextEmbedding.add_custom_model(
+    if not any(model["model"] == BUNDLED_MODEL for model in models.list_supported_models()):
+        models.add_custom_model(
             model=BUNDLED_MODEL,
             pooling=PoolingType.MEAN,
             normalization=True,
@@ -96,16 +95,14 @@ def _load_bundled() -> OnnxModel:
             sources=ModelSource(hf="sentence-transformers/all-MiniLM-L6-v2"),  # asked for by the class, never asked
             model_file=str(file),  # an absolute path wins over the directory that it is joined to
         )
-    engine = TextEmbedding(BUNDLED_MODEL, specific_model_path=str(TOKENIZER), **_SESSION)
+    engine = models(BUNDLED_MODEL, specific_model_path=str(TOKENIZER), **_SESSION)
     return OnnxModel(BUNDLED_MODEL, REVISION, engine)
 
 
 def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
-    from fastembed import TextEmbedding
-
     described = described_model(name)
     try:
-        engine = TextEmbedding(name, cache_dir=str(directory), local_files_only=not download, **_SESSION)
+        engine = _fastembed()(name, cache_dir=str(directory), local_files_only=not download, **_SESSION)
     except Exception as error:
         if download:
             raise
@@ -113,6 +110,14 @@ def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
     inner: Any = engine.model
     revision = _revision(Path(inner._model_dir), described["model_file"])  # noqa: SLF001  # nothing else tells where
     return OnnxModel(described["model"], revision, engine)
+
+
+def _fastembed() -> "type[TextEmbedding]":
+    """The only place where riglm imports what runs models."""
+    with nothing_reported():
+        from fastembed import TextEmbedding
+
+    return TextEmbedding
 
 
 def _near(name: str, known: dict[str, dict[str, Any]]) -> list[str]:

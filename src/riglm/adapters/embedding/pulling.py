@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from riglm.adapters.embedding.reporting import NOTHING_REPORTED
 from riglm.domain.errors import RiglmError
 
 
@@ -38,6 +39,7 @@ def pull(model: str, directory: Path, *, deadline: float) -> PulledModel:
         [sys.executable, "-P", "-m", "riglm.adapters.embedding.download", model, str(directory)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        env=os.environ | NOTHING_REPORTED,
         start_new_session=True,
     )
     try:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from riglm.adapters.embedding.frames import Load, Loaded, Message, Refused, receive, send
+from riglm.adapters.embedding.reporting import NOTHING_REPORTED
 from riglm.ports.embedder import EmbedderUnavailable
 
 _T = TypeVar("_T", bound=Message)
 _GRACE_SECONDS: Final = 1.0
-_ENVIRONMENT: Final = {
+_ENVIRONMENT: Final = NOTHING_REPORTED | {
     "HF_HUB_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "OMP_NUM_THREADS": "1",
 }
