@@ -16,8 +16,8 @@ _SCHEMA_ATTRIBUTES: Final = (
     "tool_call_schema",  # LangChain
     "params_json_schema",  # OpenAI Agents SDK
     "parameters_json_schema",  # pydantic-ai's definitions
-    "inputSchema",  # the MCP SDK before 2
     "input_schema",  # the MCP SDK
+    "inputSchema",  # the MCP SDK before 2
     "parameters",  # FastMCP
 )
 _KNOWN: Final = (
