@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.domain.knowledge.provenance import Table
@@ -47,3 +49,44 @@ def test_a_store_finds_what_another_one_on_the_same_database_changed(place: str)
         assert [each.text for each in other.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 10)] == ["4"]
         one.add_thoughts([a_thought("new", 1, 0)])
         assert [each.text for each in other.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 10)] == ["new", "4"]
+
+
+def found(store: SqlKnowledge) -> list[str]:
+    return [each.text for each in store.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 10)]
+
+
+def test_a_file_that_took_another_one_s_place_is_asked_for_all_that_is_in_it(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'one.db'}"
+    with SqlKnowledge(url) as asked:
+        for number in range(3):
+            asked.add_thoughts([a_thought(f"{number}", 1, number)])
+        assert found(asked) == ["0", "1", "2"]
+        for file in tmp_path.glob("one.db*"):
+            file.unlink()
+        with SqlKnowledge(url) as other:
+            other.add_thoughts([a_thought("new", 1, 0)])
+        assert found(asked) == ["new"]
+
+
+@pytest.mark.parametrize("later", [[], ["new"], ["new", "newer"]], ids=["at once", "as often", "more often"])
+def test_a_backup_that_was_restored_is_asked_for_all_that_is_in_it(place: str, later: list[str]):
+    both = ("thought", "knowledge_clock")
+    database = Database(place)
+    database.open()
+    try:
+        with SqlKnowledge(place) as asked:
+            asked.add_thoughts([a_thought("early", 1, 0)])
+            with database.writing() as connection:
+                for table in both:
+                    connection.execute(text(f"CREATE TABLE backup_{table} AS SELECT * FROM {table}"))
+            asked.add_thoughts([a_thought("lost", 1, 0)])
+            assert sorted(found(asked)) == ["early", "lost"]
+            with database.writing() as connection:
+                for table in both:
+                    connection.execute(text(f"DELETE FROM {table}"))
+                    connection.execute(text(f"INSERT INTO {table} SELECT * FROM backup_{table}"))
+            for place_, words in enumerate(later, 1):
+                asked.add_thoughts([a_thought(words, 1, place_)])
+            assert found(asked) == ["early", *later]
+    finally:
+        database.close()

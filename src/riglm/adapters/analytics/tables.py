@@ -228,7 +228,7 @@ kg_relation: Final = Table(
 )
 
 knowledge_clock: Final = Table(
-    "knowledge_clock",  # how often pieces of a table were changed, and how often some were removed
+    "knowledge_clock",  # when pieces of a table were changed last, and when some were removed, in microseconds
     metadata,
     Column("piece", String(32), primary_key=True),
     Column("changed", BigInteger, nullable=False),

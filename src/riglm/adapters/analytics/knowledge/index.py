@@ -44,10 +44,14 @@ _TAGS_KEPT: Final = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """How often a table's pieces were changed, and how often some were removed."""
+    """When a table's pieces were changed last, and when some were removed: in microseconds, later for each change."""
 
     changed: int = 0
     removed: int = 0
+
+    def is_before(self, other: "Clock") -> bool:
+        """Whether it went back from there, as in a database that was restored from an older backup."""
+        return self.changed < other.changed or self.removed < other.removed
 
 
 def clock_of(connection: Connection, table: Table) -> Clock:
@@ -87,7 +91,7 @@ class Index:
         now = clock_of(connection, self._table)
         if now == self._seen:
             return
-        if self._is_mostly_dead or not len(self._codes):
+        if self._is_mostly_dead or not len(self._codes) or now.is_before(self._seen):
             self._last = (0, _NOWHERE)
             self._seen = Clock(removed=now.removed)
             self._begin(connection.execute(select(func.count()).select_from(self._table)).scalar_one())

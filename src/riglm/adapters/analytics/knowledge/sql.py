@@ -1,13 +1,14 @@
 """Knowledge kept in a SQL database."""
 
 import threading
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, delete, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Pool, Select, bindparam, case, delete, func, or_, select, true, update
 from sqlalchemy import Table as SqlTable
 
 from riglm.adapters.analytics.arrays import from_bytes
@@ -53,6 +54,7 @@ class SqlKnowledge(KnowledgePort):
         self._database = Database(url, timeout=timeout)
         self._indexing = threading.Lock()
         self._indexes: dict[tuple[Table, str, int], Index] = {}
+        self._indexed: Pool | None = None
 
     def __enter__(self) -> Self:
         self._database.open()
@@ -88,7 +90,7 @@ class SqlKnowledge(KnowledgePort):
         kept = TABLES[table]
         with self._database.reading() as connection:
             with self._indexing:
-                index = self._index(table, asked)
+                index = self._index(connection, table, asked)
                 index.follow(connection)
                 found = index.nearest(asked.vector, scope, most, lambda ids: _vectors(connection, kept, asked, ids))
             rows = _rows(connection, kept, [id_ for id_, _ in found])
@@ -209,8 +211,14 @@ class SqlKnowledge(KnowledgePort):
                 connection.execute(_put(connection, table), rows)
             return _count(connection, table, true()) - before
 
-    def _index(self, table: Table, asked: Embedding) -> Index:
-        """The index of a table and model; the one that was not asked for longest makes room."""
+    def _index(self, connection: Connection, table: Table, asked: Embedding) -> Index:
+        """The index of a table and model; the one that was not asked for longest makes room.
+
+        A file that took another one's place is connected to anew, and has indexes of its own.
+        """
+        if connection.engine.pool is not self._indexed:
+            self._indexes.clear()
+            self._indexed = connection.engine.pool
         key = (table, asked.model, asked.dimensions)
         index = self._indexes.pop(key, None) or Index(TABLES[table], asked.model, asked.dimensions)
         self._indexes[key] = index
@@ -237,12 +245,25 @@ def _put(connection: Connection, table: SqlTable) -> Any:
 
 
 def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> int:
-    """Let a table's clock go on; what it shows now. Whoever ticks goes before all others until the transaction ends."""
-    insert = insert_into(connection, knowledge_clock).values(piece=table.name, changed=1, removed=int(removed))
+    """Let a table's clock go on; what it shows now. Whoever ticks goes before all others until the transaction ends.
+
+    It goes by the time of day, in microseconds, and never back: what is written after a backup was restored is later
+    than all that was there before.
+    """
+    now = time.time_ns() // 1_000
+    insert = insert_into(connection, knowledge_clock).values(
+        piece=table.name, changed=now, removed=now if removed else 0
+    )
     columns = knowledge_clock.c
-    further = {"changed": columns.changed + 1, "removed": columns.removed + int(removed)}
+    further: dict[str, Any] = {"changed": _later(columns.changed, now)}
+    if removed:
+        further["removed"] = _later(columns.removed, now)
     ticking = insert.on_conflict_do_update(index_elements=["piece"], set_=further).returning(columns.changed)
     return int(connection.execute(ticking).scalar_one())
+
+
+def _later(shown: ColumnElement[int], now: int) -> ColumnElement[int]:
+    return case((shown < now, now), else_=shown + 1)
 
 
 def _vectors(connection: Connection, table: SqlTable, asked: Embedding, ids: Sequence[UUID]) -> "Vector":
