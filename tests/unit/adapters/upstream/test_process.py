@@ -90,6 +90,14 @@ def alive(group: int) -> bool:
     return False
 
 
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, collected or not."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 @pytest.fixture
 def guardian():
     guardian = Guardian()
@@ -205,14 +213,14 @@ async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_end
         left = (await running.hear())["result"]
         assert await running.ended() == "exited with code 0"
         assert psutil.Process(left).is_running()
-    await eventually(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == "zombie")
+    await eventually(lambda: is_gone(left))
 
 
 async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_started(guardian):
     async with Running(guardian, "stubborn", grace=0.1) as running:
         running.tell("spawn")
         left = (await running.hear())["result"]
-    await eventually(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == "zombie")
+    await eventually(lambda: is_gone(left))
 
 
 async def test_complaints_are_drained_however_many(guardian):
