@@ -116,6 +116,17 @@ def test_nothing_that_was_said_or_given_is_stored(home):
         assert word not in held
 
 
+def test_a_file_that_is_named_twice_is_read_once(home):
+    (home / "there").mkdir()
+    file = home / "there" / "s1.jsonl"
+    file.write_text(call(1))
+    link = home / "link.jsonl"
+    link.symlink_to(file)
+    (home / "there" / "again.jsonl").symlink_to(file)
+    found = learned(home / "there", "there/s1.jsonl", link, "--dry-run")
+    assert (found["files"], found["calls"]["read"], found["calls"]["copied"]) == (1, 1, 0)
+
+
 def test_to_look_only_makes_nothing(home):
     file = home / "s1.jsonl"
     file.write_text(call(1) + call(2, "get_issue"))

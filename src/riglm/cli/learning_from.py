@@ -84,14 +84,16 @@ def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[T
 def _shared_out(
     sources: "Sequence[TranscriptsPort]", paths: Sequence[Path]
 ) -> "list[tuple[TranscriptsPort, list[Path]]]":
-    """The files at some paths, each given to the client that wrote it."""
+    """The files at some paths, each once, given to the client that wrote it."""
     found: list[tuple[TranscriptsPort, list[Path]]] = []
     taken: set[Path] = set()
     for source in sources:
-        files = dict.fromkeys(file for path in paths for file in source.files(path) if file not in taken)
-        its = [file for file in files if len(sources) == 1 or source.wrote(file)]
+        its = []
+        for file in dict.fromkeys(file for path in paths for file in source.files(path)):
+            if file.resolve() not in taken and (len(sources) == 1 or source.wrote(file)):
+                its.append(file)
+                taken.add(file.resolve())
         found.append((source, its))
-        taken.update(its)
     return found
 
 

@@ -136,6 +136,36 @@ def test_a_line_without_end_is_passed_over(claude, tmp_path, monkeypatch):
     assert len(called(found)) == 1
 
 
+def test_a_block_without_text_costs_nothing_beside_it(claude, tmp_path):
+    file = written(
+        tmp_path / "s1.jsonl",
+        line("user", [{"type": "text", "text": None}, {"type": "text", "text": "really asked"}]),
+        line("assistant", [{"type": "text", "text": None}, use(), use(None, None)]),
+        line("user", [{"type": None, "tool_use_id": None}, result()]),
+    )
+    found = read(claude, file)
+    assert [call.identity for call in called(found)] == ["toolu_1"]
+    assert said(found) == ["really asked"]
+    assert [each for each in found if isinstance(each, Damaged)] == []
+
+
+def test_a_mark_of_the_byte_order_is_no_damage(claude, tmp_path):
+    file = written(tmp_path / "s1.jsonl", line("assistant", [use()]), line("user", [result()]))
+    file.write_bytes("\ufeff".encode() + file.read_bytes())
+    assert len(called(read(claude, file))) == 1
+
+
+def test_links_are_not_followed_but_for_the_one_that_is_named(claude, tmp_path):
+    kept = written(tmp_path / "kept" / "s1.jsonl", {})
+    (tmp_path / "kept" / "again.jsonl").symlink_to(kept)
+    (tmp_path / "kept" / "loop").symlink_to(tmp_path / "kept")
+    linked = tmp_path / "linked"
+    linked.symlink_to(tmp_path / "kept")
+    assert claude.files(tmp_path / "kept") == [kept]
+    assert claude.files(linked) == [linked / "s1.jsonl"]
+    assert claude.files(tmp_path / "kept" / "again.jsonl") == [tmp_path / "kept" / "again.jsonl"]
+
+
 def test_the_transcripts_of_claude_code_lie_where_it_is_told_to_keep_them(tmp_path):
     deep = written(tmp_path / "elsewhere" / "projects" / "-x" / "s" / "subagents" / "agent-1.jsonl", {})
     flat = written(tmp_path / "elsewhere" / "projects" / "-x" / "s.jsonl", {})
@@ -215,6 +245,27 @@ def test_what_gemini_says_last_of_a_message_counts(tmp_path):
     (call,) = called(found)
     assert (call.name, call.lane, call.ending) == ("git_hub_create_issue", "s9", Ending.FAILED)
     assert said(found) == ["file a bug"]
+
+
+CUT = "cut \ud83d off"  # JavaScript cuts where it counts, within an emoji too
+
+
+def test_a_letter_cut_in_two_costs_no_call(claude, tmp_path):
+    file = written(tmp_path / "s.jsonl", line("user", CUT), line("assistant", [use(q=CUT)]), line("user", [result()]))
+    found = read(claude, file)
+    assert [json.loads(call.arguments) for call in called(found)] == [{"q": "cut \ufffd off"}]
+    assert said(found) == ["cut \ufffd off"]
+
+    told = event("event_msg", {"type": "user_message", "message": CUT})
+    file = written(tmp_path / "r.jsonl", META, told, function(arguments=json.dumps({"q": CUT})), OUTPUT)
+    found = read(CodexTranscripts(tmp_path, {}), file)
+    assert [json.loads(call.arguments) for call in called(found)] == [{"q": CUT}]  # a text within the line, and whole
+    assert said(found) == ["cut \ufffd off"]
+
+    call = {"id": "g1", "name": "mcp_x_y", "args": {"q": CUT}, "status": "success", "timestamp": f"{DAY}02.000Z"}
+    told = {"id": "m", "type": "gemini", "timestamp": f"{DAY}02.000Z", "content": CUT, "toolCalls": [call]}
+    found = read(GeminiTranscripts(tmp_path, {}), written(tmp_path / "g.jsonl", told))
+    assert [json.loads(call.arguments) for call in called(found)] == [{"q": "cut \ufffd off"}]
 
 
 def test_each_client_knows_its_own_transcripts(tmp_path):

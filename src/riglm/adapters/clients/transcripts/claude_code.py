@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import lines, moment
+from riglm.adapters.clients.transcripts.lines import decoded, lines, moment
 from riglm.adapters.clients.transcripts.places import found_below, head
 from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
 
@@ -43,12 +43,12 @@ class _Message(msgspec.Struct):
 
 
 class _Block(msgspec.Struct):
-    type: str = ""
-    id: str = ""
-    name: str = ""
-    text: str = ""
+    type: str | None = None
+    id: str | None = None
+    name: str | None = None
+    text: Any = None
     input: msgspec.Raw = msgspec.Raw(b"{}")
-    tool_use_id: str = ""
+    tool_use_id: str | None = None
     is_error: bool | None = None
     content: msgspec.Raw = msgspec.Raw(b'""')
 
@@ -94,16 +94,26 @@ class ClaudeCodeTranscripts(TranscriptsPort):
                     yield Damaged(line=number, reason=str(error))
 
 
+class _Use(NamedTuple):
+    """A call that has begun."""
+
+    lane: str
+    id: str
+    name: str
+    arguments: msgspec.Raw
+    began: float
+
+
 class _Conversation:
     """What calls of one file wait for their results."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._open: dict[str, tuple[str, _Block, float]] = {}
+        self._open: dict[str, _Use] = {}
 
     def take(self, text: bytes) -> list[Happening]:
         """What a line tells."""
-        line = _read_line(text)
+        line = decoded(_read_line, text)
         if line.type not in {"user", "assistant"}:
             return []
         content = _read_message(line.message).content
@@ -119,23 +129,23 @@ class _Conversation:
 
     def _begin(self, lane: str, blocks: list[_Block], at: float) -> None:
         for block in blocks:
-            if block.type == "tool_use" and block.name.startswith(_PREFIX):
-                self._open.setdefault(block.id, (lane, block, at))
+            if block.type == "tool_use" and block.id and block.name and block.name.startswith(_PREFIX):
+                self._open.setdefault(block.id, _Use(lane, block.id, block.name.removeprefix(_PREFIX), block.input, at))
 
     def _ended(self, line: _Line, blocks: list[_Block], at: float) -> list[Happening]:
         ended: list[Happening] = []
         for block in blocks:
-            lane, use, began = self._open.pop(block.tool_use_id, ("", None, 0.0))
+            use = self._open.pop(block.tool_use_id or "", None)
             if use is not None:
                 ended.append(
                     Called(
-                        lane=lane,
+                        lane=use.lane,
                         identity=use.id,
-                        name=use.name.removeprefix(_PREFIX),
+                        name=use.name,
                         server=None,
-                        arguments=bytes(use.input),
-                        started=began,
-                        ended=max(began, at),
+                        arguments=bytes(use.arguments),
+                        started=use.began,
+                        ended=max(use.began, at),
                         ending=_ending(line, block),
                     )
                 )
@@ -157,6 +167,6 @@ def _said(line: _Line, lane: str, blocks: list[_Block], at: float) -> list[Happe
     """What the user wrote, without what the client adds in the user's name."""
     if line.is_meta or line.is_compact_summary:
         return []
-    written = (block.text.strip() for block in blocks if block.type == "text")
+    written = (block.text.strip() for block in blocks if block.type == "text" and isinstance(block.text, str))
     text = "\n".join(part for part in written if part and not part.startswith(_NOT_ASKED))
     return [Said(lane=lane, at=at, text=text)] if text else []

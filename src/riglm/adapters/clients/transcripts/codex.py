@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import lines, moment
+from riglm.adapters.clients.transcripts.lines import decoded, lines, moment
 from riglm.adapters.clients.transcripts.places import found_below, head
 from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
 
@@ -95,7 +95,7 @@ class _Conversation:
 
     def take(self, text: bytes) -> list[Happening]:
         """What a line tells."""
-        line = _read_line(text)
+        line = decoded(_read_line, text)
         if line.type not in {"session_meta", "response_item", "event_msg"}:
             return []
         said = _read_payload(line.payload)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import lines, moment
+from riglm.adapters.clients.transcripts.lines import decoded, lines, moment
 from riglm.adapters.clients.transcripts.places import found_below, head
 from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
 
@@ -62,7 +62,7 @@ class GeminiTranscripts(TranscriptsPort):
                 yield Damaged(line=number, reason=fault)
                 continue
             try:
-                record = _read(text)
+                record = decoded(_read, text)
             except (msgspec.MsgspecError, RecursionError) as error:
                 if is_whole:
                     yield Damaged(line=number, reason=str(error))

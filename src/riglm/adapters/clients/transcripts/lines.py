@@ -3,13 +3,20 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from riglm.domain.rawjson import has_surrogates, mended
 
 LONGEST_LINE: Final = 256 * 1024 * 1024
 """Longer lines are passed over: a picture takes some megabytes."""
 
 _BLANK: Final = 64
 _PART: Final = 1024 * 1024
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, with which some editors begin a file
+
+_Read = TypeVar("_Read")
 
 
 class Line(NamedTuple):
@@ -43,11 +50,23 @@ def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
             if told >= _PART:
                 advance(told)
                 told = 0
+            if number == 1:
+                text = text.removeprefix(_MARK)
             if is_too_long:
                 yield Line(number, b"", is_whole, "it is too long")
             elif text[:_BLANK].strip():
                 yield Line(number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object")
     advance(told)
+
+
+def decoded(read: Callable[[bytes], _Read], text: bytes) -> _Read:
+    """What a line holds, U+FFFD where a client cut a letter in two, as JavaScript does. Raises what `read` raises."""
+    try:
+        return read(text)
+    except msgspec.DecodeError:
+        if not has_surrogates(text):
+            raise
+        return read(mended(text))
 
 
 def moment(text: str) -> float:

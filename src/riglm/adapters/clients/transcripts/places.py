@@ -26,5 +26,6 @@ def found_below(place: Path, *patterns: str) -> list[Path]:
         return [place]
     found = []
     for folder, _, names in os.walk(place):
-        found += [Path(folder, name) for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
+        fitting = (Path(folder, name) for name in names if any(fnmatch(name, pattern) for pattern in patterns))
+        found += [file for file in fitting if not file.is_symlink()]
     return sorted(found)
