@@ -1,6 +1,7 @@
 """The vectors of one table and model in memory, with what decides who may see a piece; kept current from the table."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -120,6 +121,7 @@ class Index:
         self._hidden: NDArray[np.bool_] = np.empty(room, np.bool_)
         self._numbers: dict[str, int] = {}
         self._tagged: dict[str, set[int]] = {}
+        self._written: list[str] = []
 
     def _take_changes(self, connection: Connection) -> None:
         columns = self._table.c
@@ -165,6 +167,7 @@ class Index:
             self._ids, self._owners = _longer(self._ids, room), _longer(self._owners, room)
             self._alive, self._hidden = _longer(self._alive, room), _longer(self._hidden, room)
         self._ids[start:end] = [_key(row.id) for row in rows]
+        self._written += [""] * len(rows)
         self._alive[start:end] = True
         self._mark(range(start, end), rows)
 
@@ -174,12 +177,16 @@ class Index:
         self._owners[places] = [numbers.setdefault(row.owner, len(numbers)) for row in rows]
         self._hidden[places] = [row.hidden for row in rows]
         for place, row in zip(places, rows, strict=True):
+            self._written[place] = sys.intern(row.tags)  # most are those of many others
             for tag in _tags(row.tags):
                 self._tagged.setdefault(tag, set()).add(place)
 
     def _unmark(self, place: int) -> None:
-        for places in self._tagged.values():
+        for tag in _tags(self._written[place]):
+            places = self._tagged.get(tag, set())
             places.discard(place)
+            if not places:
+                self._tagged.pop(tag, None)
 
     def _drop_removed(self, connection: Connection) -> None:
         ids = connection.execute(select(_raw_id(connection, self._table))).scalars()
