@@ -1,6 +1,7 @@
 """A line of a file of thoughts: `{"text": …, "origin": …, "tags": […], "private": …, "created_at": …}`."""
 
 import math
+import unicodedata
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 def thought_of(row: Row, owner: str, now: float) -> Thought:
     """The thought of a line, an owner's; one that does not say when it was made was made `now`.
 
-    Whatever key reads like `private` counts as that: nothing gets out because of a spelling.
+    Whatever key has the letters of `private` or `is private`, and no others, counts as that: nothing gets out because
+    of a spelling.
 
     Raises:
         BadLine: the line has no text, or a value that is none of its key.
@@ -53,7 +55,8 @@ def _origin(value: Any) -> Origin:
 
 
 def _means_private(key: str) -> bool:
-    return key.casefold().replace("_", "").replace("-", "").strip() in {"private", "isprivate"}
+    letters = unicodedata.normalize("NFKD", key).casefold()
+    return "".join(filter(str.isalnum, letters)) in {"private", "isprivate"}
 
 
 def _flag(key: str, value: Any) -> bool:

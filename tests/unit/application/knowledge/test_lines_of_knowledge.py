@@ -28,11 +28,39 @@ def test_a_thought_has_what_its_line_says():
     assert made.created_at == 1_769_860_800.0
 
 
-@pytest.mark.parametrize("key", ["private", "is_private", "isPrivate", "Private", "IS-PRIVATE"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(
+            "private",
+            "is_private",
+            "isPrivate",
+            "Private",
+            "IS-PRIVATE",
+            "is private",
+            "private.",
+            " private?",
+            "is.private",
+        ),
+        *(
+            "\uff50\uff52\uff49\uff56\uff41\uff54\uff45",
+            "pri\u200bvate",
+            "\u201cprivate\u201d",
+            "private\x00",
+            "PR\u00cdVATE",
+        ),
+    ],
+)
 def test_however_private_is_spelt_it_is_private(key):
     assert thought(**{key: True}).is_private
     assert not thought(**{key: False}).is_private
     assert thought_line.is_known(key)
+
+
+@pytest.mark.parametrize("key", ["privates", "privateer", "not_private", "priv", ""])
+def test_a_key_with_other_letters_does_not_mean_private(key):
+    assert not thought(**{key: True}).is_private
+    assert not thought_line.is_known(key)
 
 
 def test_what_is_private_by_one_key_is_private():
