@@ -28,7 +28,7 @@ class Snippet:
 class Request:
     """How many snippets are wanted, how similar they must be, and what share of them should be of the graph.
 
-    `floor` may give way to `min_floor`, where a source that has candidates would otherwise give none.
+    `floor` may give way to `min_floor`, where a source that has candidates and a place would otherwise give none.
     """
 
     top_k: int
@@ -69,13 +69,16 @@ def selected(
 def floor_for(request: Request, thoughts: Sequence[Candidate], graph: Sequence[Candidate]) -> float:
     """The floor, lowered just so far that each wanted source with candidates gives one, and never below the least.
 
+    Of one place there is nothing to share: then it is lowered only where no source gives one, and for the best of all.
     Where no candidate reaches even the least one, that is the floor.
     """
     wanted = ((graph, request.wants_graph), (thoughts, request.wants_thoughts))
     best = [max(each.score for each in source) for source, is_wanted in wanted if source and is_wanted]
     least = min(request.floor, request.min_floor)
     reachable = [score for score in best if score >= least]
-    return min([request.floor, *reachable]) if reachable else least
+    if not reachable:
+        return least
+    return min(request.floor, max(reachable) if request.top_k == 1 else min(reachable))
 
 
 def allocated(top_k: int, mix: float, graph: int, thoughts: int) -> tuple[int, int]:

@@ -39,7 +39,8 @@ def plainly(
     sources = {"graph": of_graph if request.mix > 0 else [], "thoughts": of_thoughts if request.mix < 1 else []}
     least = min(request.floor, request.min_floor)
     floor = request.floor
-    for source in sources.values():
+    to_cover = list(sources.values()) if request.top_k > 1 else [[*sources["graph"], *sources["thoughts"]]]
+    for source in to_cover:
         if source and not any(each.score >= floor for each in source):
             reached = [each.score for each in source if each.score >= least]
             if reached:
@@ -160,6 +161,15 @@ def test_the_floor_gives_way_just_so_far_that_each_source_gives_one():
 def test_the_floor_never_gives_way_further_than_to_the_least_one():
     snippets, floor = selected(a_request(), thoughts(0.1), graph(0.14))
     assert (snippets, floor) == ([], 0.15)
+
+
+def test_the_floor_does_not_give_way_for_a_source_that_there_is_no_place_for():
+    snippets, floor = selected(a_request(top_k=1), thoughts(0.95), graph(0.16))
+    assert ([each.candidate.score for each in snippets], floor) == ([0.95], 0.25)
+    snippets, floor = selected(a_request(top_k=1), thoughts(0.22), graph(0.16))
+    assert ([each.candidate.score for each in snippets], floor) == ([0.22], 0.22)
+    snippets, floor = selected(a_request(top_k=2), thoughts(0.95), graph(0.16))
+    assert ([each.candidate.score for each in snippets], floor) == ([0.95, 0.16], 0.16)
 
 
 def test_a_floor_below_the_least_one_stays():
