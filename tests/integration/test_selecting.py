@@ -229,6 +229,16 @@ def test_a_tool_that_nobody_has_is_told_in_the_log_and_ends_nobodys_work(make, c
     assert session.select("read a file").names
 
 
+def test_a_tool_with_half_a_surrogate_pair_is_selected_found_and_learned(make, tmp_path):
+    cut = {"name": "cut_\ud83d", "description": "cut a diamond \ud83d"}
+    for _ in range(2):  # the second reads what the first stored
+        with make([*TOOLS, cut], store=tmp_path / "agent.db") as selector:
+            session = selector.session("\ud83d", user="\ud83d")
+            assert cut in session.select("cut the diamond \ud83d")
+            assert session.search("cut the diamond").tools[0] is cut
+            session.used(cut["name"])
+
+
 def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
     selector = make()
     session = selector.session()

@@ -1,6 +1,7 @@
 """Reads what a tool says of itself, whatever library it belongs to; none of them is imported for it."""
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -90,9 +91,17 @@ def _schema(found: object) -> Mapping[Any, Any] | None:
 
 def _encoded(said: dict[str, Any]) -> bytes:
     try:
-        return jsonrpc.encode(said)
+        return _json(said)
     except Exception:  # noqa: BLE001  # whatever a schema holds that is no JSON
-        return jsonrpc.encode({key: value for key, value in said.items() if key != "inputSchema"})
+        return _json({key: value for key, value in said.items() if key != "inputSchema"})
+
+
+def _json(said: dict[str, Any]) -> bytes:
+    """The JSON of it; halves of surrogate pairs are escaped, as they come from servers that write them."""
+    try:
+        return jsonrpc.encode(said)
+    except UnicodeEncodeError:
+        return json.dumps(said, allow_nan=False).encode()
 
 
 def _shortly(given: object) -> str:

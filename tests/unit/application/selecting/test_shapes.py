@@ -64,6 +64,20 @@ def test_a_schema_that_is_no_json_is_left_out():
     assert json.loads(bytes(read_tool(odd).raw)) == {"name": "odd", "description": "is odd"}
 
 
+@pytest.mark.parametrize("place", ["name", "description", "inputSchema"])
+def test_half_a_surrogate_pair_is_kept_as_servers_write_it(place):
+    cut = {**NAMED, "inputSchema": SCHEMA} | {place: {"title": "\ud83d"} if place == "inputSchema" else "cut \ud83d"}
+    tool = read_tool(cut)
+    assert tool.name == cut["name"]
+    assert json.loads(bytes(tool.raw)) == cut
+    assert "\ud83d" not in profile(tool).description
+
+
+def test_half_a_surrogate_pair_beside_a_schema_that_is_no_json_is_kept():
+    tool = read_tool({"name": "cut \ud83d", "inputSchema": {"default": object()}})
+    assert json.loads(bytes(tool.raw)) == {"name": "cut \ud83d"}
+
+
 @pytest.mark.parametrize("nothing", [42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {})()])
 def test_what_is_no_tool_is_refused_with_what_would_be_one(nothing):
     with pytest.raises(UnusableTool, match="it has no name — fix: give a definition as MCP, OpenAI or Anthropic"):
