@@ -60,7 +60,9 @@ class Selection(Generic[T]):
         return iter(self.objects.values())
 
     def __contains__(self, tool: object) -> bool:
-        return tool in self.objects or any(tool is each for each in self.objects.values())
+        if isinstance(tool, str):
+            return tool in self.objects
+        return any(tool is each for each in self.objects.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
