@@ -17,6 +17,7 @@ from riglm.application.services import Services
 from riglm.application.shown_tools import ShownTools
 from riglm.application.workers import Workers
 from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.client_support import patience_of, support_of
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Client, Session
@@ -130,6 +131,7 @@ class AggregateConversation(Conversation):
     def adopt(self, carried: Carried) -> bool:
         """Go on with a connection that another process began."""
         self._client, _ = parameters.client_of(carried.handshake)
+        self._be_patient()
         if self._session is None:
             self._session = carried.session
             self._services.sessions.hold(carried.session)
@@ -191,6 +193,7 @@ class AggregateConversation(Conversation):
 
     async def _initialize(self, exchange: Exchange) -> None:
         self._client, asked = parameters.client_of(exchange.message)
+        self._be_patient()
         await self._ensemble.open(bytes(exchange.message.params) or b"{}")
         version = asked if asked in protocol.HANDSHAKE_VERSIONS else protocol.HANDSHAKE_VERSIONS[-1]
         self.session.protocol_version = version
@@ -204,6 +207,11 @@ class AggregateConversation(Conversation):
         if instructions:
             answer["instructions"] = instructions
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.encode(answer)))
+
+    def _be_patient(self) -> None:
+        """Let lists wait for as long as is good for this client."""
+        known, services = support_of(self._client.name), self._services
+        self._ensemble.patience = patience_of(known, services.grace, services.longest_list)
 
     async def _list(self, exchange: Exchange) -> None:
         method = exchange.message.method or ""

@@ -17,7 +17,7 @@ from riglm.ports.upstream import Outlet, UpstreamPort
 
 
 class Ensemble:
-    """Opens all members, and waits no longer than a grace for the slowest; what comes later is a change."""
+    """Opens all members, and waits for the slowest with some patience; what comes later is a change."""
 
     def __init__(
         self,
@@ -33,6 +33,8 @@ class Ensemble:
         self._asking = asking
         self._directory = directory
         self._grace = grace
+        self.patience = grace
+        """For how many seconds lists wait for the slowest server; the opening waits for the grace in any case."""
         self._on_change = on_change
         self.members = {up.spec.name: Member(up, outlet, asking, directory) for up in upstreams}
         self._log_level = b""
@@ -69,9 +71,9 @@ class Ensemble:
         give its list, everybody waits: an empty list would be taken for the truth.
         """
         fetching = self._fetching((method,))
-        waited_for = [task for member, task in fetching if not member.is_late(self._grace)]
+        waited_for = [task for member, task in fetching if not member.is_late(self.patience)]
         if waited_for:
-            await asyncio.wait(waited_for, timeout=self._grace)
+            await asyncio.wait(waited_for, timeout=self.patience)
         open_ends = {task for _, task in fetching if not task.done()}
         while open_ends and not self._directory.knows_any(method) and not _any_failed(fetching):
             _, open_ends = await asyncio.wait(open_ends, return_when=asyncio.FIRST_COMPLETED)

@@ -58,6 +58,8 @@ class Services:
     owners: ToolOwners = field(default_factory=ToolOwners)
     grace: float = 0.8
     """Seconds that a client waits for the slowest of several servers before it gets what the others have."""
+    longest_list: float = 30.0
+    """Seconds that a client which never hears of the rest waits for it at most."""
     guarded: FailingOpen = field(
         default_factory=lambda: FailingOpen(_log, "a list could not be noted; it goes out as it came, and")
     )

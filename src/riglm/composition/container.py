@@ -99,6 +99,7 @@ class Container(containers.DeclarativeContainer):
         catalogues=providers.Singleton(Catalogues),
         owners=providers.Singleton(make_owners, settings),
         grace=settings.provided.timeouts.grace,
+        longest_list=settings.provided.timeouts.list,
         overhead=providers.Callable(make_overhead, metrics),
     )
     choices: "providers.Provider[AnalyticsPort | SqliteChoices]" = providers.Selector(

@@ -34,6 +34,7 @@ from riglm.composition.examined import Subject, missing_servers, subjects_of
 from riglm.composition.installing import installations, riglm_entries
 from riglm.composition.storage import spool_path, store_path, store_url
 from riglm.composition.wanted import stands_in_the_way
+from riglm.domain.client_support import support_by_key
 from riglm.domain.finding import Section, Severity, finding
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.schemas.settings import Settings
@@ -127,7 +128,8 @@ def _visits(settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor,
         JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=client, is_alone=len(keys) == 1
     )
     opening = partial(upstreams.opened, lambda _upstream, _tool: None)
-    return ServersCheck(opening, visitor, tools, grace=settings.timeouts.grace, keys=keys)
+    known = support_by_key(client)
+    return ServersCheck(opening, visitor, tools, timeouts=settings.timeouts, keys=keys, client=known)
 
 
 def _contradictions(settings: Settings) -> list[str]:

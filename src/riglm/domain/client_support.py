@@ -24,7 +24,8 @@ class Relisting(StrEnum):
 class ClientSupport:
     """What is known of one client; `most_tools` is how many tools it takes, None where no bound is known.
 
-    `key` is what `riglm init` calls it.
+    `key` is what `riglm init` calls it. `first_list` is how many seconds it may wait for its first
+    list: well below the time after which it gives a server up.
     """
 
     key: str
@@ -32,6 +33,7 @@ class ClientSupport:
     names: tuple[str, ...]
     relisting: Relisting
     most_tools: int | None = None
+    first_list: float = 20.0
 
     @property
     def follows_changes(self) -> bool:
@@ -47,7 +49,7 @@ CLIENTS: Final = (
         names=("claude-ai*", "claude-desktop*"),
         relisting=Relisting.DISCARDS,
     ),
-    ClientSupport(key="codex", title="Codex", names=("codex*",), relisting=Relisting.NO),
+    ClientSupport(key="codex", title="Codex", names=("codex*",), relisting=Relisting.NO, first_list=8.0),
     ClientSupport(key="opencode", title="opencode", names=("opencode*",), relisting=Relisting.YES),
     ClientSupport(key="gemini", title="Gemini CLI", names=("gemini-cli*",), relisting=Relisting.YES),
     ClientSupport(
@@ -65,7 +67,23 @@ CLIENTS: Final = (
 """Measured with Claude Code 2.1.330 and Codex 0.169.0, read in the source of VS Code, reported of the others."""
 
 
+def support_by_key(key: str) -> ClientSupport | None:
+    """What is known of a client by what `riglm init` calls it; None when there is no such."""
+    return next((known for known in CLIENTS if known.key == key), None)
+
+
 def support_of(name: str) -> ClientSupport | None:
     """What is known of a client by what it calls itself; None when it is nobody that is known."""
     folded = name.casefold()
     return next((known for known in CLIENTS if any(fnmatchcase(folded, each) for each in known.names)), None)
+
+
+def patience_of(known: ClientSupport | None, grace: float, longest: float) -> float:
+    """For how many seconds a client's lists wait for the slowest of several servers.
+
+    A client that hears of what comes later waits for the grace, and so does one of which nothing is known. One that
+    does not has to get the whole list at once, and waits for as long as it surely can, at most for `longest`.
+    """
+    if known is None or known.follows_changes:
+        return grace
+    return max(grace, min(known.first_list, longest))

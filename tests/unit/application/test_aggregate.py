@@ -1,6 +1,7 @@
 """Several servers as one, for a client of the handshake era."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -134,6 +135,31 @@ async def test_a_server_that_opens_late_is_announced_and_nobody_waits_for_it_aga
     (await stage.link("b").next("initialize")).result(opened("tools"))
     assert await stage.told(1) == [TOOLS_CHANGED]
     assert await stage.names() == ["a__t", "b__late"]
+    await stage.conversation.close()
+
+
+CODEX = INITIALIZE.replace(b'"name":"c"', b'"name":"codex-mcp-client"')
+
+
+@pytest.mark.parametrize("slow_at", ["initialize", "tools/list"])
+async def test_the_first_list_of_a_client_that_never_asks_again_waits_for_the_slowest_server(slow_at):
+    late = server("b", "late")
+    at_last = late.answers[slow_at]
+    late.answers[slow_at] = held
+    stage = Stage(server("a", "t"), late, grace=0.0)
+    await stage.ask("initialize", CODEX)
+    listing = asyncio.create_task(stage.names())
+    (await stage.link("b").next(slow_at)).result(at_last)
+    assert await listing == ["a__t", "b__late"]
+    await stage.conversation.close()
+
+
+async def test_no_list_waits_for_ever_for_a_server_that_stays_silent():
+    stage = Stage(server("a", "t"), server("b", initialize=held), grace=0.0)
+    stage.services = replace(stage.services, longest_list=0.01)
+    stage.conversation = stage.converse(stage.channel)
+    await stage.ask("initialize", CODEX)
+    assert await stage.names() == ["a__t"]
     await stage.conversation.close()
 
 

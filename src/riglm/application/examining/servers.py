@@ -11,7 +11,9 @@ from riglm.application.examining.failure import Configured, diagnosis
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.visit import Visit
 from riglm.application.examining.visitor import Visited, Visitor
+from riglm.domain.client_support import ClientSupport, patience_of
 from riglm.domain.finding import Finding, Section, Severity
+from riglm.domain.schemas.section import Timeouts
 from riglm.ports.upstream import UpstreamPort
 
 _POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
@@ -25,17 +27,25 @@ class ServersCheck(Check):
     sections = (Section.SERVERS, Section.TOOLS)
 
     def __init__(
-        self, open_all: Opening, visitor: Visitor, tools: ToolsFindings, *, grace: float, keys: Mapping[str, str]
+        self,
+        open_all: Opening,
+        visitor: Visitor,
+        tools: ToolsFindings,
+        *,
+        timeouts: Timeouts,
+        keys: Mapping[str, str],
+        client: ClientSupport | None = None,
     ) -> None:
-        """`grace` is how many seconds clients wait for the slowest of several servers.
+        """`client` is the one that these servers are for, if it is one that is known.
 
         `keys` are those under which the servers are configured, by name.
         """
+        self._client = client
         self._keys = keys
         self._open_all = open_all
         self._visitor = visitor
         self._tools = tools
-        self._grace = grace
+        self._patience = patience_of(client, timeouts.grace, timeouts.list)
 
     async def examine(self) -> Sequence[Finding]:
         """A finding or more for each server, and those about their tools."""
@@ -58,17 +68,23 @@ class ServersCheck(Check):
             told.append(finding(Severity.ERROR, what, known.fix))
         else:
             told.append(finding(Severity.OK, _greeting(found)))
-            if found.seconds > self._grace and not is_alone:
-                what = (
-                    f"took {found.seconds:.1f} s: a client gets its first list without these tools after "
-                    f"{self._grace:g} s, and one that does not ask again never sees them"
-                )
-                fix = f"if it is as slow the next time, set timeouts.grace to {found.seconds + 1:.0f}"
-                told.append(finding(Severity.NOTE, what, fix))
+            if found.seconds > self._patience and not is_alone:
+                told.append(finding(*self._slow(found.seconds)))
         if heard.noise:
             what = f"writes what is no message on its standard output ({heard.noise} lines so far); riglm skips it"
             told.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
         return told
+
+    def _slow(self, seconds: float) -> tuple[Severity, str, str]:
+        """What it means that a server takes longer than lists wait for it."""
+        what = f"took {seconds:.1f} s: a first list comes without these tools after {self._patience:g} s"
+        fix = f"if it is as slow the next time, set timeouts.grace to {seconds + 1:.0f}"
+        if self._client is None:
+            return Severity.NOTE, f"{what}, and a client that does not ask again never sees them", fix
+        if self._client.follows_changes:
+            return Severity.NOTE, f"{what}; {self._client.title} asks again when they have come", fix
+        fix = f"{fix}, and see that {self._client.title} waits as long for its first list"
+        return Severity.WARNING, f"{what}, and {self._client.title} never sees them: it does not go by later lists", fix
 
 
 def _greeting(found: Visit) -> str:

@@ -19,7 +19,8 @@ class Timeouts(Section):
     grace: Seconds = Field(
         default=0.8,
         description="For the slowest of several servers, before a client gets what the others have; what comes later "
-        "is announced as a changed list.",
+        "is announced as a changed list. Clients that are known not to go by that wait longer for their lists: Codex "
+        "8 seconds, others 20, and none longer than `list`.",
     )
     call: Seconds = Field(default=900, description="For any other request; progress starts it anew.")
     call_max: Seconds = Field(default=14_400, description="For any other request in all, progress or not.")

@@ -1,0 +1,62 @@
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from riglm.adapters.examining.schemas import JsonSchemaJudge
+from riglm.application.examining.servers import ServersCheck
+from riglm.application.examining.tools import ToolsFindings
+from riglm.application.examining.visit import Visit
+from riglm.application.examining.visitor import Visited, Visitor
+from riglm.domain.client_support import support_by_key
+from riglm.domain.finding import Finding, Severity
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.schemas.section import Timeouts
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.examining import Heard
+
+
+class Told(Visitor):
+    """Comes back from a visit that took so long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._took = seconds
+
+    async def visit(self, upstream: Any) -> Visited:
+        spec = UpstreamSpec(name=upstream, kind="stdio", command=("true",))
+        return Visited(Visit(spec=spec, seconds=self._took), Heard())
+
+
+async def examined(client: str, seconds: float) -> Sequence[Finding]:
+    @asynccontextmanager
+    async def opened() -> Any:
+        yield ["slow"]
+
+    tools = ToolsFindings(JsonSchemaJudge(), naming="prefix", filtering=Filtering(), client=client, is_alone=False)
+    keys = {"slow": "mcpServers.slow", "other": "mcpServers.other"}
+    known = support_by_key(client)
+    check = ServersCheck(opened, Told(seconds), tools, timeouts=Timeouts(), keys=keys, client=known)
+    return [each for each in await check.examine() if "took" in each.what]
+
+
+@pytest.mark.parametrize(
+    ("client", "seconds", "severity"),
+    [
+        ("codex", 9.0, Severity.WARNING),
+        ("claude-desktop", 21.0, Severity.WARNING),
+        ("claude-code", 2.5, Severity.NOTE),
+        ("", 2.5, Severity.NOTE),
+    ],
+)
+async def test_a_server_slower_than_its_client_s_lists_wait_is_told(
+    client: str, seconds: float, severity: Severity
+) -> None:
+    (found,) = await examined(client, seconds)
+    assert found.severity is severity
+    assert f"set timeouts.grace to {seconds + 1:.0f}" in found.fix
+
+
+@pytest.mark.parametrize("client", ["codex", "claude-desktop"])
+async def test_a_server_that_comes_in_time_for_a_client_that_lists_once_is_no_finding(client: str) -> None:
+    assert await examined(client, 2.5) == []
