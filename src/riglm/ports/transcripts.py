@@ -31,7 +31,7 @@ class Called:
 
     `identity` is the same wherever the client copied the call to, and that of no other call of this client. `name` is
     the tool as the client names it; `server` its server where the client says it apart, or it stands in the name.
-    `arguments` is JSON. Times are in seconds since the epoch.
+    `arguments` is JSON. Times are in seconds since the epoch. What `is_copy` was made elsewhere, and at another time.
     """
 
     lane: str
@@ -42,6 +42,7 @@ class Called:
     started: float
     ended: float
     ending: Ending
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

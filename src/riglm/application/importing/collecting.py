@@ -132,7 +132,7 @@ class _Reader:
     def _take_call(self, call: Called) -> None:
         account = self.account
         account.read += 1
-        if (self._source.client, call.identity) in self._seen:
+        if call.is_copy or (self._source.client, call.identity) in self._seen:
             account.copied += 1
             return
         self._seen.add((self._source.client, call.identity))

@@ -224,6 +224,55 @@ def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
     assert (call.ending, call.ended - call.started) == (ending, 1.5)
 
 
+@pytest.mark.parametrize(
+    ("told", "ending"),
+    [
+        ("user rejected MCP tool call", Ending.NOT_RUN),
+        ('err: "tool call error: timed out"', Ending.NOT_RUN),
+        ("unsupported call: mcp__git_hub__create_issue", Ending.NOT_RUN),
+        ('[{"type":"text","text":"user rejected MCP tool call"}]', Ending.NOT_RUN),
+        ([{"type": "input_text", "text": "user cancelled MCP tool call"}], Ending.NOT_RUN),
+        ('{"isError":true}', Ending.FAILED),
+        ('Wall time: 0.1 seconds\nOutput:\n{"content":[{"type":"text","text":"no"}],"isError":true}', Ending.FAILED),
+        ('{"content":[{"type":"text","text":"fine"}],"isError":false}', Ending.DONE),
+        ('[{"type":"text","text":"cut', Ending.DONE),
+        (None, Ending.DONE),
+    ],
+)
+def test_how_a_call_of_an_older_codex_ended_is_told_by_what_the_model_heard(tmp_path, told, ending):
+    output = event("response_item", {"type": "function_call_output", "call_id": "call_1", "output": told}, "10")
+    (call,) = called(read(CodexTranscripts(tmp_path, {}), written(tmp_path / "r.jsonl", META, function(), output)))
+    assert call.ending == ending
+
+
+@pytest.mark.parametrize("stamped", ["as they were", "anew"])
+def test_what_a_fork_of_codex_has_from_its_origin_is_a_copy_whatever_its_time(tmp_path, stamped):
+    old = [META, function(), ended(), OUTPUT]
+    copied = old if stamped == "as they were" else [{**each, "timestamp": f"{DAY}30.040Z"} for each in old]
+    new = [
+        {**each, "timestamp": f"{DAY}40.000Z"} for each in (function(call_id="call_2"), ended("call_2", server="hub"))
+    ]
+    fork = event("session_meta", {"id": "c2", "forked_from_id": "c1"}, "30")
+    again = event("session_meta", {"id": "c3", "forked_from_id": "c2"}, "50")
+    recopied = [{**each, "timestamp": f"{DAY}50.040Z"} for each in (fork, *old, *new, again)]
+    source = CodexTranscripts(tmp_path, {})
+    origin, first, second = (
+        called(read(source, written(tmp_path / f"rollout-{number}.jsonl", *lines)))
+        for number, lines in enumerate([old, [fork, *copied, *new], [again, *recopied]])
+    )
+    assert [(call.lane, call.is_copy) for call in origin] == [("c1", False)]
+    assert [(call.lane, call.is_copy) for call in first] == [("c2", True), ("c2", False)]
+    assert [call.is_copy for call in second] == [True, True]
+    assert [call.identity for call in second] == [call.identity for call in first]
+    assert first[0].identity == origin[0].identity
+
+
+def test_what_is_forked_comes_before_its_forks_wherever_it_lies(tmp_path):
+    later = written(tmp_path / ".codex" / "sessions" / "2026" / "11" / "21" / "rollout-2026-11-21.jsonl", META)
+    origin = written(tmp_path / ".codex" / "archived_sessions" / "rollout-2026-11-20.jsonl", META)
+    assert CodexTranscripts(tmp_path, {}).files() == [origin, later]
+
+
 def test_what_gemini_says_last_of_a_message_counts(tmp_path):
     def message(status):
         call = {"id": "g1", "name": "mcp_git_hub_create_issue", "args": {"title": "x"}, "status": status}

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from riglm.adapters.clients.transcripts.codex_endings import by_output, by_result
 from riglm.adapters.clients.transcripts.lines import decoded, lines, moment
 from riglm.adapters.clients.transcripts.places import found_below, head
 from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
@@ -13,6 +14,9 @@ from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, Tr
 _PREFIX: Final = "mcp__"
 _SEPARATOR: Final = "__"
 _READ: Final = (b"session_meta", b"function_call", b"mcp_tool_call_end", b"user_message")
+
+_COPYING_SECONDS: Final = 1.0
+"""A fork begins with what its origin has, written down at once and with the time of that; no model answers so soon."""
 
 
 class _Invocation(msgspec.Struct):
@@ -24,6 +28,7 @@ class _Invocation(msgspec.Struct):
 class _Payload(msgspec.Struct):
     type: str = ""
     id: str | None = None
+    forked_from_id: str | None = None
     call_id: str | None = None
     name: str | None = None
     namespace: str | None = None
@@ -32,6 +37,7 @@ class _Payload(msgspec.Struct):
     invocation: _Invocation | None = None
     duration: Any = None
     result: Any = None
+    output: Any = None
 
 
 class _Line(msgspec.Struct):
@@ -63,7 +69,8 @@ class CodexTranscripts(TranscriptsPort):
     def files(self, place: Path | None = None) -> list[Path]:
         """The transcripts in a file or folder, by default in those of the user."""
         places = self._folders if place is None else (place,)
-        return [file for each in places for file in found_below(each, "rollout-*.jsonl")]
+        found = [file for each in places for file in found_below(each, "rollout-*.jsonl")]
+        return sorted(found, key=lambda file: file.name)  # by the time in it: what is forked comes before its forks
 
     def wrote(self, file: Path) -> bool:
         """Whether a file begins as this client's transcripts do."""
@@ -91,6 +98,9 @@ class _Conversation:
     def __init__(self, name: str) -> None:
         self._lane = ""
         self._name = name
+        self._began = ""
+        self._origin = ""
+        self._copied_until = 0.0
         self._open: dict[str | None, tuple[_Payload, float]] = {}
 
     def take(self, text: bytes) -> list[Happening]:
@@ -100,7 +110,7 @@ class _Conversation:
             return []
         said = _read_payload(line.payload)
         if line.type == "session_meta":
-            self._lane = self._lane or said.id or ""  # a fork has those of its origin after its own
+            self._introduce(said, line.timestamp)
             return []
         at = moment(line.timestamp)
         match said.type:
@@ -113,18 +123,28 @@ class _Conversation:
                 return [self._by_event(said, said.invocation, began, at)]
             case "function_call_output" if said.call_id in self._open:
                 call, began = self._open.pop(said.call_id)
-                return [self._by_function(call, began, at)]
+                return [self._by_function(call, began, at, by_output(said.output))]
         return []
+
+    def _introduce(self, meta: _Payload, timestamp: str) -> None:
+        """Take down whose file this is. After its own, a fork has the introductions of those that it comes from."""
+        if not self._lane:
+            self._lane, self._began = meta.id or "", timestamp
+        is_own = meta.id == self._lane
+        origin = meta.forked_from_id or ("" if is_own else meta.id)
+        if origin and not (is_own and self._origin):
+            self._origin = origin
+            self._copied_until = moment(self._began) + _COPYING_SECONDS
 
     def _by_event(self, end: _Payload, told: _Invocation, began: float, at: float) -> Called:
         given = bytes(told.arguments)
         return self._called(
-            end.call_id, told.tool, told.server, b"{}" if given == b"null" else given, began, at, _ending(end.result)
+            end.call_id, told.tool, told.server, b"{}" if given == b"null" else given, began, at, by_result(end.result)
         )
 
-    def _by_function(self, call: _Payload, began: float, at: float) -> Called:
+    def _by_function(self, call: _Payload, began: float, at: float, ending: Ending) -> Called:
         given = call.arguments if isinstance(call.arguments, str) else ""
-        return self._called(call.call_id, _qualified(call), None, given.encode() or b"{}", began, at, Ending.DONE)
+        return self._called(call.call_id, _qualified(call), None, given.encode() or b"{}", began, at, ending)
 
     def _called(
         self, call_id: str | None, name: str, server: str | None, given: bytes, began: float, at: float, ending: Ending
@@ -132,13 +152,14 @@ class _Conversation:
         lane = self._lane or self._name
         return Called(
             lane=lane,
-            identity=f"{lane}/{call_id}",
+            identity=f"{self._origin or lane}/{call_id}",
             name=name,
             server=server,
             arguments=given,
             started=began,
             ended=max(began, at),
             ending=ending,
+            is_copy=began <= self._copied_until,
         )
 
 
@@ -147,16 +168,6 @@ def _qualified(call: _Payload) -> str:
     name = call.name or ""
     whole = f"{call.namespace.removesuffix(_SEPARATOR)}{_SEPARATOR}{name}" if call.namespace else name
     return whole.removeprefix(_PREFIX) if whole.startswith(_PREFIX) else ""
-
-
-def _ending(result: Any) -> Ending:
-    match result:
-        case {"Ok": {"isError": True}}:
-            return Ending.FAILED
-        case {"Err": _}:
-            return Ending.NOT_RUN
-        case _:
-            return Ending.DONE
 
 
 def _seconds(duration: Any) -> float:
