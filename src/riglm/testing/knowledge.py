@@ -320,6 +320,16 @@ class KnowledgeContract:
         assert [(each.owner, each.name, each.embedding) for each in found] == [("", "Ada Byron", None)]
         assert knowledge.entities_named("", []) == []
 
+    def test_entities_are_told_anew_by_the_relations_that_there_are(self, knowledge: KnowledgePort) -> None:
+        """An owner's alone, however a name is spelt; who is told as before keeps the vector."""
+        bob = replace(an_entity("Bob", 1, 0), text="Bob (person).")
+        knowledge.add_entities([an_entity("Ada", 1, 0), bob, an_entity("Ada", 1, 0, owner="bob")])
+        knowledge.add_relations([_knows("ada", "Carol")])
+        assert knowledge.tell_anew("", ["ADA", "Bob", "Carol"]) == 1
+        assert knowledge.tell_anew("", ["ADA", "Bob", "Carol"]) == 0
+        told = [(each.owner, each.text) for each in knowledge.without_vector(Table.ENTITIES, "minilm", 10)]
+        assert told == [("", "Ada (person). ada knows Carol.")]
+
     def test_relations_are_found_by_either_end(self, knowledge: KnowledgePort) -> None:
         """Each once, an owner's alone, and whether or not there are such entities."""
         knows = Relation(owner="", source="Ada", target="Bob", kind="knows")

@@ -166,21 +166,28 @@ class Importing:
             new.thoughts += self._store.add_thoughts(thoughts)
         if relations:
             new.relations += self._store.add_relations(relations)
+        if described:
+            new.entities += self._store.add_entities(self._entities(described))
         if described or relations:
-            new.entities += self._store.add_entities(self._entities(described, relations))
+            ends = (end for each in relations for end in (each.source, each.target))
+            self._store.tell_anew(self._owner, [*dict.fromkeys((*ends, *(each.name for each in described.values())))])
         if observations:
             new.observations += self._store.add_observations(observations)
 
-    def _entities(self, described: dict[str, memory_line.Described], relations: Sequence[Relation]) -> list[Entity]:
-        """The entities of these lines, and those that were known and stand in a relation of these lines, in words.
+    def _entities(self, described: dict[str, memory_line.Described]) -> list[Entity]:
+        """The entities of these lines, in words.
 
-        Relations may come before or after their ends, in the same file or in another.
+        One that is known keeps the spelling of its name, and its kind if these lines tell none. Another import may
+        write at the same time, and relations may come before or after their ends, in the same file or in another:
+        afterwards the store tells anew whom these lines name.
         """
-        ends = {normalised(end): end for each in relations for end in (each.source, each.target)}
-        others = [end for key, end in ends.items() if key not in described]
-        known = self._store.entities_named(self._owner, others) if others else []
-        entities = [*known, *(self._entity(each) for each in described.values())]
-        related = self._related([each.name for each in entities])
+        names = [each.name for each in described.values()]
+        known = {normalised(each.name): each for each in self._store.entities_named(self._owner, names)}
+        entities = []
+        for key, each in described.items():
+            entity = known.get(key) or self._entity(each)
+            entities.append(replace(entity, kind=each.kind or entity.kind))
+        related = self._related(names)
         return [
             replace(each, text=entity_text(each.name, each.kind, related[normalised(each.name)])) for each in entities
         ]
@@ -238,10 +245,14 @@ def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
 
 
 def _joined(described: Sequence[memory_line.Described]) -> dict[str, memory_line.Described]:
-    """By name as it is compared; of an entity that is described twice the last kind counts, and all observations."""
+    """By name as it is compared; of an entity that is described twice the last kind counts, and all observations.
+
+    A line without a kind takes none away.
+    """
     joined: dict[str, memory_line.Described] = {}
     for each in described:
         earlier = joined.get(normalised(each.name))
         observations = (*earlier.observations, *each.observations) if earlier else each.observations
-        joined[normalised(each.name)] = replace(each, observations=observations)
+        kind = each.kind or (earlier.kind if earlier else "")
+        joined[normalised(each.name)] = replace(each, kind=kind, observations=observations)
     return joined

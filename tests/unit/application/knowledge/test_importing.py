@@ -11,6 +11,7 @@ from riglm.application.knowledge.importing import MOST_TOLD, Format, Importing, 
 from riglm.domain.errors import UnusableInput
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import Scope
+from riglm.testing.knowledge import an_embedding
 
 ALICE = {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["Likes tea", "Has a cat"]}
 ACME = {"type": "entity", "name": "Acme", "entityType": "company", "observations": []}
@@ -86,6 +87,40 @@ def test_a_relation_that_comes_later_is_told_by_the_entities_that_were_known(sto
     run(store, file(ALICE))
     run(store, file(WORKS))
     assert texts(store, Table.ENTITIES) == ["Alice (person). Alice works at Acme."]
+
+
+@pytest.mark.parametrize("at_once", [1, 500])
+def test_an_entity_keeps_its_kind_and_its_vector_when_it_is_described_again_without_one(
+    store, file, at_once, monkeypatch
+):
+    monkeypatch.setattr(importing, "_LINES_AT_ONCE", at_once)
+    path = file(ALICE, {"type": "entity", "name": "ALICE"}, WORKS)
+    run(store, path)
+    [alice] = store.newest(Table.ENTITIES, Scope(owner=""), 10)
+    store.set_vectors(Table.ENTITIES, [(alice.id, an_embedding(1, 0))])
+    run(store, path)
+    assert [text.lower() for text in texts(store, Table.ENTITIES)] == ["alice (person). alice works at acme."]
+    assert store.without_vector(Table.ENTITIES, "minilm", 10) == []
+
+
+class Meanwhile(InMemoryKnowledge):
+    """Another import comes whole between what this one reads and what it writes."""
+
+    others = None
+
+    def add_entities(self, entities):
+        others, self.others = self.others, None
+        if others is not None:
+            run(self, others)
+        return super().add_entities(entities)
+
+
+def test_two_imports_at_once_lose_no_words_of_each_other(file):
+    x = {"type": "entity", "name": "X", "entityType": "thing"}
+    with Meanwhile() as store:
+        store.others = file(x, WORKS | {"from": "X", "to": "Z"}, name="others.jsonl")
+        run(store, file(x, WORKS | {"from": "X", "to": "Y"}))
+        assert texts(store, Table.ENTITIES) == ["X (thing). X works at Y. X works at Z."]
 
 
 def test_what_one_owner_imports_is_not_another_s(store, file):

@@ -1,4 +1,4 @@
-"""What goes along with an entity that is forgotten, and what is told anew because it named it."""
+"""What goes along with an entity that is forgotten, and how entities are told anew by what is left."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -26,10 +26,12 @@ def forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool], 
             observed = kg_observation.c
             connection.execute(delete(kg_observation).where(observed.owner == owner, observed.about.in_(some)))
             connection.execute(delete(kg_relation).where(kg_relation.c.owner == owner, _touches(some)))
-        _tell_anew(connection, owner, neighbours, changed)
+        tell_anew(connection, owner, neighbours, changed)
 
 
-def _tell_anew(connection: Connection, owner: str, entities: Collection[str], changed: int) -> None:
+def tell_anew(connection: Connection, owner: str, entities: Collection[str], changed: int) -> int:
+    """Put an owner's entities, by hash, in words by the relations that there are; how many are told otherwise now."""
+    told = 0
     columns = kg_entity.c
     mine = select(columns.id, columns.hash, columns.name, columns.kind, columns.text).where(columns.owner == owner)
     for some in slices(sorted(entities)):
@@ -42,6 +44,8 @@ def _tell_anew(connection: Connection, owner: str, entities: Collection[str], ch
             if text != row.text:
                 fresh = {"text": text, "changed": changed, **vector_of(None)}
                 connection.execute(update(kg_entity).where(columns.id == row.id).values(**fresh))
+                told += 1
+    return told
 
 
 def _ends_of(connection: Connection, owner: str, entities: Collection[str]) -> set[str]:

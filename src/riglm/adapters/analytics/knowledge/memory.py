@@ -43,6 +43,11 @@ class InMemoryKnowledge(KnowledgePort):
         """Keep entities; how many were new."""
         return self._add(Table.ENTITIES, entities)
 
+    def tell_anew(self, owner: str, names: Sequence[str]) -> int:
+        """Put entities in words by the relations that there are now; how many are told otherwise."""
+        with self._lock:
+            return sum(self._tell_anew(owner, name) for name in {normalised(name) for name in names})
+
     def add_observations(self, observations: Sequence[Observation]) -> int:
         """Keep observations; how many were new."""
         return self._add(Table.OBSERVATIONS, observations)
@@ -165,14 +170,18 @@ class InMemoryKnowledge(KnowledgePort):
         for neighbour in neighbours - {name}:
             self._tell_anew(entity.owner, neighbour)
 
-    def _tell_anew(self, owner: str, name: str) -> None:
-        """Put an entity in words once more, after one that it stood in a relation to is gone."""
+    def _tell_anew(self, owner: str, name: str) -> bool:
+        """Put an entity in words once more; whether they are others."""
         entities, key = self._tables[Table.ENTITIES], (owner, content_hash(name))
         entity = entities.get(key)
-        if isinstance(entity, Entity):
-            related = [each for each in self._relations.values() if each.owner == owner and name in _ends(each)]
-            text = entity_text(entity.name, entity.kind, related)
-            entities[key] = entity if text == entity.text else replace(entity, text=text, embedding=None)
+        if not isinstance(entity, Entity):
+            return False
+        related = [each for each in self._relations.values() if each.owner == owner and name in _ends(each)]
+        text = entity_text(entity.name, entity.kind, related)
+        if text == entity.text:
+            return False
+        entities[key] = replace(entity, text=text, embedding=None)
+        return True
 
     def _add(self, table: Table, pieces: Sequence[_Kept]) -> int:
         with self._lock:

@@ -14,7 +14,7 @@ from sqlalchemy import Table as SqlTable
 from riglm.adapters.analytics.arrays import from_bytes
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.knowledge.forgetting import forget_what_hangs_on
+from riglm.adapters.analytics.knowledge.forgetting import forget_what_hangs_on, tell_anew
 from riglm.adapters.analytics.knowledge.index import Index
 from riglm.adapters.analytics.knowledge.rows import (
     PIECES,
@@ -73,6 +73,11 @@ class SqlKnowledge(KnowledgePort):
     def add_entities(self, entities: Sequence[Entity]) -> int:
         """Keep entities, all or none; how many were new."""
         return self._add(kg_entity, entities)
+
+    def tell_anew(self, owner: str, names: Sequence[str]) -> int:
+        """Put entities in words by the relations that there are now; how many are told otherwise."""
+        with self._database.writing() as connection:
+            return tell_anew(connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity))
 
     def add_observations(self, observations: Sequence[Observation]) -> int:
         """Keep observations, all or none; how many were new."""
