@@ -11,6 +11,7 @@ from riglm.application.meta_tool_definitions import NAMES
 from riglm.application.predicting import Predicting
 from riglm.application.shown_list import Selection, ShownList
 from riglm.application.unpredicted import Unpredicted
+from riglm.domain.exposure import NOTHING_TO_SAVE
 from riglm.domain.ranking import Choice
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
@@ -18,9 +19,6 @@ from riglm.domain.session_state import SessionState
 from riglm.domain.surface import Surface, surface_for
 from riglm.domain.tokens import estimated_tokens
 from riglm.domain.view import View
-
-NOTHING_TO_SAVE: Final = "there is nothing to save"
-"""Why a small catalogue is passed whole."""
 
 _MOST_CLIENTS: Final = 1_000
 _log: Final = logging.getLogger("riglm.filtering")

@@ -23,6 +23,14 @@ EXPOSURE_COLUMNS = (
 )
 """Titles for `exposure_row`."""
 
+EXPLANATION = (
+    "These numbers are of all sessions. Calls, zero hops and searches are what clients really did: in the mode shadow "
+    "they see every tool, so their calls have zero hops. Lists and tokens of the mode shadow are those that "
+    "filtering would have shown, riglm's own tools beside them; nothing was hidden or saved yet. `riglm report` counts "
+    "the same lists, of the latest sessions that used a tool, and says how many calls would have found theirs in them."
+)
+"""What is counted, and how it differs from what `riglm report` says."""
+
 
 def totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]") -> dict[str, int | float | None]:
     """Numbers over all tools and sessions; shares are None where there is nothing to share.

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from riglm.cli.files_in_use import settings_in_use
 from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
 from riglm.cli.output import json_time, print_json, print_table, written_time
-from riglm.cli.totals import EXPOSURE_COLUMNS, exposure_fields, exposure_row, totals
+from riglm.cli.totals import EXPLANATION, EXPOSURE_COLUMNS, exposure_fields, exposure_row, totals
 from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Sum up what was recorded."""
-    store = _store(config)
+    from riglm.application.surfaces import own_tokens
+
+    settings = settings_in_use(config)
+    store, own = recorded(settings), own_tokens(settings.filtering)
     if store is None:
         _nothing(as_json, _summary((), (), (), ()))
         return
@@ -92,7 +96,7 @@ def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         known = store.tool_statistics()
         pairs = store.get_cooccurrences([tool.tool for tool in known])
         counted = store.list_sessions(limit=MOST_ROWS)
-        shown = store.exposure_totals()
+        shown = [each.charged(own) for each in store.exposure_totals()]
     if as_json:
         print_json(_summary(known, counted, shown, pairs))
         return
@@ -104,6 +108,7 @@ def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if pairs:
         together = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MOST_PAIRS]]
         print_table("Used together", ("tool", "and tool", "sessions", "calls apart"), together)
+    typer.echo(EXPLANATION)
 
 
 def session_fields(summary: "SessionSummary") -> dict[str, Any]:
@@ -206,9 +211,7 @@ def recorded(settings: "Settings") -> "AnalyticsPort | None":
 
 
 def _store(config: Path | None) -> "AnalyticsPort | None":
-    from riglm.adapters.configuration.loading import Options, load
-
-    return recorded(load(Options(config=config, with_servers=False)).settings)
+    return recorded(settings_in_use(config))
 
 
 def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
@@ -225,7 +228,8 @@ def _summary(
     pairs: "Sequence[ToolCooccurrence]",
 ) -> dict[str, Any]:
     lists = [exposure_fields(total) for total in shown]
-    return {**totals(known, counted), "exposures": lists, "cooccurrences": [pair_fields(pair) for pair in pairs]}
+    together = [pair_fields(pair) for pair in pairs]
+    return {**totals(known, counted), "exposures": lists, "cooccurrences": together, "explanation": EXPLANATION}
 
 
 def _no_session(what: str, wanted: str) -> RiglmError:

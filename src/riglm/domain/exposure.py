@@ -1,13 +1,21 @@
 """An exposure: one selection of tools that was shown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 from uuid import UUID
+
+from riglm.domain.surface import Surface
 
 SEARCH_SURFACE: Final = "search"
 CONTEXT_SURFACE: Final = "context"
 ANSWER_SURFACES: Final = frozenset({SEARCH_SURFACE, CONTEXT_SURFACE})
 """Surfaces of what a client is shown in the answer to a search or to a new context, and not in a list."""
+
+SURFACES_WITH_OWN_TOOLS: Final = frozenset({Surface.DYNAMIC.value, Surface.STABLE.value})
+"""Surfaces on which riglm's own tools stand beside the others."""
+
+NOTHING_TO_SAVE: Final = "there is nothing to save"
+"""Why a list is whole that would be so in every session; riglm's own tools are not beside it."""
 
 Mode = Literal["enforce", "shadow", "off"]
 """Whether a selection was shown as it is, only noted while the client saw all, or not made at all."""
@@ -51,6 +59,11 @@ class Exposure:
         """Whether it was shown as a list, which a client keeps in its prompt, and not in an answer."""
         return self.surface not in ANSWER_SURFACES
 
+    @property
+    def lacks_own(self) -> bool:
+        """Whether riglm's own tools would have stood beside the list, which shadow mode does not offer nor count."""
+        return self.mode == "shadow" and self.surface in SURFACES_WITH_OWN_TOOLS and self.reason != NOTHING_TO_SAVE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureTotals:
@@ -58,7 +71,8 @@ class ExposureTotals:
 
     `changes` are lists that differ from the session's list before; `tokens_resent` is the sum of what those showed.
     `searches` are answers to searches. Tokens shown, hidden and own are of lists, each counted once, however often the
-    client sent it to its model.
+    client sent it to its model; answers count as riglm's own. `lists_without_own` and `changes_without_own` count the
+    lists of which `Exposure.lacks_own` holds.
     """
 
     mode: Mode
@@ -70,11 +84,25 @@ class ExposureTotals:
     tokens_hidden: int
     tokens_own: int
     tokens_resent: int
+    lists_without_own: int
+    changes_without_own: int
 
     @property
     def tokens_net(self) -> int:
         """What filtering saved, less what it cost."""
         return self.tokens_hidden - self.tokens_own - self.tokens_resent
+
+    def charged(self, own_tokens: int) -> "ExposureTotals":
+        """The same, with riglm's own tools of so many tokens beside every list that lacks them."""
+        own = own_tokens * self.lists_without_own
+        return replace(
+            self,
+            tokens_shown=self.tokens_shown + own,
+            tokens_own=self.tokens_own + own,
+            tokens_resent=self.tokens_resent + own_tokens * self.changes_without_own,
+            lists_without_own=0,
+            changes_without_own=0,
+        )
 
 
 def available_tools(shown: tuple[str, ...], hidden: tuple[str, ...]) -> tuple[str, ...]:

@@ -76,6 +76,32 @@ def test_what_shadow_mode_recorded_stands_beside_the_walk_and_makes_the_verdict(
     assert report["tools"]["never_used"]
 
 
+def test_the_report_and_stats_tell_the_same_of_the_same_store(recorded):
+    ask = recorded([*worked(30), *enforced(1_790_500_000.0)])
+    report = json.loads(ask("report", "--predictor", "frequency", "--json"))["record"]
+    stats = {row["mode"]: row for row in json.loads(ask("stats", "--json"))["exposures"]}
+    assert report.keys() == stats.keys() == {"shadow", "enforce"}
+    for mode, told in stats.items():
+        names = told.keys() & report[mode].keys()
+        assert names >= {"sessions", "lists", "changes", "tokens_own", "tokens_hidden", "tokens_resent", "tokens_net"}
+        assert {name: told[name] for name in names} == {name: report[mode][name] for name in names}
+        assert told["tokens_own"] > 0
+
+
+def enforced(at):
+    """A session in which a search found what the list lacked."""
+    session = a_session(started_at=at, tools_available=("a", "b"))
+    short = {"mode": "enforce", "surface": "dynamic", "hidden": ("b",)}
+    tokens = {"tokens_shown": 500, "tokens_hidden": 9_000, "tokens_own": 400}
+    return [
+        session,
+        an_exposure(session, "a", timestamp=at, **short, **tokens),
+        an_exposure(session, "b", timestamp=at + 2, mode="enforce", surface="search", tokens_shown=90),
+        an_exposure(session, "a", "b", timestamp=at + 3, mode="enforce", surface="dynamic", tokens_shown=9_400),
+        an_invocation(session, "b", timestamp=at + 4),
+    ]
+
+
 def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded):
     shown = recorded(worked(100))("report", "--predictor", "hybrid", "--tools", "3")
     assert "Worth switching on: `riglm enforce`." in shown

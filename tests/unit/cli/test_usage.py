@@ -73,7 +73,8 @@ def used(store: Path) -> UUID:
 
 
 def _values(printed: list[object] | dict[str, object]) -> list[object]:
-    return list(printed.values()) if isinstance(printed, dict) else printed
+    told = printed if isinstance(printed, list) else [printed[name] for name in printed if name != "explanation"]
+    return list(told)
 
 
 def run(*arguments: str) -> str:
@@ -149,6 +150,7 @@ def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
     totals = json.loads(run("stats", "--json"))
     pairs = totals.pop("cooccurrences")
     [lists] = totals.pop("exposures")
+    assert "`riglm report`" in totals.pop("explanation")
     assert totals == {
         "sessions": 1,
         "calls": 3,
@@ -166,6 +168,7 @@ def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
     text = run("stats")
     assert "Used together" in text
     assert "net saved" in text
+    assert "what clients really did" in text
 
 
 def test_stats_count_riglm_s_own_tools_apart(store: Path, used: UUID) -> None:

@@ -9,7 +9,14 @@ from sqlalchemy import ColumnElement, Connection, Subquery, and_, case, func, se
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.tables import exposure
-from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
+from riglm.domain.exposure import (
+    ANSWER_SURFACES,
+    NOTHING_TO_SAVE,
+    SEARCH_SURFACE,
+    SURFACES_WITH_OWN_TOOLS,
+    Exposure,
+    ExposureTotals,
+)
 
 
 class SessionShown(NamedTuple):
@@ -58,15 +65,22 @@ def totals(connection: Connection, since: float) -> Sequence[ExposureTotals]:
         func.sum(each.c.tokens_hidden * listed).label("tokens_hidden"),
         func.sum(each.c.tokens_own * listed + each.c.tokens_shown * (1 - listed)).label("tokens_own"),
         func.sum(each.c.tokens_shown * each.c.changed).label("tokens_resent"),
+        func.sum(each.c.lacking).label("lists_without_own"),
+        func.sum(each.c.lacking * each.c.changed).label("changes_without_own"),
     )
     found = connection.execute(query.group_by(each.c.mode).order_by(each.c.mode))
     return [ExposureTotals(mode=mode, **_integers(numbers, query)) for mode, *numbers in found]
 
 
 def _compared(chosen: ColumnElement[bool]) -> Subquery:
-    """The chosen exposures, each with whether it is a list, a search, or a list unlike the session's one before."""
+    """The chosen exposures, each with whether it is a list, a search, or a list unlike the session's one before.
+
+    `lacking` is `Exposure.lacks_own`.
+    """
     columns = exposure.c
     listed = case((columns.surface.in_(sorted(ANSWER_SURFACES)), 0), else_=1)
+    of_own = columns.surface.in_(sorted(SURFACES_WITH_OWN_TOOLS))
+    lacking = and_(columns.mode == "shadow", of_own, columns.reason != NOTHING_TO_SAVE)
     order = (columns.timestamp, columns.id)
     before = func.lag(columns.shown).over(partition_by=(columns.session_id, listed), order_by=order)
     return (
@@ -79,6 +93,7 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
             listed.label("listed"),
             case((columns.surface == SEARCH_SURFACE, 1), else_=0).label("searched"),
             case((and_(listed == 1, before.is_not(None), before != columns.shown), 1), else_=0).label("changed"),
+            case((lacking, 1), else_=0).label("lacking"),
         )
         .where(chosen)
         .subquery()

@@ -27,14 +27,17 @@ def percents(calls: Sequence[Judged]) -> float | None:
 
 
 def lists_of(lists: Sequence[RecordedList]) -> dict[str, Any]:
-    """How many lists there were, how many took the place of another one, and their tokens, each list sent once."""
+    """How many lists there were, how many took the place of another one, and their tokens, each list sent once.
+
+    What riglm's own tools answered counts as theirs, as in `riglm.domain.exposure.ExposureTotals`.
+    """
     net = sum(each.tokens_net for each in lists)
     return {
         "sessions": len({each.session for each in lists}),
         "lists": len(lists),
-        "changes": sum(each.tokens_resent > 0 for each in lists),
+        "changes": sum(each.changed for each in lists),
         "tokens_hidden": sum(each.tokens_hidden for each in lists),
-        "tokens_own": sum(each.tokens_own for each in lists),
+        "tokens_own": sum(each.tokens_own + each.tokens_answered for each in lists),
         "tokens_resent": sum(each.tokens_resent for each in lists),
         "tokens_net": net,
         "net_per_list": round(net / len(lists), 1) if lists else None,

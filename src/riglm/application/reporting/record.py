@@ -1,26 +1,24 @@
 """What was recorded of lists: those that clients were shown, and those that shadow mode would have shown."""
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import accumulate
 from uuid import UUID
 
-from riglm.application.surfaces import NOTHING_TO_SAVE
 from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import Found
-from riglm.domain.surface import Surface
 from riglm.ports.analytics import RecordedSession
-
-_WITH_OWN: Final = frozenset({Surface.DYNAMIC, Surface.STABLE})
-"""Surfaces on which riglm's own tools stand beside the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedList:
     """One list of a session, in a mode of filtering; `at` is in seconds since the epoch.
 
-    `shown` and `available` count tools. Tokens are estimates: of what was hidden, of riglm's own tools, and of a list
-    that took the place of an earlier one, all of which the client sends anew. In shadow mode, what would have been.
+    `shown` and `available` count tools; `changed` says whether it took the place of another list. Tokens are estimates:
+    of what was hidden, of riglm's own tools, of what those answered until the next list, and of a changed list, all of
+    which the client sends anew. In shadow mode, what would have been.
     """
 
     session: UUID
@@ -29,15 +27,17 @@ class RecordedList:
     surface: str
     shown: int
     available: int
+    changed: bool
     tokens_all: int
     tokens_hidden: int
     tokens_own: int
+    tokens_answered: int
     tokens_resent: int
 
     @property
     def tokens_net(self) -> int:
         """What the list saves, less what it costs; sent once."""
-        return self.tokens_hidden - self.tokens_own - self.tokens_resent
+        return self.tokens_hidden - self.tokens_own - self.tokens_answered - self.tokens_resent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class RecordedUse:
     """One call, and the list that its session had then: whether the tool was in it, as counted in `RecordedList`.
 
     `found` says how the client came to know the tool; in shadow mode it saw all of them. `saved` are the tokens by
-    which each request to the model was shorter at that moment, riglm's own tools taken off.
+    which each request to the model was shorter at that moment, riglm's own tools and their answers taken off.
     """
 
     session: UUID
@@ -90,23 +90,23 @@ def read_record(
     lists: list[RecordedList] = []
     uses: list[RecordedUse] = []
     for session in sessions:
-        exposures = [each for each in exposures_of(session.id) if each.is_list]
-        found = _lists(exposures, own_tokens)
+        exposures = exposures_of(session.id)
+        shown = [each for each in exposures if each.is_list]
+        answered = _answered([each for each in exposures if not each.is_list])
+        found = _lists(shown, answered, own_tokens)
         lists += found
-        uses += _uses(session, exposures, found)
+        uses += _uses(session, shown, answered, found)
         on_session(1)
     return Record(lists=tuple(lists), uses=tuple(uses))
 
 
-def _lists(exposures: Sequence[Exposure], own_tokens: int) -> list[RecordedList]:
+def _lists(shown_lists: Sequence[Exposure], answered: Callable[[float], int], own_tokens: int) -> list[RecordedList]:
     found = []
-    before: Exposure | None = None
-    for each in exposures:
-        own = each.tokens_own
-        if each.mode == "shadow" and each.surface in _WITH_OWN and each.reason != NOTHING_TO_SAVE:
-            own += own_tokens
+    for place, each in enumerate(shown_lists):
+        until = shown_lists[place + 1].timestamp if place + 1 < len(shown_lists) else math.inf
+        own = each.tokens_own + (own_tokens if each.lacks_own else 0)
         shown = each.tokens_shown - each.tokens_own
-        changed = before is not None and before.shown != each.shown
+        changed = place > 0 and shown_lists[place - 1].shown != each.shown
         one = RecordedList(
             session=each.session_id,
             at=each.timestamp,
@@ -114,18 +114,29 @@ def _lists(exposures: Sequence[Exposure], own_tokens: int) -> list[RecordedList]
             surface=each.surface,
             shown=len(each.shown),
             available=len(each.shown) + len(each.hidden),
+            changed=changed,
             tokens_all=shown + each.tokens_hidden,
             tokens_hidden=each.tokens_hidden,
             tokens_own=own,
+            tokens_answered=answered(until) - answered(each.timestamp),
             tokens_resent=shown + own if changed else 0,
         )
         found.append(one)
-        before = each
     return found
 
 
+def _answered(answers: Sequence[Exposure]) -> Callable[[float], int]:
+    """Tells the tokens of the answers before a time."""
+    times = [each.timestamp for each in answers]
+    tokens = list(accumulate((each.tokens_shown for each in answers), initial=0))
+    return lambda time: tokens[bisect_left(times, time)]
+
+
 def _uses(
-    session: RecordedSession, exposures: Sequence[Exposure], lists: Sequence[RecordedList]
+    session: RecordedSession,
+    exposures: Sequence[Exposure],
+    answered: Callable[[float], int],
+    lists: Sequence[RecordedList],
 ) -> Iterable[RecordedUse]:
     used: set[str] = set()
     place = -1
@@ -151,5 +162,5 @@ def _uses(
             found=call.found,
             shown=its.shown,
             available=its.available,
-            saved=its.tokens_hidden - its.tokens_own,
+            saved=its.tokens_hidden - its.tokens_own - answered(call.timestamp) + answered(lists[0].at),
         )

@@ -23,7 +23,8 @@ EXPLANATION: Final = (
     "a new list before every call, from the calls in the store alone; it is there to compare strategies, and mostly "
     "hides more and misses more. in_list is the share of calls whose tool was in the list, new_in_list the same for "
     "tools that the session had not used before. Ranges hold the true number in 95 of 100 cases. Tokens are estimates; "
-    "hidden less own tools less re-sent is net."
+    "hidden less own tools, with what these answered, less re-sent is net. `riglm stats` counts the same lists, of all "
+    "sessions, and calls as they really were: in shadow mode every tool was shown, and each call had zero hops."
 )
 """What the two ways to know are, and why they differ."""
 
@@ -144,7 +145,7 @@ def _savings(lists: Sequence[RecordedList], uses: Sequence[RecordedUse]) -> tupl
     priced: dict[object, float] = {}
     for each in lists:
         net[each.session] = net.get(each.session, 0.0) + each.tokens_net
-        cost = (WRITTEN_PRICE - CACHED_PRICE) * each.tokens_resent
+        cost = (WRITTEN_PRICE - CACHED_PRICE) * (each.tokens_resent + each.tokens_answered)
         priced[each.session] = priced.get(each.session, 0.0) - cost
     for use in uses:
         priced[use.session] += CACHED_PRICE * use.saved

@@ -4,7 +4,7 @@ import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.reporting.record import read_record
-from riglm.application.surfaces import NOTHING_TO_SAVE
+from riglm.domain.exposure import NOTHING_TO_SAVE
 from riglm.domain.invocation import Found
 from riglm.testing.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reporting.shadowed import worked
@@ -85,12 +85,29 @@ def test_the_answer_to_a_search_is_no_list():
     assert len(found.lists) == 1
 
 
-def test_lists_come_to_what_riglm_stats_counts_but_for_the_tools_that_a_shadow_does_not_offer():
+def test_what_riglm_s_own_tools_answered_counts_as_a_cost_from_then_on():
+    session = a_session(started_at=10.0)
+    enforced = {"mode": "enforce"}
+    found = read(
+        session,
+        a_list(session, "b", at=9.0, surface="search", **enforced),
+        a_list(session, "a", hidden=("b", "c", "d", "e"), at=10.0, **enforced),
+        called(session, "a", 11.0),
+        a_list(session, "b", at=12.0, surface="search", **enforced),
+        a_list(session, "c", at=12.0, surface="context", **enforced),
+        called(session, "b", 13.0, Found.SEARCHED),
+        mode="enforce",
+    )
+    assert [(each.tokens_answered, each.tokens_net) for each in found.lists] == [(200, 200)]
+    assert [use.saved for use in found.uses] == [400, 200]
+
+
+def test_lists_come_to_what_riglm_stats_counts():
     with InMemoryAnalytics() as store:
         store.record_many(worked(20))
-        found = read_record(store.recent_calls(), store.list_exposures, 0).of("shadow")
-        [counted] = store.exposure_totals()
+        found = read_record(store.recent_calls(), store.list_exposures, OWN).of("shadow")
+        [counted] = [each.charged(OWN) for each in store.exposure_totals()]
     assert len(found.lists) == counted.lists
-    assert sum(each.tokens_resent > 0 for each in found.lists) == counted.changes
+    assert sum(each.changed for each in found.lists) == counted.changes
     assert sum(each.tokens_hidden for each in found.lists) == counted.tokens_hidden
     assert sum(each.tokens_net for each in found.lists) == counted.tokens_net
