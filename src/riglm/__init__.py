@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from riglm.application.selecting.shapes import UnusableTool
     from riglm.composition.selecting import USER_STORE
     from riglm.composition.tool_selector import ToolSelector
-    from riglm.domain.errors import ConfigurationError, RiglmError
+    from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInput
 
 __all__ = [
     "USER_STORE",
@@ -24,6 +24,7 @@ __all__ = [
     "SelectorClosed",
     "ToolSelector",
     "ToolSession",
+    "UnusableInput",
     "UnusableTool",
 ]
 
@@ -38,6 +39,7 @@ _HOMES = {
     "ToolSelector": "composition.tool_selector",
     "ToolSession": "application.selecting.session",
     "USER_STORE": "composition.selecting",
+    "UnusableInput": "domain.errors",
     "UnusableTool": "application.selecting.shapes",
 }
 

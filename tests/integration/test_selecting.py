@@ -19,6 +19,7 @@ from riglm import (
     ConfigurationError,
     SelectorClosed,
     ToolSelector,
+    UnusableInput,
     UnusableTool,
 )
 from riglm.adapters.analytics.sql import SqlAnalytics
@@ -245,7 +246,8 @@ def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
     session.select("read a file")
     selector.close()
     selector.close()
-    for use in (session.select, lambda: session.used("read_file"), selector.status, selector.__enter__):
+    calls = (session.select, lambda: session.used("read_file"), lambda: session.mark("read_file", relevant=True))
+    for use in (*calls, selector.status, selector.__enter__):
         with pytest.raises(SelectorClosed, match="is closed — fix: "):
             use()
 
@@ -258,6 +260,12 @@ def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
         ({"store": "a.db", "config": "riglm.yaml"}, "`store` and `config` are both given — fix: "),
         ({"config": "nowhere.yaml"}, "nowhere.yaml"),
         ({"predictor": "hybird"}, r"ToolSelector\(predictor=...\): predictor.kind: .* — fix: did you mean hybrid"),
+        ({"denied": "read_file"}, r"ToolSelector\(denied=...\): 'read_file' is no list of names — fix: denied=\['read"),
+        (
+            {"pinned": "*_file"},
+            r"ToolSelector\(pinned=...\): '\*_file' is no list of names — fix: pinned=\['\*_file'\]",
+        ),
+        ({"pinned": 5}, r"ToolSelector\(pinned=...\): 5 is no list of names"),
         ({"embedder": "statis"}, r"embedder.provider: no embedder is called 'statis' — fix: did you mean static"),
     ],
 )
@@ -266,6 +274,25 @@ def test_what_cannot_be_used_is_refused_at_once_with_the_argument_and_the_fix(op
         ToolSelector(TOOLS, **options)
     with pytest.raises(UnusableTool, match="fix: "):
         ToolSelector([*TOOLS, 42])
+
+
+def test_a_mistake_in_a_call_is_told_with_its_place_and_the_fix(make):
+    session = make().session()
+    with pytest.raises(UnusableTool, match=r"None is no tool .* — fix: "):
+        session.used(None)
+    for use, words in {
+        lambda: session.select(5): r"select\(context=...\): 5 is no text — fix: ",
+        lambda: session.search(None): r"search\(query=...\): None is no text",
+        lambda: session.search("a file", limit=0): r"search\(limit=...\): 0 is no whole number above 0",
+        lambda: session.used("read_file", seconds=float("nan")): r"used\(seconds=...\): nan is no number",
+        lambda: make().session(7): r"session\(key=...\): 7 is no text",
+        lambda: make().session(user=7): r"session\(user=...\): 7 is no text",
+        lambda: make(name=None): r"ToolSelector\(name=...\): None is no text",
+        lambda: make(TOOLS[0]): r"is no list of tools — fix: ",
+        lambda: session.select(tools=5): r"5 is no list of tools — fix: ",
+    }.items():
+        with pytest.raises(UnusableInput, match=words):
+            use()
 
 
 def test_a_configuration_file_rules_what_is_selected_and_starts_no_server(make, tmp_path):

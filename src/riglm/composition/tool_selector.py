@@ -7,10 +7,12 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from riglm.application.selecting.background import Background
+from riglm.application.selecting.given import shortly, text
 from riglm.application.selecting.offer import Reader
 from riglm.application.selecting.service import SelectingService
 from riglm.application.selecting.session import ToolSession
 from riglm.composition.selecting import Place, Store, selecting, settings_for
+from riglm.domain.errors import ConfigurationError
 from riglm.domain.session import Client
 
 T = TypeVar("T")
@@ -64,13 +66,14 @@ class ToolSelector(Generic[T]):
         Raises:
             ConfigurationError: something of this cannot be used.
             UnusableTool: one of the tools is none, or two have the same name.
+            UnusableInput: the name is no text.
         """
         asked: dict[str, dict[str, Any]] = {
             "filtering": {
                 "max_tools": max_tools,
                 "min_tools": min_tools,
-                "pinned": list(pinned) or None,
-                "denylist": list(denied) or None,
+                "pinned": _names(pinned, "pinned") or None,
+                "denylist": _names(denied, "denied") or None,
             },
             "predictor": {"kind": predictor},
             "embedder": {"provider": embedder},
@@ -78,7 +81,7 @@ class ToolSelector(Generic[T]):
         settings = settings_for(store, config, asked)
         self._read: Reader[T] = Reader()
         self._offer = self._read(tools)
-        self._client = Client(name=name)
+        self._client = Client(name=text(name, "ToolSelector(name=...)"))
         self._background: Background[SelectingService] = Background(lambda: selecting(settings), "riglm-selector")
         weakref.finalize(self, self._background.stop).atexit = False  # whoever collects garbage waits for nothing
 
@@ -95,7 +98,11 @@ class ToolSelector(Generic[T]):
 
         With a `key`, the id of a conversation perhaps, it goes on where the last session with this key was, until half
         an hour after that was closed. What a `user` uses is learned for that user alone. Both are stored hashed.
+
+        Raises:
+            UnusableInput: one of them is no text.
         """
+        key, user = text(key, "session(key=...)"), text(user, "session(user=...)")
         return ToolSession(self._background, lambda: self._offer, self._client, key, user)
 
     def status(self) -> dict[str, Any]:
@@ -144,3 +151,12 @@ class ToolSelector(Generic[T]):
 
 async def _status(service: SelectingService) -> dict[str, Any]:
     return service.status()
+
+
+def _names(given: Iterable[str], argument: str) -> list[str]:
+    """What was given as names; one text would be taken for as many as it has letters."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            f"ToolSelector({argument}=...): {shortly(given)} is no list of names — fix: {argument}=[{shortly(given)}]"
+        )
+    return list(given)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from riglm.application.selecting.given import shortly
 from riglm.application.selecting.shapes import UnusableTool, read_tool
 from riglm.domain.naming import SEPARATOR
 from riglm.domain.tool import Catalogue, Tool
@@ -47,6 +48,8 @@ class Reader(Generic[T]):
         Raises:
             UnusableTool: something is no tool, or two have the same name.
         """
+        if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+            raise UnusableTool(f"{shortly(tools)} is no list of tools — fix: give a list, [tool] for a single one")
         read: dict[int, tuple[T, Tool]] = {}
         objects: dict[str, T] = {}
         for given in tools:

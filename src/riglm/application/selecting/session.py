@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from riglm.application.selecting.background import Background
+from riglm.application.selecting.given import amount, count, text
 from riglm.application.selecting.offer import Offer, Reader
 from riglm.application.selecting.selection import Findings, FoundTool, Selection
 from riglm.application.selecting.service import Chosen, Found, SelectingService
@@ -53,20 +54,25 @@ class ToolSession(Generic[T]):
 
         Raises:
             UnusableTool: one of the tools is none, or two have the same name.
+            UnusableInput: the context is no text.
             SelectorClosed: the selector is closed.
         """
-        offer = self._offer(tools)
+        offer, context = self._offer(tools), text(context, "select(context=...)")
         return _selection(offer, self._background.ask(self._selecting(offer, context)))
 
     async def aselect(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
         """As `select`, without holding up the event loop."""
-        offer = self._offer(tools)
+        offer, context = self._offer(tools), text(context, "aselect(context=...)")
         return _selection(offer, await self._background.ask_soon(self._selecting(offer, context)))
 
     def search(self, query: str, *, limit: int = 10) -> Findings[T]:
         """The tools that fit a query, also those that were not selected; none where nothing fits.
 
         A tool that is used after a search found it counts more than one that was selected.
+
+        Raises:
+            UnusableInput: the query is no text, or the limit no whole number above 0.
+            SelectorClosed: the selector is closed.
         """
         offer = self._offer(None)
         return _findings(offer, self._background.ask(self._searching(offer, query, limit)))
@@ -79,15 +85,28 @@ class ToolSession(Generic[T]):
     def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
         """A tool was used: learn from it. Returns at once.
 
+        A name that no tool has, which models make up, is told in the log and is no error.
+
         Args:
             tool: one that was selected or found, or its name, as the model says it.
             failed: whether the tool said that it failed.
             seconds: how long it took, for the record.
+
+        Raises:
+            UnusableTool: what was given is neither a tool nor a name.
+            UnusableInput: `seconds` is no finite number.
+            SelectorClosed: the selector is closed.
         """
+        seconds = amount(seconds, "used(seconds=...)")
         self._told(tool, lambda service, session, name: service.used(session, name, failed=failed, seconds=seconds))
 
     def mark(self, tool: T | str, *, relevant: bool) -> None:
-        """A tool is of use for the session's context, or is not, whether it was used or not. Returns at once."""
+        """A tool is of use for the session's context, or is not, whether it was used or not. Returns at once.
+
+        Raises:
+            UnusableTool: what was given is neither a tool nor a name.
+            SelectorClosed: the selector is closed.
+        """
         self._told(tool, lambda service, session, name: service.mark(session, name, relevant=relevant))
 
     def close(self) -> None:
@@ -113,6 +132,7 @@ class ToolSession(Generic[T]):
     def _searching(
         self, offer: Offer[T], query: str, limit: int
     ) -> Callable[[SelectingService], Coroutine[Any, Any, Found]]:
+        query, limit = text(query, "search(query=...)"), count(limit, "search(limit=...)")
         return lambda service: service.search(self._session(service), offer.catalogue, offer.owners, query, limit)
 
     def _told(self, tool: T | str, tell: Callable[[SelectingService, Session, str], None]) -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from riglm.application.selecting.given import shortly
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UnusableInput
 from riglm.domain.jsonrpc import Raw
@@ -39,7 +40,7 @@ def read_tool(given: object) -> Tool:
     """
     name, description, schema = _of_mapping(given) if isinstance(given, Mapping) else _of_object(given)
     if not isinstance(name, str) or not name:
-        raise UnusableTool(f"{_shortly(given)} is no tool that riglm can read: it has no name — fix: give {_KNOWN}")
+        raise UnusableTool(f"{shortly(given)} is no tool that riglm can read: it has no name — fix: give {_KNOWN}")
     said: dict[str, Any] = {"name": name}
     if isinstance(description, str) and description:
         said["description"] = description
@@ -102,8 +103,3 @@ def _json(said: dict[str, Any]) -> bytes:
         return jsonrpc.encode(said)
     except UnicodeEncodeError:
         return json.dumps(said, allow_nan=False).encode()
-
-
-def _shortly(given: object) -> str:
-    text = repr(given)
-    return text if len(text) <= 60 else f"{text[:57]}..."
