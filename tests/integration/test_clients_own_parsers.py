@@ -100,6 +100,27 @@ def test_claude_code_connects_to_riglm_and_what_it_writes_into_its_file_meanwhil
     assert file.read_bytes() == before
 
 
+def test_claude_code_and_codex_see_what_is_behind_riglm_for_a_user_and_for_a_project_together(home: Path) -> None:
+    work = str(home / "work")
+    server = {"type": "stdio", **SERVER, "env": {}}
+    claude = {**json.loads(CLAUDE_CODE.text), "hasCompletedOnboarding": True, "mcpServers": {"load": server}}
+    claude["projects"] = {work: {"mcpServers": {"near": server}, "enabledMcpjsonServers": ["riglm-work"]}}
+    put(home, CLAUDE_CODE, json.dumps(claude))
+    (home / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": {"here": server}}), "utf-8")
+    user = '[mcp_servers.load]\ncommand = "sh"\n'
+    put(home, CODEX, f'[projects."{work}"]\ntrust_level = "trusted"\n{user}')
+    (home / "work" / ".codex").mkdir()
+    (home / "work" / ".codex" / "config.toml").write_text('[mcp_servers.here]\ncommand = "sh"\n', "utf-8")
+    riglm(home, "init", "--yes")
+    riglm(home, "init", "--yes", "--project", ".")
+    listed = said(home, [*claude_code(), "mcp", "list"])
+    lines = [line.partition(":")[0] for line in listed.splitlines() if "riglm" in line.partition(":")[0]]
+    assert sorted(lines) == ["riglm", "riglm-work", "riglm-work-local"], listed
+    assert "onflicting" not in listed
+    listed = said(home, [*codex(), "mcp", "list", "--json"], is_quiet=True)
+    assert {each["name"] for each in json.loads(listed)} == {"riglm", "riglm-work"}
+
+
 def test_codex_lists_riglm_and_its_other_servers(home: Path) -> None:
     file = put(home, CODEX)
     riglm(home, "init", "--yes")

@@ -56,10 +56,11 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Fro
         return [_front(document.read(here).values)]
     everywhere = installations()
     installed = [each for each in everywhere if each.client == client] or everywhere
+    by_hand = {ENTRY} - {each.entry for each in everywhere}
     return [
         replace(
             _front(document.read(each.configuration).values),
-            entries=frozenset({ENTRY, each.entry}),
+            entries=frozenset({each.entry, *by_hand}),
             before=each.servers,
         )
         for each in installed

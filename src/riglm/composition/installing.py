@@ -47,7 +47,13 @@ def installing(environment: Mapping[str, str] | None = None, anyway: Collection[
         environment=environment,
     )
     return Installing(
-        Planner(clients=clients, servers_file=servers_file, files=files, surroundings=surroundings),
+        Planner(
+            clients=clients,
+            servers_file=servers_file,
+            files=files,
+            installations=installations,
+            surroundings=surroundings,
+        ),
         Installer(files=files, installations=installations),
         Undoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
     )

@@ -1,20 +1,22 @@
 """Where clients keep their servers, and what riglm changed there."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 ENTRY: Final = "riglm"
-"""What riglm is called among a client's servers."""
+"""What riglm is called among the servers that a user has everywhere."""
 
 _LONGEST: Final = 48
+_LONGEST_FOLDER: Final = 16
 _RESERVED: Final = re.compile(
     r"set_context|search_available_tools|call_tool|index_status|mark_tool|riglm", re.IGNORECASE
 )
 _MODE: Final = re.compile(rb"(?m)^([ \t]+mode:[ \t]*)enforce\b")
+_NO_ENTRY: Final = re.compile(r"[^A-Za-z0-9-]+")
 _NO_SLUG: Final = re.compile(r"[^A-Za-z0-9._-]+|_(?=_)")
 
 
@@ -40,6 +42,25 @@ class Place:
         label = re.sub(r"[^A-Za-z0-9_-]+", "-", (self.project or self.file.parent).name).strip("-")[:24]
         whole = "\0".join([str(self.file), *self.path])
         return f"{self.client}.{label or 'place'}-{sha256(whole.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+    @property
+    def entry(self) -> str:
+        """What riglm is called there, as far as nothing else is: clients put several places together by their names.
+
+        It is short: clients put it before the names of tools, and those may not be long.
+        """
+        if self.project is None:
+            return ENTRY
+        folder = _NO_ENTRY.sub("-", self.project.name)[:_LONGEST_FOLDER].strip("-") or "project"
+        return f"{ENTRY}-{folder}{'-local' if self.path[0] == 'projects' else ''}"
+
+    def is_read_with(self, other: "Place") -> bool:
+        """Whether the client may put the servers of both together, so that of two with one name only one is there."""
+        if self.client != other.client:
+            return False
+        if self.project is None or other.project is None:
+            return self.project != other.project or self.file.parent == other.file.parent
+        return self.project.is_relative_to(other.project) or other.project.is_relative_to(self.project)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +194,11 @@ def is_riglm(server: ClientServer) -> bool:
     words = server.starts[:4]
     names = {word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").partition("@")[0] for word in words}
     return "riglm" in names
+
+
+def entry_of(servers: Iterable[ClientServer], configuration: Path) -> str | None:
+    """What riglm with this configuration is called among a client's servers, whoever named it; None if it is not."""
+    return next((each.name for each in servers if is_riglm(each) and str(configuration) in each.starts), None)
 
 
 def digest(content: bytes) -> str:

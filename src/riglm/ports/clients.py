@@ -24,8 +24,8 @@ class ClientsPort(Protocol):
         """
 
     @abstractmethod
-    def remarks(self, place: Place, names: Collection[str]) -> tuple[str, ...]:
-        """What its user has said of these servers elsewhere, and what becomes of it when they are behind riglm."""
+    def remarks(self, place: Place, names: Collection[str], entry: str) -> tuple[str, ...]:
+        """What its user has said of these servers elsewhere, and what becomes of it behind riglm with this name."""
 
     @abstractmethod
     def with_riglm(

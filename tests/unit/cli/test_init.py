@@ -14,6 +14,7 @@ from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.safe_files import SafeFiles
 from riglm.cli.init import init
 from riglm.cli.undo import undo
+from riglm.composition.importing import fronts
 from riglm.composition.installing import installations, installing, riglm_entries
 from riglm.domain.control import Conflict
 from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
@@ -267,16 +268,50 @@ def test_a_project_has_its_own_servers_and_its_own_configuration(home: Path) -> 
     result = runner.invoke(app, ["init", "--dry-run"])
     assert "riglm init --project ." in result.output
     done("init", "--project", ".")
-    assert list(json.loads(own.read_text("utf-8"))["mcpServers"]) == ["riglm"]
+    assert list(json.loads(own.read_text("utf-8"))["mcpServers"]) == ["riglm-work"]
     claude = json.loads((home / ".claude.json").read_text("utf-8"))
-    assert list(claude["projects"][str(work)]["mcpServers"]) == ["riglm"]
+    assert list(claude["projects"][str(work)]["mcpServers"]) == ["riglm-work-local"]
     assert "riglm" not in claude["mcpServers"]
     done("init")
     assert len({each.configuration for each in installations()}) == 3
-    assert [entry.entry for entry in riglm_entries() if entry.client == "claude-code"] == ["riglm"] * 3
+    assert [entry.entry for entry in riglm_entries() if entry.client == "claude-code"] == [
+        "riglm",
+        "riglm-work-local",
+        "riglm-work",
+    ]
     done("undo")
     assert json.loads((home / ".claude.json").read_text("utf-8")) == user
     assert own.read_text("utf-8") == '{"mcpServers": {"db": {"command": "sh", "args": ["${HOME}/db"]}}}'
+
+
+def test_no_two_entries_that_a_client_puts_together_have_one_name(home: Path) -> None:
+    server = '{"command": "sh"}'
+    local = '{"type": "local", "command": ["sh"]}'
+    inner = home / "work" / "packages" / "work"
+    for file, text in (
+        (home / ".codex/config.toml", '[mcp_servers.a]\ncommand = "sh"\n'),
+        (home / "work/.codex/config.toml", '[mcp_servers.b]\ncommand = "sh"\n'),
+        (inner / ".codex/config.toml", '[mcp_servers.c]\ncommand = "sh"\n'),
+        (home / ".gemini/settings.json", f'{{"mcpServers": {{"a": {server}}}}}'),
+        (home / "work/.gemini/settings.json", f'{{"mcpServers": {{"b": {server}}}}}'),
+        (home / ".config/opencode/opencode.json", f'{{"mcp": {{"a": {local}}}}}'),
+        (home / ".config/opencode/opencode.jsonc", f'{{"mcp": {{"b": {local}}}}}'),
+        (home / "work/opencode.json", f'{{"mcp": {{"c": {local}}}}}'),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+    for words in (["--project", "."], ["--project", str(inner)], []) * 2:
+        done("init", *words)
+    found: dict[str, list[str]] = {}
+    for each in installations():
+        found.setdefault(each.client, []).append(each.entry)
+    assert found == {
+        "codex": ["riglm-work", "riglm-work-2", "riglm"],
+        "gemini": ["riglm-work", "riglm"],
+        "opencode": ["riglm-work", "riglm", "riglm-2"],
+    }
+    learned_by = [front.entries for front in fronts(None, None, "codex")]
+    assert learned_by == [{"riglm-work"}, {"riglm-work-2"}, {"riglm"}]  # each transcript tells which one it was
 
 
 def test_include_moves_a_server_that_may_want_its_user_to_sign_in(home: Path) -> None:

@@ -35,7 +35,7 @@ def blocked(
 
 
 def remarks(
-    place: Place, names: Collection[str], own_file: Path, environment: Mapping[str, str], home: Path
+    place: Place, names: Collection[str], entry: str, own_file: Path, environment: Mapping[str, str], home: Path
 ) -> tuple[str, ...]:
     """What is said of these servers where tools are permitted and where servers are switched off by project."""
     found = []
@@ -43,8 +43,8 @@ def remarks(
     named = sorted(name for name in names if _has_rule(name, "allow", settings))
     if named:
         found.append(
-            f"permission rules name the tools of {', '.join(named)} as mcp__{named[0]}__…: they are mcp__riglm__… now, "
-            "and Claude Code asks again"
+            f"permission rules name the tools of {', '.join(named)} as mcp__{named[0]}__…: they are mcp__{entry}__… "
+            "now, and Claude Code asks again"
         )
     for project, said in _projects(own_file).items() if place.project is None else ():
         off = sorted({*names} & {str(name) for name in _list(said.get("disabledMcpServers"))})

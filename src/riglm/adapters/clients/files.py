@@ -65,11 +65,11 @@ class ClientFiles(ClientsPort):
             servers.append(server)
         return tuple(servers)
 
-    def remarks(self, place: Place, names: Collection[str]) -> tuple[str, ...]:
-        """What its user has said of these servers elsewhere, and what becomes of it when they are behind riglm."""
+    def remarks(self, place: Place, names: Collection[str], entry: str) -> tuple[str, ...]:
+        """What its user has said of these servers elsewhere, and what becomes of it behind riglm with this name."""
         if place.client != "claude-code":
             return ()
-        return claude_code.remarks(place, names, self._own_file(), self._environment, self._home)
+        return claude_code.remarks(place, names, entry, self._own_file(), self._environment, self._home)
 
     def _own_file(self) -> Path:
         claude = next(user_candidates(self._platform, self._environment, self._home))

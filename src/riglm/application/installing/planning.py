@@ -6,17 +6,17 @@ from pathlib import Path
 
 from riglm.domain.errors import RiglmError
 from riglm.domain.installation import (
-    ENTRY,
     ClientServer,
     InstallPlan,
     Move,
     Place,
     Rewriting,
     Stay,
+    entry_of,
     is_riglm,
     name_behind,
 )
-from riglm.ports.clients import ClientsPort, FilesPort, ServersFilePort
+from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, ServersFilePort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,22 @@ class Planner:
     """Plans place after place; what an earlier plan makes of a file, a later one starts from."""
 
     def __init__(
-        self, *, clients: ClientsPort, servers_file: ServersFilePort, files: FilesPort, surroundings: Surroundings
+        self,
+        *,
+        clients: ClientsPort,
+        servers_file: ServersFilePort,
+        files: FilesPort,
+        installations: InstallationsPort,
+        surroundings: Surroundings,
     ) -> None:
         """Nothing is read before the first plan."""
         self._clients = clients
         self._servers_file = servers_file
         self._files = files
+        self._installations = installations
         self._with = surroundings
         self._made: dict[Path, bytes] = {}
+        self._entries: dict[Place, str] = {}
 
     def plans(self, clients: Collection[str], project: Path | None) -> tuple[InstallPlan, ...]:
         """One plan for each place that has servers, of these clients, or of all when none is named."""
@@ -58,6 +66,8 @@ class Planner:
             plan = self._worked_out(place, configuration)
         except RiglmError as error:
             return InstallPlan(place=place, configuration=configuration, fault=str(error))
+        if plan.changes:
+            self._entries[place] = plan.entry
         for rewriting in plan.rewritings:
             if rewriting.after is not None:
                 self._made[rewriting.file] = rewriting.after
@@ -69,7 +79,8 @@ class Planner:
         ours = self._content(configuration)
         behind = dict(self._servers_file.servers(configuration, ours))
         starts = (*self._with.command, "run", "--config", str(configuration))
-        entry, is_there = _entry_for(servers, configuration)
+        there = entry_of(servers, configuration)
+        entry, is_there = there or self._entry_for(place, servers), there is not None
         moves, stays, added = self._sorted(servers, behind, entry if is_there else "")
         moved = [server for server in servers if any(move.name == server.name for move in moves)]
         variables = tuple(dict.fromkeys(name for server in moved for name in server.variables))
@@ -96,7 +107,7 @@ class Planner:
             stays=tuple(stays),
             notes=(
                 *self._notes(place, moves, variables),
-                *self._clients.remarks(place, [move.name for move in moves]),
+                *self._clients.remarks(place, [move.name for move in moves], entry),
             ),
             rewritings=(Rewriting(file=configuration, before=ours, after=ours_after),
                         Rewriting(file=place.file, before=content, after=client_after)),
@@ -147,18 +158,16 @@ class Planner:
             )
         return notes
 
+    def _entry_for(self, place: Place, servers: Sequence[ClientServer]) -> str:
+        """A name for riglm's entry that no server has which the client puts together with those of this place."""
+        known = {each.place: each.entry for each in self._installations.all()} | self._entries
+        names = {server.name for server in servers}
+        names |= {entry for other, entry in known.items() if other != place and place.is_read_with(other)}
+        free = (f"{place.entry}-{number}" if number > 1 else place.entry for number in range(1, len(names) + 2))
+        return next(name for name in free if name not in names)
+
     def _content(self, file: Path) -> bytes | None:
         return self._made[file] if file in self._made else self._files.read(file)
-
-
-def _entry_for(servers: Sequence[ClientServer], configuration: Path) -> tuple[str, bool]:
-    """The name of riglm's entry with this configuration, and whether it is there already."""
-    for server in servers:
-        if is_riglm(server) and str(configuration) in server.starts:
-            return server.name, True
-    names = {server.name for server in servers}
-    free = (f"{ENTRY}-{number}" if number > 1 else ENTRY for number in range(1, len(names) + 2))
-    return next(name for name in free if name not in names), False
 
 
 def _longest(servers: Sequence[ClientServer]) -> dict[str, float]:

@@ -111,7 +111,7 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     (tmp_path / ".claude.json").write_text(own, "utf-8")
     files = ClientFiles(environment={}, home=tmp_path, platform="linux")
     user = Place(client="claude-code", file=tmp_path / ".claude.json", path=("mcpServers",))
-    permitted, off = files.remarks(user, ["a", "b"])
+    permitted, off = files.remarks(user, ["a", "b"], "riglm")
     assert "permission rules name the tools of a as mcp__a__" in permitted
     assert off == f"switched off in {project} and not so behind riglm: a"
     place = Place(client="claude-code", file=project / ".mcp.json", path=("mcpServers",), project=project)
