@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import sqlite3
 import subprocess
@@ -218,3 +219,24 @@ def test_after_init_each_client_s_configuration_is_examined_and_a_server_of_both
     (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}', "utf-8")
     _, told = examined(tmp_path, "--only", "clients")
     assert "does not start riglm any more" in only(at(told, "clients", "cursor"), "warning")["what"]
+
+
+def test_servers_of_a_project_are_looked_for_there_wherever_doctor_is_asked(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "tools").mkdir(parents=True)
+    server = scripted(tmp_path / "log")
+    words = " ".join(map(shlex.quote, (server["command"], *server["args"])))
+    script = project / "tools" / "run.sh"
+    script.write_text(f"#!/bin/sh\nexec {words}\n", "utf-8")
+    script.chmod(0o700)
+    env = server["env"]
+    servers = {
+        "relative": {"command": "./tools/run.sh", "env": env},
+        "inside": {"command": "./run.sh", "cwd": "tools", "env": env},
+    }
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RIGLM_DATA_DIR": str(tmp_path / "data")}
+    init = [sys.executable, "-m", "riglm", "init", "--yes", "--project", "."]
+    subprocess.run(init, cwd=project, env=environment, capture_output=True, check=True, timeout=60)
+    _, told = examined(tmp_path, "--only", "servers", "--only", "configuration")
+    assert {(each["place"], each["severity"]) for each in at(told, "servers")} == {("relative", "ok"), ("inside", "ok")}

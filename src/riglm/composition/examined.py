@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load
@@ -11,6 +11,7 @@ from riglm.application.examining.unvisited import Missing
 from riglm.composition.prediction import build_predictor
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.installation import Installation
+from riglm.domain.upstream import UpstreamSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,33 +19,57 @@ class Subject:
     """One configuration that is examined.
 
     `problems` say why it cannot be used; `configuration` is then what can be told of it without its servers, if
-    anything can. `label` is empty where there is only one; `client` is the one that riglm serves by it, if it is one.
+    anything can. `label` is empty where there is only one; `client` is the one that riglm serves by it, if it is one,
+    and `project` the directory in which the client starts it, if it is that of a project.
     """
 
     label: str
     configuration: Configuration | None
     problems: str = ""
     client: str = ""
+    project: Path | None = None
+
+    def specs(self) -> list[UpstreamSpec]:
+        """The servers as the client has them started: paths that are not whole begin in its project."""
+        found = self.configuration.settings.upstream_specs() if self.configuration is not None else []
+        if self.project is None:
+            return list(found)
+        return [replace(each, cwd=str(self.project / (each.cwd or ""))) for each in found]
+
+    def missing(self) -> Mapping[str, Missing]:
+        """By name, the servers that cannot be started because something is not there."""
+        found = {}
+        for spec in self.specs():
+            for problem in missing_parts(spec, self.configuration, os.environ) if self.configuration else ():
+                is_program = problem.path.endswith(".command") and " " not in spec.command[0]
+                found[spec.name] = Missing(spec, problem.what, problem.fix, is_program)
+        return found
 
 
 def subjects_of(options: Options, installed: Sequence[Installation]) -> list[Subject]:
     """The configuration in use; where none is named or found, those that clients start riglm with."""
     is_named = options.config is not None or options.mcp_json is not None or Path(FILE_NAME).is_file()
-    files = {each.configuration: each.client for each in installed if each.configuration.is_file()}
+    files = {each.configuration: each for each in installed if each.configuration.is_file()}
     if is_named or not files:
-        return [_subject(options)]
+        return [_subject(options, files.get(options.config.absolute()) if options.config is not None else None)]
     labels = {file: file.stem if len(files) > 1 else "" for file in files}  # a client may have one for each project
-    return [_subject(Options(config=file), labels[file], client) for file, client in files.items()]
+    return [_subject(Options(config=file), each, labels[file]) for file, each in files.items()]
 
 
-def _subject(options: Options, label: str = "", client: str = "") -> Subject:
+def _subject(options: Options, served: Installation | None, label: str = "") -> Subject:
     configuration: Configuration | None
     try:
         configuration = load(options)
         problems = "\n".join(_problems(configuration))
     except ConfigurationError as error:
         configuration, problems = _without_servers(options), str(error)
-    return Subject(label=label, configuration=configuration, problems=problems, client=client)
+    return Subject(
+        label=label,
+        configuration=configuration,
+        problems=problems,
+        client=served.client if served is not None else "",
+        project=served.place.project if served is not None else None,
+    )
 
 
 def _without_servers(options: Options) -> Configuration | None:
@@ -77,13 +102,3 @@ def _problems(configuration: Configuration) -> list[str]:
         except ConfigurationError as error:
             found |= dict.fromkeys(str(error).splitlines())
     return list(found)
-
-
-def missing_servers(configuration: Configuration) -> Mapping[str, Missing]:
-    """By name, the servers that cannot be started because something is not there."""
-    found = {}
-    for spec in configuration.settings.upstream_specs():
-        for problem in missing_parts(spec, configuration, os.environ):
-            is_program = problem.path.endswith(".command") and " " not in spec.command[0]
-            found[spec.name] = Missing(spec, problem.what, problem.fix, is_program)
-    return found

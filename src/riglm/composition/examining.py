@@ -30,7 +30,7 @@ from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.unvisited import UnvisitedCheck
 from riglm.application.examining.visitor import Visitor
 from riglm.application.identity import server_info
-from riglm.composition.examined import Subject, missing_servers, subjects_of
+from riglm.composition.examined import Subject, subjects_of
 from riglm.composition.installing import installations, riglm_entries
 from riglm.composition.storage import spool_path, store_path, store_url
 from riglm.composition.wanted import stands_in_the_way
@@ -102,13 +102,13 @@ def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> li
         what = "servers, store, model and ports were not looked at: nobody knows what they are"
         return [*checks, Told(finding(Section.CONFIGURATION, Severity.NOTE, "the rest", what))]
     settings = configuration.settings
-    specs = settings.upstream_specs()
+    specs = subject.specs()
     if not subject.problems:
         notes = [*configuration.warnings, *_contradictions(settings)]
         names = [spec.name for spec in specs]
         files = FilesLook()
         checks.append(ConfigurationCheck(configuration.file, names, notes, files, certain_secrets(settings)))
-    missing = missing_servers(configuration)
+    missing = subject.missing()
     there = [spec for spec in specs if spec.name not in missing]
     checks.append(UnvisitedCheck(list(missing.values()), [] if visitor else there))
     if visitor is not None and there:
