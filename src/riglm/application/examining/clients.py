@@ -1,5 +1,6 @@
 """What clients get of riglm, and whether they still start it."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -94,7 +95,7 @@ class ClientFilesCheck(Check):
         there = {each.file for each in entries if not each.fault}
         gone = [each for each in self._installed if each.file not in there]
         what = "it does not start riglm any more: somebody changed the file"
-        told += [_finding(Severity.WARNING, _place(each), what, _again(each)) for each in gone]
+        told += [_finding(Severity.WARNING, _place(each), what, self._whole(each)) for each in gone]
         if told:
             return told
         what = "none that is known on this machine starts riglm"
@@ -108,10 +109,12 @@ class ClientFilesCheck(Check):
         program, configuration = each.command[0], _configuration(each.command)
         if self._programs.found(program) is None:
             what = f"it starts {program}, which is not there"
-            return _finding(Severity.ERROR, _place(each), what, _again(each))
+            return _finding(Severity.ERROR, _place(each), what, self._anew(each))
         if configuration is not None and not self._files.is_file(configuration):
             what = f"it starts riglm with {configuration}, which is not there or cannot be read"
-            return _finding(Severity.ERROR, _place(each), what, _again(each))
+            made = self._installation(each)
+            fix = self._whole(made) if made is not None else "correct its command in the file"
+            return _finding(Severity.ERROR, _place(each), what, fix)
         return self._of_version(each, program)
 
     def _of_version(self, each: RiglmEntry, program: str) -> Finding:
@@ -120,19 +123,46 @@ class ClientFilesCheck(Check):
         told = self._programs.version_of_riglm(each.command)
         if told is None:
             what = f"it starts {program}, which does not say that it is riglm"
-            return _finding(Severity.ERROR, _place(each), what, f"see what `{program} --version` says; {_again(each)}")
+            return _finding(
+                Severity.ERROR, _place(each), what, f"see what `{program} --version` says; {self._anew(each)}"
+            )
         if told != self._version:
             what = f"it starts riglm {told} at {program}, and this one is {self._version}"
-            return _finding(Severity.WARNING, _place(each), what, _again(each))
+            return _finding(Severity.WARNING, _place(each), what, self._anew(each))
         return _finding(Severity.OK, _place(each), f"starts riglm {told} at {program}")
+
+    def _installation(self, each: RiglmEntry) -> Installation | None:
+        """The work of `riglm init` that an entry is, if it is any's."""
+        return next((one for one in self._installed if str(one.configuration) in each.command), None)
+
+    def _anew(self, each: RiglmEntry) -> str:
+        """What makes an entry start this riglm."""
+        made = self._installation(each)
+        return _init(made) if made is not None else "correct its command in the file"
+
+    def _whole(self, made: Installation) -> str:
+        """What sets up again what is not whole any more: the undoing takes all places of a client, or of a project."""
+        project = made.place.project
+        undone = [
+            each
+            for each in self._installed
+            if each.client == made.client and (project is None or each.place.project == project)
+        ]
+        again = dict.fromkeys(_init(each) for each in undone)
+        return f"riglm undo{_which(made)}, then, to have riglm there again, {' and '.join(again)}"
 
 
 def _place(each: RiglmEntry | Installation) -> str:
     return f"{each.client} {each.file}"
 
 
-def _again(each: RiglmEntry | Installation) -> str:
-    return f"riglm undo --client {each.client}, then riglm init --client {each.client}"
+def _init(made: Installation) -> str:
+    return f"riglm init{_which(made)}"
+
+
+def _which(made: Installation) -> str:
+    of_project = f" --project {shlex.quote(str(made.place.project))}" if made.place.project is not None else ""
+    return f" --client {made.client}{of_project}"
 
 
 def _configuration(command: Sequence[str]) -> Path | None:

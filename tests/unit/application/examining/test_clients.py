@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from riglm.adapters.examining.files import FilesLook
 from riglm.application.examining.clients import ClientFilesCheck, ClientsSeenCheck
 from riglm.application.examining.once import Once
 from riglm.domain.finding import Severity
-from riglm.domain.installation import RiglmEntry
+from riglm.domain.installation import Installation, Place, RiglmEntry
 from riglm.domain.schemas.filtering import Filtering
 from riglm.ports.examining import ClientSeen, ProgramsPort, StoreFacts
 
@@ -67,3 +68,60 @@ async def test_a_client_that_starts_no_riglm_or_another_one_is_told(
     (found,) = await check.examine()
     assert (found.severity, found.place) == (severity, "cursor /home/mcp.json")
     assert what in found.what
+
+
+def installed(project: str | None = None, client: str = "cursor") -> Installation:
+    place = Place(client=client, file=Path(project or "/home") / "mcp.json", path=("mcpServers",))
+    return Installation(
+        place=replace(place, project=Path(project) if project else None),
+        configuration=Path(f"/etc/riglm{project or ''}.yaml"),
+        entry="riglm",
+        command=(),
+        servers={},
+        before="",
+        after="",
+        configured="",
+    )
+
+
+HERE, THERE, OTHER = installed(), installed("/my work"), installed(client="codex")
+
+
+@pytest.mark.parametrize(
+    ("made", "program", "fix"),
+    [
+        (HERE, "/gone/riglm", "riglm init --client cursor"),
+        (THERE, "/old/riglm", "riglm init --client cursor --project '/my work'"),
+        (
+            THERE,
+            "/bin/riglm",  # and its configuration is not there
+            "riglm undo --client cursor --project '/my work', then, to have riglm there again, "
+            "riglm init --client cursor --project '/my work'",
+        ),
+        (
+            HERE,
+            "/bin/riglm",
+            "riglm undo --client cursor, then, to have riglm there again, "
+            "riglm init --client cursor and riglm init --client cursor --project '/my work'",
+        ),
+    ],
+)
+async def test_the_cure_of_an_entry_leaves_no_place_of_its_client_undone(
+    made: Installation, program: str, fix: str, tmp_path: Path
+) -> None:
+    configuration = made.configuration
+    if program == "/old/riglm":
+        configuration = tmp_path / "riglm.yaml"
+        configuration.touch()
+        made = replace(made, configuration=configuration)
+    command = (program, "run", "--config", str(configuration))
+    entry = RiglmEntry(client=made.client, file=made.file, entry="riglm", command=command)
+    known = [made, *(each for each in (HERE, THERE, OTHER) if each.place != made.place)]
+    found = await ClientFilesCheck(lambda: (entry,), known, FilesLook(), Known(), version="2").examine()
+    assert [each.fix for each in found if each.place == f"cursor {made.file}"] == [fix]
+
+
+async def test_an_entry_that_init_did_not_write_is_corrected_by_hand() -> None:
+    entry = RiglmEntry(client="cursor", file=Path("/home/mcp.json"), command=("/gone/riglm", "run", "--", "true"))
+    (found,) = await ClientFilesCheck(lambda: (entry,), (), FilesLook(), Known(), version="2").examine()
+    assert found.fix == "correct its command in the file"
