@@ -106,6 +106,36 @@ def test_a_tool_that_has_another_name_by_now_is_learned_under_that(home):
     assert stored(home, "SELECT tool FROM invocation ORDER BY tool") == [("github__list_issue",), ("list_issue",)]
 
 
+SERVERS = "mcpServers: {github: {command: never}, docs: {command: '${NOT_SET_HERE}', disabled: '${OFF:-false}'}}\n"
+
+
+@pytest.mark.parametrize(
+    ("naming", "variables", "tool"),
+    [
+        ("", {"RIGLM_NAMING": "none"}, "list_issue"),
+        ("naming: ${HOW}\n", {"HOW": "none"}, "list_issue"),
+        ("naming: none\n", {"RIGLM_NAMING": "prefix"}, "github__list_issue"),
+        ("", {"OFF": "true"}, "list_issue"),  # as the only server that is left has it
+    ],
+)
+def test_tools_are_learned_by_the_names_that_a_run_here_would_list(home, monkeypatch, naming, variables, tool):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (home / "riglm.yaml").write_text(naming + SERVERS)
+    (home / "s1.jsonl").write_text(call(1))
+    assert counted(home / "s1.jsonl") == {"read": 1, "new": 1}
+    assert stored(home, "SELECT tool FROM invocation") == [(tool,)]
+
+
+def test_the_servers_of_a_clients_file_are_named_as_riglm_is_told_to(home, monkeypatch):
+    (home / "riglm.yaml").rename(home / "mcp.json")
+    (home / "riglm.yaml").touch()
+    monkeypatch.setenv("RIGLM_NAMING", "none")
+    (home / "s1.jsonl").write_text(call(1))
+    assert counted(home / "s1.jsonl", "--mcp-json", home / "mcp.json") == {"read": 1, "new": 1}
+    assert stored(home, "SELECT tool FROM invocation") == [("list_issue",)]
+
+
 def test_nothing_that_was_said_or_given_is_stored(home):
     file = home / "s1.jsonl"
     file.write_text(json.dumps(PROMPT) + "\n" + call(1))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from riglm.application.importing.naming import Front
     from riglm.ports.transcripts import TranscriptsPort
 
+_TRUE: Final = frozenset({"true", "1", "yes", "on", "y", "t"})  # as settings take a text for a truth
 _MOST_SESSIONS: Final = 100_000
 _BEFORE_SECONDS: Final = 7 * 86_400.0
 """A session that went on at some time began no longer before it."""
@@ -45,21 +46,17 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Fro
     Raises:
         ConfigurationError: a file that is named cannot be read.
     """
-    from riglm.adapters.configuration import client_file, document
-    from riglm.adapters.configuration.loading import FILE_NAME
+    from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
     from riglm.composition.installing import installations
 
-    if mcp_json is not None:
-        return [_front(client_file.read(mcp_json).values)]
-    here = config or Path(FILE_NAME)
-    if config is not None or here.is_file():
-        return [_front(document.read(here).values)]
     everywhere = installations()
+    if config is not None or mcp_json is not None or Path(FILE_NAME).is_file() or not everywhere:
+        return [_front(set_values(Options(config=config, mcp_json=mcp_json)))]
     installed = [each for each in everywhere if each.client == client] or everywhere
     by_hand = {ENTRY} - {each.entry for each in everywhere}
     return [
         replace(
-            _front(document.read(each.configuration).values),
+            _front(set_values(Options(config=each.configuration))),
             entries=frozenset({each.entry, *by_hand}),
             before=each.servers,
         )
@@ -69,7 +66,7 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Fro
 
 
 def _front(values: Mapping[str, object]) -> "Front":
-    """The servers that a configuration names, read as it is written: their variables may be unset here."""
+    """The servers that a configuration names, whose variables may be unset here, and how it names their tools."""
     from riglm.application.importing.naming import Front
     from riglm.domain.upstream import derive_name
 
@@ -81,7 +78,9 @@ def _front(values: Mapping[str, object]) -> "Front":
             servers = (derive_name([str(word) for word in words], str(upstream.get("url") or "")),)
         case {"mcpServers": {**named}}:
             servers = tuple(
-                str(name) for name, said in named.items() if not (isinstance(said, dict) and said.get("disabled"))
+                str(name)
+                for name, said in named.items()
+                if not (isinstance(said, dict) and str(said.get("disabled")).lower() in _TRUE)
             )
     match values.get("naming"):
         case ("on_collision" | "none") as naming:

@@ -39,7 +39,7 @@ class Draft:
         """Forget all that was set at or below these keys of the top."""
         for key in keys:
             self.values.pop(key, None)
-        self.origins = {path: origin for path, origin in self.origins.items() if path[0] not in keys}
+        self.origins = {path: origin for path, origin in self.origins.items() if not path or path[0] not in keys}
 
     def holds(self, section: str, key: str) -> bool:
         """Whether a section has a key; a section that is none counts as having it."""

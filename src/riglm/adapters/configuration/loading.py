@@ -60,13 +60,9 @@ def load(
 ) -> Configuration:
     """Read, merge and validate the configuration; ConfigurationError names everything that is wrong with it."""
     environment = os.environ if environment is None else environment
-    draft = Draft()
-    file = options.config or _present((directory or Path.cwd()) / FILE_NAME)
-    if file is not None:
-        _take_file(draft, file, environment, options)
-    _take_environment(draft, environment, options, file)
+    file = _file(options, directory)
+    draft = _drafted(options, environment, file)
     warnings = _take_inner_voice(draft, environment, options)
-    _take_servers(draft, environment, options)
     for name, path, value in options.values:
         draft.set(path, value, name)
     if not draft.holds("storage", "path") and not draft.holds("storage", "url"):
@@ -75,9 +71,31 @@ def load(
     return Configuration(settings, draft.origins, options, file, tuple(warnings))
 
 
+def set_values(options: Options, *, environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    """What a configuration sets, unchecked, for a command that starts none of its servers: a variable may be unset.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+    """
+    return _drafted(options, os.environ if environment is None else environment, _file(options, None)).values
+
+
 def default_store(environment: Mapping[str, str]) -> str:
     """The database file that is used when the configuration names no store."""
     return str(data_directory(environment) / _DATABASE)
+
+
+def _drafted(options: Options, environment: Mapping[str, str], file: Path | None) -> Draft:
+    draft = Draft()
+    if file is not None:
+        _take_file(draft, file, environment, options)
+    _take_environment(draft, environment, options, file)
+    _take_servers(draft, environment, options)
+    return draft
+
+
+def _file(options: Options, directory: Path | None) -> Path | None:
+    return options.config or _present((directory or Path.cwd()) / FILE_NAME)
 
 
 def _present(file: Path) -> Path | None:
