@@ -11,12 +11,14 @@ from typer.testing import CliRunner, Result
 
 from riglm.adapters.clients.record import InstallationRecord
 from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.configuration.presence import require_upstreams
 from riglm.adapters.configuration.safe_files import SafeFiles
 from riglm.cli.init import init
 from riglm.cli.undo import undo
 from riglm.composition.importing import fronts
 from riglm.composition.installing import installations, installing, riglm_entries
 from riglm.domain.control import Conflict
+from riglm.domain.errors import ConfigurationError
 from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
 
 runner = CliRunner()
@@ -314,6 +316,40 @@ def test_no_two_entries_that_a_client_puts_together_have_one_name(home: Path) ->
     assert learned_by == [{"riglm-work"}, {"riglm-work-2"}, {"riglm"}]  # each transcript tells which one it was
 
 
+def test_a_variable_that_is_not_set_fails_its_own_server_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "well": {"command": "sh"},
+        "program": {"command": "${R_BIN}/sh"},
+        "folder": {"command": "sh", "cwd": "${R_DIR}"},
+        **{
+            f"at{number}": {"type": "http", "url": url, "headers": {"A": "b"}}
+            for number, url in enumerate(
+                [
+                    "${R_URL}",
+                    "${R_URL}/mcp",
+                    "http://${R_HOST}/mcp",
+                    "http://h:${R_PORT}/mcp",
+                    "${R_KIND}://h/${R_PATH}",
+                ]
+            )
+        },
+    }
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": said}), "utf-8")
+    for name, value in {"BIN": "/bin", "DIR": "/", "URL": "http://h", "HOST": "h", "PORT": "1", "KIND": "http"}.items():
+        monkeypatch.setenv(f"R_{name}", value)
+    done("init")
+    for name in ("BIN", "DIR", "URL", "HOST", "PORT", "KIND"):
+        monkeypatch.delenv(f"R_{name}")
+    read = load(Options(config=home / ".config/riglm/claude-code.yaml"))
+    require_upstreams(read, every=False)
+    assert {spec.name for spec in read.settings.upstream_specs()} == {*said}
+    with pytest.raises(ConfigurationError) as refused:
+        require_upstreams(read)
+    assert "the program 'R_BIN is not set/sh' was not found" in str(refused.value)
+    assert "there is no directory 'R_DIR is not set'" in str(refused.value)
+    assert read.settings.upstream_specs()[4].url == "http://r-url-is-not-set.invalid/mcp"
+
+
 def test_include_moves_a_server_that_may_want_its_user_to_sign_in(home: Path) -> None:
     file = put(home, CLAUDE_CODE)
     done("init", "--include", "linear")
@@ -327,6 +363,40 @@ def test_a_server_whose_program_is_not_there_stays_so_that_it_cannot_keep_riglm_
     assert [(stay["name"], stay["why"]) for stay in place["stays"]] == [
         ("a", "the program 'no-such-program' was not found")
     ]
+
+
+def test_a_configuration_that_is_gone_is_told_with_what_brings_the_servers_back(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    configuration = Path(told("init")["places"][0]["configuration"])
+    configuration.unlink()
+    result = runner.invoke(app, ["init", "--yes"])
+    assert result.exit_code == 2
+    assert f"{configuration}, where riglm has the servers" in result.output
+    assert "fix: `riglm undo --client cursor` puts them back" in result.output
+    done("undo", "--client", "cursor")
+    assert file.read_bytes() == CURSOR.content
+
+
+def test_programs_of_a_project_are_looked_for_there_from_wherever_init_is_asked(home: Path) -> None:
+    project = home / "elsewhere"
+    (project / "tools").mkdir(parents=True)
+    program = project / "tools" / "run.sh"
+    program.touch(0o700)
+    servers = {"relative": {"command": "./tools/run.sh"}, "inside": {"command": "./run.sh", "cwd": "tools"}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    (place,) = told("init", "--project", str(project))["places"]
+    assert [move["name"] for move in place["moves"]] == ["relative", "inside"]
+    program.unlink()
+    (place,) = told("init", "--project", str(project))["places"]
+    assert [stay["name"] for stay in place["stays"]] == ["relative", "inside"]
+
+
+def test_a_server_that_is_given_a_directory_called_riglm_is_moved_like_others(home: Path) -> None:
+    server = {"command": "python", "args": ["server.py", "fs", "/home/me/riglm"]}
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"fs": server}}), "utf-8")
+    (place,) = told("init")["places"]
+    assert [move["name"] for move in place["moves"]] == ["fs"]
 
 
 def test_the_data_directory_of_this_shell_is_that_of_the_riglm_that_a_client_starts(

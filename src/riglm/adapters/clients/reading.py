@@ -100,7 +100,7 @@ def _definition(entry: Mapping[str, Any], starts: tuple[str, ...], url: str, see
         definition["type"] = _KINDS.get(kind, "sse" if kind == "sse" else "http")
     elif entry.get("serverUrl") and not url.rstrip("/").endswith("/sse"):
         definition["type"] = "http"
-    definition["url"] = seen(url, strict=True)
+    definition["url"] = seen(url, _unset_in_url)
     headers = {**_mapping(seen(entry.get("http_headers"))), **_mapping(seen(entry.get("headers")))}
     for header, variable in _mapping(entry.get("env_http_headers")).items():
         headers[header] = _variable(variable, seen)
@@ -112,7 +112,7 @@ def _definition(entry: Mapping[str, Any], starts: tuple[str, ...], url: str, see
 def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: References) -> dict[str, Any]:
     command = entry.get("command")
     env = command.get("env") if isinstance(command, Mapping) else entry.get("env", entry.get("environment"))
-    definition: dict[str, Any] = {"command": seen(starts[0], strict=True)}
+    definition: dict[str, Any] = {"command": seen(starts[0], _unset_in_path)}
     if starts[1:]:
         definition["args"] = seen(list(starts[1:]))
     if env:
@@ -120,8 +120,24 @@ def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: Referen
             key: value if isinstance(value, str) else _as_text(value) for key, value in _mapping(seen(env)).items()
         }
     if entry.get("cwd"):
-        definition["cwd"] = seen(entry["cwd"], strict=True)
+        definition["cwd"] = seen(entry["cwd"], _unset_in_path)
     return definition
+
+
+def _unset_in_path(name: str, _before: str, _after: str) -> str:
+    """What is no program and no directory, and says why: nothing at all would make the whole configuration invalid."""
+    return f"{name} is not set"
+
+
+def _unset_in_url(name: str, before: str, after: str) -> str:
+    """What leaves an address that can be read, at a host that is none and says why."""
+    scheme, _, rest = before.rpartition("://")
+    nowhere = f"{name.lower().replace('_', '-')}-is-not-set.invalid"
+    if not scheme:
+        return "http" if after.startswith("://") else f"http://{nowhere}"
+    if "/" in rest or "?" in rest:
+        return ""
+    return "0" if ":" in rest else nowhere
 
 
 def _require_open(url: str, definition: Mapping[str, Any]) -> None:

@@ -33,8 +33,8 @@ class Untranslatable(Exception):
 class References:
     """Translates the texts of one server, and notes which variables they name.
 
-    A variable becomes one with an empty default where it has none: that it is not set then fails the server that
-    needs it, and not riglm with all others.
+    Each variable gets a default where it has none: that it is not set then fails the server that needs it, and not
+    riglm with all others.
     """
 
     pattern: re.Pattern[str]
@@ -43,37 +43,37 @@ class References:
     separator: str = "/"
     variables: dict[str, None] = field(default_factory=dict)
 
-    def __call__(self, value: Any, *, strict: bool = False) -> Any:
-        """The value with the variables of all its texts translated; with `strict` they get no default.
+    def __call__(self, value: Any, unset: Callable[[str, str, str], str] = lambda *_: "") -> Any:
+        """The value with the variables of all its texts translated.
+
+        `unset` makes the default of one without: from its name, and from what is written before and behind it.
 
         Raises:
             Untranslatable: a text names what only the client knows, or holds what riglm would take for a variable.
         """
         if isinstance(value, str):
-            return self._text(value, strict)
+            return self._text(value, unset)
         if isinstance(value, list):
-            return [self(item, strict=strict) for item in value]
+            return [self(item, unset) for item in value]
         if isinstance(value, Mapping):
-            return {key: self(item, strict=strict) for key, item in value.items()}
+            return {key: self(item, unset) for key, item in value.items()}
         return value
 
-    def _text(self, text: str, strict: bool) -> str:
+    def _text(self, text: str, unset: Callable[[str, str, str], str]) -> str:
         parts, place = [], 0
         for found in self.pattern.finditer(text):
-            parts += [self._plain(text[place : found.start()]), self._variable(found, strict)]
+            parts += [self._plain(text[place : found.start()]), self._variable(found, unset)]
             place = found.end()
         return "".join([*parts, self._plain(text[place:])])
 
-    def _variable(self, found: re.Match[str], strict: bool) -> str:
+    def _variable(self, found: re.Match[str], unset: Callable[[str, str, str], str]) -> str:
         groups = found.groupdict()
         if groups.get("other") is not None:
             return self._known_place(found)
         name = groups["name"] or groups["bare"]
         self.variables[name] = None
-        default = groups.get("default")
-        if strict and default is None:
-            return f"${{{name}}}"
-        return f"${{{name}:-{default or ''}}}"
+        default = groups.get("default") or unset(name, found.string[: found.start()], found.string[found.end() :])
+        return f"${{{name}:-{default}}}"
 
     def _known_place(self, found: re.Match[str]) -> str:
         known: dict[str, Callable[[], str]] = {

@@ -52,7 +52,7 @@ def test_what_riglm_could_not_stand_in_for_stays_with_a_word(client: str, entry:
         ("windsurf", {"serverUrl": "http://localhost/sse"}, {"url": "http://localhost/sse"}),
         ("cline", {"type": "streamableHttp", "url": "http://[::1]/"}, {"type": "http", "url": "http://[::1]/"}),
         ("gemini", {"command": "sh", "args": ["$A-${B}"]}, {"command": "sh", "args": ["${A:-}-${B:-}"]}),
-        ("claude-code", {"command": "${BIN}", "args": ["$A"]}, {"command": "${BIN}", "args": ["$A"]}),
+        ("claude-code", {"command": "${BIN}", "args": ["$A"]}, {"command": "${BIN:-BIN is not set}", "args": ["$A"]}),
         (
             "opencode",
             {"type": "local", "command": ["sh", "x"], "environment": {"K": "{env:K}", "N": 1, "B": True}},
