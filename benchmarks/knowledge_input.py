@@ -60,7 +60,7 @@ def stored(path: Path, strings: list[str]) -> tuple[Counter[str], dict[str, str]
                 embedding=embedding,
             )
             try:
-                is_new = store.add_thoughts([piece])
+                is_new = store.add_thoughts([piece]).new
             except AnalyticsUnavailable:
                 outcomes["FAULT: refused by the store"] += 1
                 continue

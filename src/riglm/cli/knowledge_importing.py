@@ -62,6 +62,7 @@ def import_(
                 "files": [{"file": str(source.path), "format": source.format} for source in sources],
                 "read": asdict(done.read),
                 "new": asdict(done.new),
+                "changed": asdict(done.changed),
                 "left_out": done.left_out,
                 "problems": [{"file": str(path), "line": line, "reason": why} for path, line, why in done.problems],
                 "unknown_keys": done.unknown_keys,
@@ -114,6 +115,9 @@ def _show(done: "Imported", embedded: "Embedded") -> None:
     read = asdict(done.read)
     kinds = [f"{new} of {read[kind]} {kind}" for kind, new in asdict(done.new).items() if read[kind]]
     typer.echo(f"new: {', '.join(kinds) or 'nothing'}")
+    if done.changed.total:
+        others = [f"{number} {kind}" for kind, number in asdict(done.changed).items() if number]
+        typer.echo(f"changed: {', '.join(others)}")
     if done.left_out:
         typer.echo(f"left out: {done.left_out} lines")
     typer.echo(f"given vectors: {embedded.given}")

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
@@ -36,12 +36,20 @@ class KnowledgeCounts:
     without_vector: int
 
 
+class Added(NamedTuple):
+    """How many pieces were new, and how many that were there already are others now in any way."""
+
+    new: int
+    changed: int
+
+
 class KnowledgePort(Protocol):
     """Keeps what is known. Methods block; every failure of the store arrives as `AnalyticsUnavailable`.
 
     A piece is added once: of what equals a piece of the same owner (the text's hash of a thought, the name of an
     entity, entity and the text's hash of an observation, all of a relation) nothing new is stored, and a vector that it
-    lacked is taken. Each table is asked by itself.
+    lacked is taken. What limits it is kept and added to, see `riglm.domain.knowledge.merging`. Each table is asked by
+    itself.
     """
 
     @abstractmethod
@@ -55,12 +63,12 @@ class KnowledgePort(Protocol):
         """Close the store."""
 
     @abstractmethod
-    def add_thoughts(self, thoughts: Sequence[Thought]) -> int:
-        """Keep thoughts, all or none; how many were new."""
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> Added:
+        """Keep thoughts, all or none."""
 
     @abstractmethod
-    def add_entities(self, entities: Sequence[Entity]) -> int:
-        """Keep entities, all or none; how many were new. A text or kind that changed takes the place of the old one."""
+    def add_entities(self, entities: Sequence[Entity]) -> Added:
+        """Keep entities, all or none. A text or kind that changed takes the place of the old one."""
 
     @abstractmethod
     def tell_anew(self, owner: str, names: Sequence[str]) -> int:
@@ -70,8 +78,8 @@ class KnowledgePort(Protocol):
         """
 
     @abstractmethod
-    def add_observations(self, observations: Sequence[Observation]) -> int:
-        """Keep observations, all or none; how many were new."""
+    def add_observations(self, observations: Sequence[Observation]) -> Added:
+        """Keep observations, all or none."""
 
     @abstractmethod
     def add_relations(self, relations: Sequence[Relation]) -> int:

@@ -165,6 +165,27 @@ class KnowledgeContract:
         assert self.found(knowledge, 1, 0) == []
         assert self.found(knowledge, 1, 0, scope=Scope(owner="", include_private=True)) == ["the plan"]
 
+    def test_a_thought_that_comes_again_is_seen_by_no_more_and_trusted_no_better(
+        self, knowledge: KnowledgePort
+    ) -> None:
+        """It has the tags of all that were alike, and the origin that is trusted least; of each it is told whether."""
+        added = [
+            knowledge.add_thoughts([a_thought("zebra", 1, 0, tags=["b"]), a_thought("plain", 0, 1)]),
+            knowledge.add_thoughts([a_thought("Zebra", tags=["a"], origin=Origin.MODEL), a_thought("plain")]),
+            knowledge.add_thoughts([a_thought("zebra", 1, 0, tags=["a"])]),
+            knowledge.add_thoughts([a_thought("new"), a_thought("NEW", tags=["c"]), a_thought("new", private=True)]),
+        ]
+        assert added == [(2, 0), (0, 1), (0, 0), (1, 0)]
+        everything = knowledge.newest(Table.THOUGHTS, Scope(owner="", include_private=True), 9)
+        assert {each.text: (each.tags, getattr(each, "origin", None)) for each in everything} == {
+            "zebra": (("a", "b"), Origin.MODEL),
+            "plain": ((), Origin.HUMAN),
+            "new": (("c",), Origin.HUMAN),
+        }
+        for tag in ("a", "b"):
+            assert self.found(knowledge, 1, 0, scope=Scope(owner="", exclude_tags=frozenset(tag))) == ["plain"]
+        assert knowledge.ids(Table.THOUGHTS, Scope(owner="", include_tags=frozenset("c"))) == []
+
     def test_pieces_that_are_all_alike_are_found_as_any_others(self, knowledge: KnowledgePort) -> None:
         """However many of them there are."""
         knowledge.add_thoughts([a_thought(f"{number}", 1, 0) for number in range(700)])
@@ -187,15 +208,17 @@ class KnowledgeContract:
 
     def test_the_same_thought_is_kept_once_for_each_owner(self, knowledge: KnowledgePort) -> None:
         """However it is spaced and capitalised."""
-        assert knowledge.add_thoughts([a_thought("Tea  at five", 1, 0), a_thought("tea at five", 1, 0)]) == 1
-        assert knowledge.add_thoughts([a_thought("tea at five", 1, 0), a_thought("tea at five", 1, 0, owner="a")]) == 1
+        assert knowledge.add_thoughts([a_thought("Tea  at five", 1, 0), a_thought("tea at five", 1, 0)]).new == 1
+        assert (
+            knowledge.add_thoughts([a_thought("tea at five", 1, 0), a_thought("tea at five", 1, 0, owner="a")]).new == 1
+        )
         assert self.found(knowledge, 1, 0) == ["Tea  at five"]
 
     def test_a_vector_that_was_missing_is_taken_from_the_same_thought(self, knowledge: KnowledgePort) -> None:
         """It is found from then on; one without a vector takes none away."""
         knowledge.add_thoughts([a_thought("tea")])
         assert self.found(knowledge, 1, 0) == []
-        assert knowledge.add_thoughts([a_thought("tea", 1, 0)]) == 0
+        assert knowledge.add_thoughts([a_thought("tea", 1, 0)]).new == 0
         knowledge.add_thoughts([a_thought("tea")])
         assert self.found(knowledge, 1, 0) == ["tea"]
 
@@ -225,8 +248,8 @@ class KnowledgeContract:
     def test_an_entity_that_is_told_anew_takes_the_new_words(self, knowledge: KnowledgePort) -> None:
         """Its id stays, and its old vector does not outlive the words that it was of."""
         first = an_entity("Alice", 1, 0)
-        assert knowledge.add_entities([first]) == 1
-        assert knowledge.add_entities([an_entity("Alice", text="Alice works at Acme")]) == 0
+        assert knowledge.add_entities([first]).new == 1
+        assert knowledge.add_entities([an_entity("Alice", text="Alice works at Acme")]).new == 0
         [entity] = knowledge.newest(Table.ENTITIES, MINE, 10)
         assert (entity.id, entity.text) == (first.id, "Alice works at Acme")
         assert self.found(knowledge, 1, 0, table=Table.ENTITIES) == []
@@ -236,8 +259,8 @@ class KnowledgeContract:
         """Of one entity; another one may have it as well."""
         alice, bob = an_entity("Alice"), an_entity("Bob")
         knowledge.add_entities([alice, bob])
-        assert knowledge.add_observations([an_observation(alice, "tea"), an_observation(bob, "tea")]) == 2
-        assert knowledge.add_observations([an_observation(alice, "Tea")]) == 0
+        assert knowledge.add_observations([an_observation(alice, "tea"), an_observation(bob, "tea")]).new == 2
+        assert knowledge.add_observations([an_observation(alice, "Tea")]).new == 0
         knows = Relation(owner="", source="Alice", target="Bob", kind="knows")
         assert knowledge.add_relations([knows, knows]) == 1
         assert knowledge.add_relations([knows]) == 0

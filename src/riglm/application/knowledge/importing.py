@@ -67,10 +67,11 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What became of files: what was read, how much of it was new, and what was left out."""
+    """What became of files: what was read, how much of it was new or made others of what was known, and the rest."""
 
     read: Tally = field(default_factory=Tally)
     new: Tally = field(default_factory=Tally)
+    changed: Tally = field(default_factory=Tally)
     left_out: int = 0
     problems: list[Problem] = field(default_factory=list)
     unknown_keys: dict[str, str] = field(default_factory=dict)
@@ -157,22 +158,27 @@ class Importing:
         relations = [each for each in found if isinstance(each, Relation)]
         described = _joined([each for each in found if isinstance(each, memory_line.Described)])
         observations = [self._observation(each.name, text) for each in described.values() for text in each.observations]
-        read, new = self._done.read, self._done.new
+        read, new, changed = self._done.read, self._done.new, self._done.changed
         read.thoughts += len(thoughts)
         read.relations += len(relations)
         read.entities += len(described)
         read.observations += len(observations)
         if thoughts:
-            new.thoughts += self._store.add_thoughts(thoughts)
+            added = self._store.add_thoughts(thoughts)
+            new.thoughts += added.new
+            changed.thoughts += added.changed
         if relations:
             new.relations += self._store.add_relations(relations)
         if described:
-            new.entities += self._store.add_entities(self._entities(described))
+            added = self._store.add_entities(self._entities(described))
+            new.entities += added.new
+            changed.entities += added.changed
         if described or relations:
             ends = (end for each in relations for end in (each.source, each.target))
-            self._store.tell_anew(self._owner, [*dict.fromkeys((*ends, *(each.name for each in described.values())))])
+            names = [*dict.fromkeys((*ends, *(each.name for each in described.values())))]
+            changed.entities += self._store.tell_anew(self._owner, names)
         if observations:
-            new.observations += self._store.add_observations(observations)
+            new.observations += self._store.add_observations(observations).new
 
     def _entities(self, described: dict[str, memory_line.Described]) -> list[Entity]:
         """The entities of these lines, in words.

@@ -50,6 +50,12 @@ _TIERS = {
     Origin.TOOL: TrustTier.AMBER,
     Origin.MODEL: TrustTier.RED,
 }
+_DOUBTS = {TrustTier.GREEN: 0, TrustTier.AMBER: 1, TrustTier.RED: 2}
+
+
+def less_trusted(one: Origin, other: Origin) -> Origin:
+    """Of two that a text came from, the one to be trusted less; the first of equals."""
+    return max(one, other, key=lambda origin: _DOUBTS[_TIERS[origin]])
 
 
 def trust_tier(table: Table, origin: Origin) -> TrustTier:

@@ -136,6 +136,19 @@ def test_equal_thoughts_are_taken_once(store, file):
     assert texts(store, Table.THOUGHTS) == ["Coffee", "Tea"]
 
 
+def test_a_thought_that_comes_again_with_other_tags_is_told_as_changed(store, file):
+    run(store, file({"text": "zebra", "origin": "human"}), Format.THOUGHTS)
+    again = file({"text": "zebra", "tags": ["secret"], "origin": "model"})
+    assert [run(store, again, Format.THOUGHTS).changed.thoughts for _ in range(2)] == [1, 0]
+    assert store.newest(Table.THOUGHTS, Scope(owner="", exclude_tags=frozenset(["secret"])), 1) == []
+
+
+def test_an_entity_that_gets_other_words_is_told_as_changed(store, file):
+    run(store, file(ALICE, ACME))
+    assert [run(store, file(WORKS)).changed.entities for _ in range(2)] == [2, 0]
+    assert run(store, file(ALICE | {"entityType": "cat"})).changed.entities == 1
+
+
 def test_a_line_that_is_wrong_is_left_out_as_a_whole_and_told_by_file_line_and_fix(store, file):
     path = file(ALICE, "{", "", ACME | {"observations": ["fine", 7]}, "[]", WORKS)
     done = run(store, path)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import TracebackType
 from typing import Self, TypeVar
 from uuid import UUID
@@ -10,11 +10,12 @@ from uuid import UUID
 import numpy as np
 
 from riglm.adapters.analytics.knowledge.rows import GRAPH_ORIGIN, Piece, identity, relation_identity
+from riglm.domain.knowledge.merging import limited
 from riglm.domain.knowledge.normalising import content_hash, normalised
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
 from riglm.domain.knowledge.provenance import Table
 from riglm.domain.knowledge.wording import entity_text
-from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope
+from riglm.ports.knowledge import Added, KnowledgeCounts, KnowledgePort, Scope
 
 _Kept = TypeVar("_Kept", Thought, Entity, Observation)
 
@@ -35,12 +36,12 @@ class InMemoryKnowledge(KnowledgePort):
     ) -> None:
         """What is kept stays."""
 
-    def add_thoughts(self, thoughts: Sequence[Thought]) -> int:
-        """Keep thoughts; how many were new."""
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> Added:
+        """Keep thoughts."""
         return self._add(Table.THOUGHTS, thoughts)
 
-    def add_entities(self, entities: Sequence[Entity]) -> int:
-        """Keep entities; how many were new."""
+    def add_entities(self, entities: Sequence[Entity]) -> Added:
+        """Keep entities."""
         return self._add(Table.ENTITIES, entities)
 
     def tell_anew(self, owner: str, names: Sequence[str]) -> int:
@@ -48,8 +49,8 @@ class InMemoryKnowledge(KnowledgePort):
         with self._lock:
             return sum(self._tell_anew(owner, name) for name in {normalised(name) for name in names})
 
-    def add_observations(self, observations: Sequence[Observation]) -> int:
-        """Keep observations; how many were new."""
+    def add_observations(self, observations: Sequence[Observation]) -> Added:
+        """Keep observations."""
         return self._add(Table.OBSERVATIONS, observations)
 
     def add_relations(self, relations: Sequence[Relation]) -> int:
@@ -183,14 +184,18 @@ class InMemoryKnowledge(KnowledgePort):
         entities[key] = replace(entity, text=text, embedding=None)
         return True
 
-    def _add(self, table: Table, pieces: Sequence[_Kept]) -> int:
+    def _add(self, table: Table, pieces: Sequence[_Kept]) -> Added:
+        changed = set()
         with self._lock:
             kept = self._tables[table]
-            before = len(kept)
+            earlier = dict(kept)
             for piece in pieces:
                 key = (piece.owner, identity(piece))
-                kept[key] = _updated(kept[key], piece) if key in kept else piece
-            return len(kept) - before
+                old = kept.get(key)
+                kept[key] = _updated(old, piece) if old is not None else piece
+                if key in earlier and not _is_same(kept[key], earlier[key]):
+                    changed.add(key)
+            return Added(len(kept) - len(earlier), len(changed))
 
 
 def _ends(relation: Relation) -> set[str]:
@@ -200,11 +205,22 @@ def _ends(relation: Relation) -> set[str]:
 def _updated(old: Piece, new: Piece) -> Piece:
     """A piece that was added before, with what is new in it."""
     is_newer = new.embedding is not None and (old.embedding is None or old.embedding.model != new.embedding.model)
-    if isinstance(old, Entity) and isinstance(new, Entity) and (old.text, old.kind) != (new.text, new.kind):
-        return replace(old, text=new.text, kind=new.kind, tags=new.tags, embedding=new.embedding)
-    if isinstance(old, Thought) and isinstance(new, Thought) and new.is_private:
-        old = replace(old, is_private=True)  # what was private once stays so
-    return replace(old, tags=new.tags, embedding=new.embedding) if is_newer else old
+    embedding = new.embedding if is_newer else old.embedding
+    match old, new:
+        case Thought(), Thought():
+            new = limited(new, old)
+            old = replace(old, tags=new.tags, origin=new.origin, is_private=new.is_private)
+        case Entity(), Entity():
+            if (old.text, old.kind) != (new.text, new.kind):
+                embedding = new.embedding
+            old = replace(old, tags=limited(new, old).tags, text=new.text, kind=new.kind)
+        case Observation(), Observation():
+            old = replace(old, tags=limited(new, old).tags)
+    return replace(old, embedding=embedding)
+
+
+def _is_same(one: Piece, other: Piece) -> bool:
+    return all(getattr(one, field.name) == getattr(other, field.name) for field in fields(one))
 
 
 def _seen(piece: Piece, scope: Scope) -> bool:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -22,6 +22,7 @@ from riglm.adapters.analytics.knowledge.rows import (
     Piece,
     candidate,
     entity_of,
+    identity,
     relation_of,
     relation_row,
     row_of,
@@ -29,17 +30,20 @@ from riglm.adapters.analytics.knowledge.rows import (
 )
 from riglm.adapters.analytics.lookups import insert_into, slices
 from riglm.adapters.analytics.tables import kg_entity, kg_observation, kg_relation, knowledge_clock, thought
+from riglm.domain.knowledge.merging import limited
 from riglm.domain.knowledge.normalising import content_hash
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
 from riglm.domain.knowledge.provenance import Table
-from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope
+from riglm.ports.knowledge import Added, KnowledgeCounts, KnowledgePort, Scope
 
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
 
 _ROWS_AT_ONCE: Final = 200  # a statement holds up the other writers of the database
 _MOST_INDEXES: Final = 6  # two models of three tables
-_TAKEN: Final = ("text", "tags", "kind", "model", "dimensions", "vector")
+_TAKEN: Final = ("text", "kind", "model", "dimensions", "vector")
+_LIMITS: Final = ("tags", "origin", "is_private")
+_Kept = TypeVar("_Kept", Thought, Entity, Observation)
 
 
 class SqlKnowledge(KnowledgePort):
@@ -66,22 +70,22 @@ class SqlKnowledge(KnowledgePort):
         self._database.close()
         self._indexes.clear()
 
-    def add_thoughts(self, thoughts: Sequence[Thought]) -> int:
-        """Keep thoughts, all or none; how many were new."""
-        return self._add(thought, thoughts)
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> Added:
+        """Keep thoughts, all or none."""
+        return self._add(Table.THOUGHTS, thoughts)
 
-    def add_entities(self, entities: Sequence[Entity]) -> int:
-        """Keep entities, all or none; how many were new."""
-        return self._add(kg_entity, entities)
+    def add_entities(self, entities: Sequence[Entity]) -> Added:
+        """Keep entities, all or none."""
+        return self._add(Table.ENTITIES, entities)
 
     def tell_anew(self, owner: str, names: Sequence[str]) -> int:
         """Put entities in words by the relations that there are now; how many are told otherwise."""
         with self._database.writing() as connection:
             return tell_anew(connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity))
 
-    def add_observations(self, observations: Sequence[Observation]) -> int:
-        """Keep observations, all or none; how many were new."""
-        return self._add(kg_observation, observations)
+    def add_observations(self, observations: Sequence[Observation]) -> Added:
+        """Keep observations, all or none."""
+        return self._add(Table.OBSERVATIONS, observations)
 
     def add_relations(self, relations: Sequence[Relation]) -> int:
         """Keep relations, all or none; how many were new."""
@@ -205,16 +209,18 @@ class SqlKnowledge(KnowledgePort):
             connection.execute(delete(kg_relation).where(_of(kg_relation, owner)))
         return gone
 
-    def _add(self, table: SqlTable, pieces: Sequence[Piece]) -> int:
+    def _add(self, table: Table, pieces: Sequence[_Kept]) -> Added:
         if not pieces:
-            return 0
+            return Added(0, 0)
+        kept = TABLES[table]
         with self._database.writing() as connection:
-            before = _count(connection, table, true())
-            changed = _tick(connection, table)
+            before = _count(connection, kept, true())
+            changed = _tick(connection, kept)
             for start in range(0, len(pieces), _ROWS_AT_ONCE):
-                rows = [row_of(piece, changed) for piece in pieces[start : start + _ROWS_AT_ONCE]]
-                connection.execute(_put(connection, table), rows)
-            return _count(connection, table, true()) - before
+                some = _limited(connection, table, pieces[start : start + _ROWS_AT_ONCE])
+                connection.execute(_put(connection, kept), [row_of(piece, changed) for piece in some])
+            new = _count(connection, kept, true()) - before
+            return Added(new, _count(connection, kept, kept.c.changed == changed) - new)
 
     def _index(self, connection: Connection, table: Table, asked: Embedding) -> Index:
         """The index of a table and model; the one that was not asked for longest makes room.
@@ -232,8 +238,24 @@ class SqlKnowledge(KnowledgePort):
         return index
 
 
+def _limited(connection: Connection, table: Table, pieces: Sequence[_Kept]) -> list[_Kept]:
+    """Pieces, with what limits those of them that are there already, or came before in the same few."""
+    kept = TABLES[table]
+    keys = [identity(piece) for piece in pieces]
+    query = select(*_without_vector(kept)).where(
+        kept.c.owner.in_({piece.owner for piece in pieces}), kept.c.hash.in_(set(keys))
+    )
+    known: dict[tuple[str, str], Any] = {(row.owner, row.hash): PIECES[table](row) for row in connection.execute(query)}
+    found = []
+    for hash_, piece in zip(keys, pieces, strict=True):
+        old = known.get((piece.owner, hash_))
+        known[piece.owner, hash_] = now = piece if old is None else limited(piece, old)
+        found.append(now)
+    return found
+
+
 def _put(connection: Connection, table: SqlTable) -> Any:
-    """Adds a piece; of one that is there already it takes what is new."""
+    """Adds a piece; of one that is there already it takes what is new. What limits it is in it already."""
     insert = insert_into(connection, table)
     new, old = insert.excluded, table.c
     has_vector = new.model.is_not(None)
@@ -242,11 +264,10 @@ def _put(connection: Connection, table: SqlTable) -> Any:
         *(new[name] != old[name] for name in ("text", "kind") if name in old and table is kg_entity), is_newer
     )
     taken: dict[str, Any] = {name: case((is_other, new[name]), else_=old[name]) for name in _TAKEN if name in old}
-    taken["changed"] = new.changed
-    if "is_private" in old:  # what was private once stays so
-        taken["is_private"] = or_(old.is_private, new.is_private)
-        is_other = or_(is_other, new.is_private & ~old.is_private)
-    return insert.on_conflict_do_update(index_elements=["owner", "hash"], set_=taken, where=is_other)
+    limits = [name for name in _LIMITS if name in old]
+    taken |= {name: new[name] for name in (*limits, "changed")}
+    is_limited = (new[name] != old[name] for name in limits)
+    return insert.on_conflict_do_update(index_elements=["owner", "hash"], set_=taken, where=or_(is_other, *is_limited))
 
 
 def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> int:
