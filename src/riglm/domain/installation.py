@@ -7,6 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from riglm.domain.own_start import starts_riglm
+
 ENTRY: Final = "riglm"
 """What riglm is called among the servers that a user has everywhere."""
 
@@ -191,9 +193,7 @@ class UndoPlan:
 
 def is_riglm(server: ClientServer) -> bool:
     """Whether a client's server is riglm itself."""
-    words = server.starts[:4]
-    names = {word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").partition("@")[0] for word in words}
-    return "riglm" in names
+    return starts_riglm(server.starts)
 
 
 def entry_of(servers: Iterable[ClientServer], configuration: Path) -> str | None:

@@ -71,8 +71,8 @@ class ServersFilePort(Protocol):
         """
 
     @abstractmethod
-    def fault(self, name: str, definition: Mapping[str, Any]) -> str:
-        """Why riglm would not start with this server, or nothing."""
+    def fault(self, name: str, definition: Mapping[str, Any], directory: Path | None) -> str:
+        """Why riglm would not start with this server, or nothing; it is started in the directory, if one is known."""
 
     @abstractmethod
     def with_servers(self, content: bytes | None, servers: Mapping[str, Mapping[str, Any]], head: str) -> bytes:

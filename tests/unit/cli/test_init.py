@@ -378,12 +378,15 @@ def test_a_configuration_that_is_gone_is_told_with_what_brings_the_servers_back(
     assert file.read_bytes() == CURSOR.content
 
 
-def test_programs_of_a_project_are_looked_for_there_from_wherever_init_is_asked(home: Path) -> None:
+def test_programs_of_a_project_are_looked_for_there_from_wherever_init_is_asked(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = home / "elsewhere"
     (project / "tools").mkdir(parents=True)
     program = project / "tools" / "run.sh"
     program.touch(0o700)
-    servers = {"relative": {"command": "./tools/run.sh"}, "inside": {"command": "./run.sh", "cwd": "tools"}}
+    servers = {"relative": {"command": "./tools/run.sh"}, "inside": {"command": "./run.sh", "cwd": "${TOOLS}"}}
+    monkeypatch.setenv("TOOLS", str(project / "tools"))
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
     (place,) = told("init", "--project", str(project))["places"]
     assert [move["name"] for move in place["moves"]] == ["relative", "inside"]

@@ -40,8 +40,8 @@ class ServersFile(ServersFilePort):
         servers = values.get(_SERVERS) or {}
         return servers if isinstance(servers, dict) else {}
 
-    def fault(self, name: str, definition: Mapping[str, Any]) -> str:
-        """Why riglm would not start with this server, or nothing."""
+    def fault(self, name: str, definition: Mapping[str, Any], directory: Path | None) -> str:
+        """Why riglm would not start with this server, or nothing; it is started in the directory, if one is known."""
         from riglm.adapters.configuration.explanation import problems_in
         from riglm.adapters.configuration.loading import Configuration
         from riglm.adapters.configuration.presence import require_upstreams
@@ -50,6 +50,9 @@ class ServersFile(ServersFilePort):
         values = expansion({_SERVERS: {name: dict(definition)}})
         if expansion.problems:
             return expansion.problems[0].what
+        if directory is not None and "command" in definition:
+            server = values[_SERVERS][name]
+            server["cwd"] = str(directory / (server.get("cwd") or ""))
         try:
             settings = Settings.model_validate(values)
             require_upstreams(Configuration(settings, {}), self._environment)

@@ -1,5 +1,6 @@
 """What `riglm init` would do: found out whole, before anything is written."""
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,10 @@ class Planner:
         behind = dict(self._servers_file.servers(configuration, ours))
         starts = (*self._with.command, "run", "--config", str(configuration))
         there = entry_of(servers, configuration)
+        if there is not None and ours is None:
+            raise self._lost(place, configuration, there)
         entry, is_there = there or self._entry_for(place, servers), there is not None
-        moves, stays, added = self._sorted(servers, behind, entry if is_there else "")
+        moves, stays, added = self._sorted(place, servers, behind, entry if is_there else "")
         moved = [server for server in servers if any(move.name == server.name for move in moves)]
         variables = tuple(dict.fromkeys(name for server in moved for name in server.variables))
         client_after, ours_after = content, ours
@@ -113,8 +116,17 @@ class Planner:
                         Rewriting(file=place.file, before=content, after=client_after)),
         )  # fmt: skip
 
+    def _lost(self, place: Place, configuration: Path, entry: str) -> RiglmError:
+        """What to say where a client starts riglm with a configuration that is not there any more."""
+        fix = f"take {entry!r} out of it and write the servers there again by hand"
+        if any(each.place == place for each in self._installations.all()):
+            of_project = f" --project {shlex.quote(str(place.project))}" if place.project is not None else ""
+            fix = f"`riglm undo --client {place.client}{of_project}` puts them back from its copy, then run this again"
+        what = f"{configuration}, where riglm has the servers of {place.file}, is gone"
+        return RiglmError(f"{what} — fix: {fix}")
+
     def _sorted(
-        self, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str
+        self, place: Place, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str
     ) -> tuple[list[Move], list[Stay], dict[str, Mapping[str, object]]]:
         """What goes behind riglm, what stays, and the definitions that riglm's configuration lacks."""
         moves: list[Move] = []
@@ -123,7 +135,7 @@ class Planner:
         for server in servers:
             if server.name == entry:
                 continue
-            if why := self._obstacle(server, behind):
+            if why := self._obstacle(server, behind, place.project):
                 stays.append(Stay(name=server.name, why=why))
                 continue
             name = name_behind(server.name, added)
@@ -132,7 +144,7 @@ class Planner:
             moves.append(Move(name=server.name, behind=name, unused=server.unused))
         return moves, stays, added
 
-    def _obstacle(self, server: ClientServer, behind: Mapping[str, object]) -> str:
+    def _obstacle(self, server: ClientServer, behind: Mapping[str, object], directory: Path | None) -> str:
         if is_riglm(server):
             return "it is riglm already"
         if server.definition is None:
@@ -140,7 +152,7 @@ class Planner:
         name = name_behind(server.name, ())
         if behind.get(name, server.definition) != server.definition:
             return "a server of this name is behind riglm already, with another definition: remove one of the two"
-        return self._servers_file.fault(name, server.definition)
+        return self._servers_file.fault(name, server.definition, directory)
 
     def _notes(self, place: Place, moves: Sequence[Move], variables: Sequence[str]) -> list[str]:
         unset = [name for name in variables if name not in self._with.environment]
