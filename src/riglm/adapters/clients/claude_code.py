@@ -1,13 +1,14 @@
 """What is particular to Claude Code: servers by project in the user's file, and what is said of servers elsewhere."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from riglm.adapters.clients import json_members
 from riglm.adapters.clients.cannot_change import CannotChange
-from riglm.domain.installation import Place
+from riglm.adapters.clients.claude_code_policy import Settings, is_ruled, obstacle, settings_files
+from riglm.domain.installation import ClientServer, Place
 
 _CLIENT = "claude-code"
 
@@ -20,61 +21,68 @@ def places_in(main: Place, wanted: Path | None) -> Iterator[Place]:
             yield Place(client=_CLIENT, file=main.file, path=path, project=Path(name))
 
 
-def blocked(
-    place: Place, names: Collection[str], own_file: Path, environment: Mapping[str, str], home: Path
-) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where Claude Code keeps what it knows: the user's file, and directories of settings."""
+
+    own_file: Path
+    home: Path
+    environment: Mapping[str, str]
+    platform: str
+
+    def settings(self, place: Place) -> list[Settings]:
+        """The settings that hold where the servers of a place are used: in all projects, or in one."""
+        user = Path(self.environment.get("CLAUDE_CONFIG_DIR") or self.home / ".claude")
+        projects = [place.project] if place.project else [Path(name) for name in _projects(self.own_file)]
+        return [Settings(file, _read(file)) for file in settings_files(user, projects, self.platform)]
+
+
+def blocked(place: Place, servers: Collection[ClientServer], around: Surroundings) -> dict[str, str]:
     """Servers that stay for what is said of them elsewhere, and what that is."""
-    settings = _settings(place, environment, home)
-    found = {
-        name: f"`permissions.{kind}` has rules for its tools by their names, which would change"
-        for kind in ("deny", "ask")
-        for name in names
-        if _has_rule(name, kind, settings)
-    }
-    return found | _switched_off(place, own_file)
+    settings = around.settings(place)
+    found = {server.name: why for server in servers if (why := obstacle(server, settings))}
+    return found | _switched_off(place, around.own_file)
 
 
-def remarks(
-    place: Place, names: Collection[str], entry: str, own_file: Path, environment: Mapping[str, str], home: Path
-) -> tuple[str, ...]:
+def remarks(place: Place, names: Collection[str], entry: str, around: Surroundings) -> tuple[str, ...]:
     """What is said of these servers where tools are permitted and where servers are switched off by project."""
     found = []
-    settings = _settings(place, environment, home)
-    named = sorted(name for name in names if _has_rule(name, "allow", settings))
+    allowed = [rule for each in around.settings(place) for rule in each.rules("allow")]
+    named = sorted(name for name in names if any(is_ruled(name, rule) for rule in allowed))
     if named:
         found.append(
             f"permission rules name the tools of {', '.join(named)} as mcp__{named[0]}__…: they are mcp__{entry}__… "
             "now, and Claude Code asks again"
         )
-    for project, said in _projects(own_file).items() if place.project is None else ():
+    for project, said in _projects(around.own_file).items() if place.project is None else ():
         off = sorted({*names} & {str(name) for name in _list(said.get("disabledMcpServers"))})
         if off:
             found.append(f"switched off in {project} and not so behind riglm: {', '.join(off)}")
+    if approved := sorted({*names} & _approved(place, around.own_file)):
+        found.append(
+            f"Claude Code was told that it may use {', '.join(approved)} (`enabledMcpjsonServers`): it asks again for "
+            f"{entry}"
+        )
     return tuple(found)
+
+
+def _approved(place: Place, own_file: Path) -> set[str]:
+    """Servers of a project's `.mcp.json` that its user has said yes to."""
+    return {str(name) for said in _of_project(place, own_file) for name in _list(said.get("enabledMcpjsonServers"))}
+
+
+def _of_project(place: Place, own_file: Path) -> list[Mapping[str, Any]]:
+    """Where a user says of the servers in a project's `.mcp.json` which are wanted."""
+    if place.project is None or place.file == own_file:
+        return []
+    settings = [_read(place.project / ".claude" / name) for name in ("settings.json", "settings.local.json")]
+    return [_projects(own_file).get(str(place.project), {}), *settings]
 
 
 def _switched_off(place: Place, own_file: Path) -> dict[str, str]:
     """Servers of a project's `.mcp.json` that its user does not want."""
-    if place.project is None or place.file == own_file:
-        return {}
-    said = _projects(own_file).get(str(place.project), {})
-    more = _read(place.project / ".claude" / "settings.local.json")
-    names = [*_list(said.get("disabledMcpjsonServers")), *_list(more.get("disabledMcpjsonServers"))]
+    names = [name for said in _of_project(place, own_file) for name in _list(said.get("disabledMcpjsonServers"))]
     return dict.fromkeys(map(str, names), "it is switched off by `disabledMcpjsonServers`")
-
-
-def _settings(place: Place, environment: Mapping[str, str], home: Path) -> list[Mapping[str, Any]]:
-    """The permissions that hold where the servers of a place are used."""
-    directories = [Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")]
-    if place.project is not None:
-        directories.append(place.project / ".claude")
-    files = [directory / name for directory in directories for name in ("settings.json", "settings.local.json")]
-    return [_mapping(_read(file).get("permissions")) for file in files]
-
-
-def _has_rule(name: str, kind: str, settings: Collection[Mapping[str, Any]]) -> bool:
-    rule = re.compile(rf"mcp__{re.escape(re.sub('[^A-Za-z0-9_-]', '_', name))}(?:__|$)")
-    return any(rule.match(str(said)) for permissions in settings for said in _list(permissions.get(kind)))
 
 
 def _projects(file: Path) -> dict[str, Mapping[str, Any]]:

@@ -1,8 +1,9 @@
 """The clients' files on this machine: found, read, and made anew."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -14,6 +15,7 @@ from riglm.adapters.clients.cannot_change import CannotChange
 from riglm.adapters.clients.dialect import dialect_of
 from riglm.adapters.clients.places import Candidate, project_candidates, user_candidates
 from riglm.adapters.clients.reading import understood
+from riglm.adapters.clients.rules import RULED, ruled
 from riglm.domain.installation import ClientServer, Place
 from riglm.ports.clients import ClientsPort
 
@@ -54,26 +56,38 @@ class ClientFiles(ClientsPort):
         """The servers at a place in this version of the file; none where the place is not there."""
         values = _values(place, _text(place, content))
         found = _at(values, place.path)
-        blocked = _blocked(place, values)
+        servers = [
+            understood(place, name, entry, self._home, anyway=name in self._anyway) for name, entry in found.items()
+        ]
+        blocked = ruled(place, found, [values, *self._said_elsewhere(place)])
         if place.client == "claude-code":
-            blocked |= claude_code.blocked(place, found, self._own_file(), self._environment, self._home)
-        servers = []
-        for name, entry in found.items():
-            server = understood(place, name, entry, self._home, anyway=name in self._anyway)
-            if name in blocked and server.definition is not None:
-                server = ClientServer(name=name, obstacle=blocked[name], starts=server.starts, url=server.url)
-            servers.append(server)
-        return tuple(servers)
+            blocked |= claude_code.blocked(place, servers, self._of_claude_code())
+        return tuple(
+            ClientServer(name=each.name, obstacle=blocked[each.name], starts=each.starts, url=each.url)
+            if each.name in blocked and each.definition is not None
+            else each
+            for each in servers
+        )
 
     def remarks(self, place: Place, names: Collection[str], entry: str) -> tuple[str, ...]:
         """What its user has said of these servers elsewhere, and what becomes of it behind riglm with this name."""
         if place.client != "claude-code":
             return ()
-        return claude_code.remarks(place, names, entry, self._own_file(), self._environment, self._home)
+        return claude_code.remarks(place, names, entry, self._of_claude_code())
 
-    def _own_file(self) -> Path:
+    def _of_claude_code(self) -> claude_code.Surroundings:
         claude = next(user_candidates(self._platform, self._environment, self._home))
-        return claude.base / claude.pattern
+        own_file = claude.base / claude.pattern
+        return claude_code.Surroundings(own_file, self._home, self._environment, self._platform)
+
+    def _said_elsewhere(self, place: Place) -> Iterator[Mapping[str, Any]]:
+        """What the other files say that the client puts together with this one; nothing where one cannot be read."""
+        candidates = [*user_candidates(self._platform, self._environment, self._home)]
+        candidates += project_candidates(place.project) if place.project is not None else []
+        for other in (other for each in candidates if each.client == place.client for other in _present(each)):
+            if place.client in RULED and place.is_read_with(other):
+                with contextlib.suppress(OSError, CannotChange):
+                    yield _values(other, _text(other, other.file.read_bytes()))
 
     def with_riglm(
         self,
@@ -130,24 +144,6 @@ def _present(candidate: Candidate) -> list[Place]:
         for file in files
         if file.is_file()
     ]
-
-
-def _blocked(place: Place, values: Mapping[str, Any]) -> dict[str, str]:
-    """Servers of which the client says elsewhere in the file what would not hold behind riglm, and what that is."""
-    names = _at(values, place.path)
-    if place.client == "opencode":
-        agents = [agent for agent in _at(values, ("agent",)).values() if isinstance(agent, Mapping)]
-        rules = {rule for said in (values, *agents) for key in ("tools", "permission") for rule in _at(said, (key,))}
-        ruled = [name for name in names if any(rule.startswith((f"{name}_", f"{name}*")) for rule in rules)]
-        return dict.fromkeys(
-            ruled, "`tools` or `permission` has rules for its tools by their names, which would change"
-        )
-    if place.client != "gemini":
-        return {}
-    lists = _at(values, ("mcp",))
-    if isinstance(lists.get("allowed"), list):
-        return dict.fromkeys(names, "`mcp.allowed` names the servers that may be used, and riglm is not among them")
-    return dict.fromkeys(map(str, lists.get("excluded") or ()), "`mcp.excluded` switches it off")
 
 
 def _entry(place: Place, starts: Sequence[str], variables: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from riglm.adapters.clients.claude_code_policy import settings_files
 from riglm.adapters.clients.files import ClientFiles
 from riglm.adapters.clients.reading import understood
 from riglm.domain.installation import ClientServer, Place, name_behind
@@ -107,7 +109,8 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     (tmp_path / ".claude").mkdir()
     rules = '{"permissions": {"allow": ["Bash(ls)", "mcp__a__read", "mcp__bb"], "deny": ["mcp__d__rm"]}}'
     (tmp_path / ".claude" / "settings.json").write_text(rules, "utf-8")
-    own = f'{{"projects": {{"{project}": {{"disabledMcpServers": ["a"], "disabledMcpjsonServers": ["c"]}}}}}}'
+    said = {"disabledMcpServers": ["a"], "disabledMcpjsonServers": ["c"], "enabledMcpjsonServers": ["a"]}
+    own = json.dumps({"projects": {str(project): said}})
     (tmp_path / ".claude.json").write_text(own, "utf-8")
     files = ClientFiles(environment={}, home=tmp_path, platform="linux")
     user = Place(client="claude-code", file=tmp_path / ".claude.json", path=("mcpServers",))
@@ -115,19 +118,91 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     assert "permission rules name the tools of a as mcp__a__" in permitted
     assert off == f"switched off in {project} and not so behind riglm: a"
     place = Place(client="claude-code", file=project / ".mcp.json", path=("mcpServers",), project=project)
+    (_, asked) = files.remarks(place, ["a"], "riglm-app")
+    assert asked.endswith("it asks again for riglm-app")
     content = b'{"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}, "c": {"command": "sh"}}}'
     assert [bool(server.obstacle) for server in files.servers(place, content)] == [False, True, True]
     (denied,) = files.servers(user, b'{"mcpServers": {"d": {"command": "sh"}}}')
     assert denied.obstacle.startswith("`permissions.deny` has rules for its tools")
 
 
-def test_rules_of_opencode_for_tools_by_name_keep_their_server_where_they_hold() -> None:
-    place = Place(client="opencode", file=Path("opencode.json"), path=("mcp",))
-    files = ClientFiles(environment={}, home=HOME, platform="linux")
-    servers = '"mcp": {"a": {"type": "local", "command": ["sh"]}, "b": {"type": "local", "command": ["sh"]}}'
-    for rules in ('"tools": {"a_*": false}', '"agent": {"x": {"permission": {"a_rm": "ask"}}}'):
-        found = files.servers(place, f"{{{servers}, {rules}}}".encode())
-        assert [bool(server.obstacle) for server in found] == [True, False]
+@pytest.mark.parametrize(
+    ("said", "stay"),
+    [
+        ({"deniedMcpServers": [{"serverName": "glob"}]}, {"glob"}),
+        ({"deniedMcpServers": [{"serverCommand": ["sh", "-c", "db"]}]}, {"db"}),
+        ({"deniedMcpServers": [{"serverUrl": "http://localhost:*/mcp"}]}, {"near"}),
+        ({"allowedMcpServers": [{"serverName": "db"}]}, {"glob", "db", "near"}),
+        ({"permissions": {"deny": ["mcp__glob*"]}}, {"glob"}),
+        ({"permissions": {"ask": ["mcp__d*__drop"], "deny": ["mcp__nea", "mcp__globe__x"]}}, {"db"}),
+        ({"permissions": {"deny": ["mcp__*", "mcp__*__drop", "Bash(mcp__db)"]}}, set()),
+        (
+            {"hooks": {"PreToolUse": [{"matcher": "Write|mcp__db__.*"}, {"matcher": "mcp__(glob|x)__r"}]}},
+            {"db", "glob"},
+        ),
+        ({"hooks": {"PreToolUse": [{"matcher": "mcp__.*__write.*"}, {"matcher": "*"}, {"matcher": ""}]}}, set()),
+        ({"hooks": {"PostToolUse": [{"matcher": "mcp__(near"}]}}, {"near"}),
+    ],
+)
+@pytest.mark.parametrize("where", [".claude", "app/.claude"])
+def test_a_server_with_a_policy_of_claude_code_stays_where_that_holds(
+    tmp_path: Path, where: str, said: Any, stay: set[str]
+) -> None:
+    (tmp_path / where).mkdir(parents=True)
+    (tmp_path / where / "settings.json").write_text(json.dumps(said), "utf-8")
+    file = tmp_path / ".claude.json"
+    file.write_text(json.dumps({"projects": {str(tmp_path / "app"): {}}}), "utf-8")
+    place = Place(client="claude-code", file=file, path=("mcpServers",))
+    servers = {
+        "glob": {"command": "sh"},
+        "db": {"command": "sh", "args": ["-c", "db"]},
+        "near": {"type": "http", "url": "http://localhost:9/mcp"},
+    }
+    found = ClientFiles(environment={}, home=tmp_path, platform="linux").servers(
+        place, json.dumps({"mcpServers": servers}).encode()
+    )
+    assert {server.name for server in found if server.obstacle} == stay
+    assert all(str(tmp_path / where / "settings.json") in server.obstacle for server in found if server.obstacle)
+
+
+def test_the_settings_of_an_organisation_are_looked_at_on_every_platform() -> None:
+    managed = {
+        "linux": "/etc/claude-code/managed-settings.json",
+        "darwin": "/Library/Application Support/ClaudeCode/managed-settings.json",
+        "win32": "C:/Program Files/ClaudeCode/managed-settings.json",
+    }
+    for platform, file in managed.items():
+        assert settings_files(HOME, [], platform)[0] == Path(file)
+
+
+@pytest.mark.parametrize(
+    ("client", "said", "stay"),
+    [
+        ("opencode", {"tools": {"cat_*": False}}, ["cat"]),
+        ("opencode", {"agent": {"x": {"permission": {"cat_rm": "ask"}}}}, ["cat"]),
+        ("opencode", {"agent": {"x": {"tools": {"c*": False}}}}, ["cat"]),
+        ("opencode", {"permission": {"*": "ask", "*_rm": "deny", "catalog_rm": "ask"}}, []),
+        ("zed", {"agent": {"profiles": {"write": {"context_servers": {"cat": {"tools": {"rm": False}}}}}}}, ["cat"]),
+        ("zed", {"agent": {"tool_permissions": {"tools": {"mcp:cat:look": {"default": "deny"}}}}}, ["cat"]),
+    ],
+)
+def test_rules_for_tools_by_name_keep_their_server_where_they_hold(client: str, said: Any, stay: list[str]) -> None:
+    key = {"opencode": "mcp", "zed": "context_servers"}[client]
+    entry = {"type": "local", "command": ["sh"]} if client == "opencode" else {"command": "sh"}
+    place = Place(client=client, file=Path("settings.json"), path=(key,))
+    content = json.dumps({key: {"cat": entry, "b": entry}, **said}).encode()
+    found = ClientFiles(environment={}, home=HOME, platform="linux").servers(place, content)
+    assert [server.name for server in found if server.obstacle] == stay
+
+
+def test_the_rules_of_a_user_hold_for_the_servers_of_a_project(tmp_path: Path) -> None:
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini" / "settings.json").write_text('{"mcp": {"excluded": ["a"]}}', "utf-8")
+    project = tmp_path / "app"
+    place = Place(client="gemini", file=project / ".gemini/settings.json", path=("mcpServers",), project=project)
+    files = ClientFiles(environment={}, home=tmp_path, platform="linux")
+    (found,) = files.servers(place, b'{"mcpServers": {"a": {"command": "sh"}}}')
+    assert found.obstacle == "`mcp.excluded` switches it off"
 
 
 def test_names_that_riglm_does_not_take_are_made_so_and_stay_apart() -> None:
