@@ -13,7 +13,7 @@ from riglm.adapters.configuration.problem import KeyPath
 from riglm.domain.schemas.knowledge import MOST_CANDIDATES, USUAL_CANDIDATES, USUAL_MIN_FLOOR, Knowledge
 
 GATE: Final = "SURR_ENABLE_INNER_VOICE"
-"""`1` switches the tool on, anything else off."""
+"""`1` switches the tool on, anything else off, also nothing at all."""
 
 MIX: Final = "SURR_INNER_VOICE_MIX"
 TOP_K: Final = "SURR_INNER_VOICE_TOPK_DEFAULT"
@@ -49,9 +49,10 @@ def take(draft: Draft, environment: Mapping[str, str], *, always: bool = False) 
 
 
 def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Iterator[Read]:
+    gate = environment.get(GATE)
     given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_") and text.strip()}
-    if GATE in given:
-        yield _gate(given[GATE])
+    if gate is not None:
+        yield _gate(gate.strip())
     if not given or not (always or _is_on(_held(draft, "enabled"))):
         return
     if MIX in given:

@@ -32,9 +32,9 @@ def test_the_gate_goes_before_the_file(loaded: Any, text: str, is_on: bool):
         assert (found.settings.knowledge.enabled, found.warnings) == (is_on, ())
 
 
-@pytest.mark.parametrize("text", ["true", "yes", "2", "on"])
+@pytest.mark.parametrize("text", ["true", "yes", "2", "on", "", " "])
 def test_nothing_but_one_opens_the_gate_and_a_warning_says_so(loaded: Any, text: str):
-    found = loaded({"SURR_ENABLE_INNER_VOICE": text})
+    found = loaded({"SURR_ENABLE_INNER_VOICE": text}, "knowledge: {enabled: true}")
     assert found.settings.knowledge.enabled is False
     assert found.warnings[0].startswith("SURR_ENABLE_INNER_VOICE: ")
 
