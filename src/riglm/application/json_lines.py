@@ -2,7 +2,6 @@
 
 import codecs
 import json
-import reprlib
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -81,5 +80,19 @@ def object_of(line: bytes) -> Row:
     else:
         if isinstance(value, dict):
             return value
-        reason = f"this is not a JSON object but {reprlib.repr(value)}"
+        reason = f"this is not a JSON object but {_kind(value)}"  # which may be private
     raise BadLine(f"{reason} — fix: one JSON object on each line")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case _:
+            return "a list"

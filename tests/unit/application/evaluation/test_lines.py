@@ -41,8 +41,8 @@ def test_the_place_counts_empty_lines(file):
     ("second", "said"),
     [
         (b"{", "this is not JSON (column "),
-        (b"[]", "this is not a JSON object but []"),
-        (b"NaN", "this is not a JSON object but nan"),
+        (b"[]", "this is not a JSON object but a list"),
+        (b"NaN", "this is not a JSON object but a number"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"name": "b", "x": ' + b"9" * 5000 + b"}", "too many digits"),
         (b'{"name": "\xff"}', "byte 11 is not UTF-8"),

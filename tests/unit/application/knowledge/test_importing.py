@@ -159,6 +159,12 @@ def test_a_line_that_is_wrong_is_left_out_as_a_whole_and_told_by_file_line_and_f
     assert state(store) == WHOLE | {Table.ENTITIES: ["Alice (person). Alice works at Acme."]}
 
 
+def test_nothing_of_a_wrong_line_is_told(store, file):
+    done = run(store, file('["secret"]', '"secret"', '{"text": "secret"', '{"secret": 1}'), Format.THOUGHTS)
+    assert done.left_out == 4
+    assert not any("secret" in problem.reason for problem in done.problems)
+
+
 def test_of_many_wrong_lines_some_are_told_and_all_are_counted(store, file):
     done = run(store, file(*["{"] * (MOST_TOLD + 20)))
     assert (len(done.problems), done.left_out) == (MOST_TOLD, MOST_TOLD + 20)
