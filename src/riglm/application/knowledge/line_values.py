@@ -3,7 +3,7 @@
 from typing import Any
 
 from riglm.application.json_lines import BadLine
-from riglm.domain.knowledge.normalising import normalised
+from riglm.domain.knowledge.normalising import is_visible
 
 
 def visible_text(key: str, value: Any) -> str:
@@ -12,7 +12,7 @@ def visible_text(key: str, value: Any) -> str:
     Raises:
         BadLine: it is something else.
     """
-    if isinstance(value, str) and normalised(value):
+    if isinstance(value, str) and is_visible(value):
         return value
     raise wrong(key, "a text that can be seen", value, f'write "{key}": "..."')
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from riglm.application.json_lines import Row
 from riglm.application.knowledge.line_values import texts, visible_text, wrong
-from riglm.domain.knowledge.normalising import normalised
+from riglm.domain.knowledge.normalising import is_visible
 from riglm.domain.knowledge.pieces import Relation
 
 ENTITY: Final = "entity"
@@ -54,5 +54,5 @@ def _entity(row: Row) -> Described:
     return Described(
         name=visible_text("name", row.get("name")),
         kind=kind.strip(),
-        observations=tuple(text for text in observations if normalised(text)),
+        observations=tuple(text for text in observations if is_visible(text)),
     )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from riglm.application.knowledge.definition import MOST_SNIPPETS
 from riglm.application.knowledge.errors import Code, Unanswered
-from riglm.domain.knowledge.normalising import normalised
+from riglm.domain.knowledge.normalising import is_visible
 
 LONGEST_QUERY: Final = 8_000
 """Characters of a question that are read; a model reads no more."""
@@ -53,7 +53,7 @@ def question(given: Any, defaults: Defaults) -> Question:
         count = "an argument is" if len(unknown) == 1 else f"{len(unknown)} arguments are"
         raise _invalid(f"{count} unknown; known are {', '.join(_KNOWN)}")
     query = given.get("query")
-    if not isinstance(query, str) or not normalised(query).strip():
+    if not isinstance(query, str) or not is_visible(query):
         raise _invalid("query is to be a text that is not empty")
     return Question(
         query=query.strip()[:LONGEST_QUERY],

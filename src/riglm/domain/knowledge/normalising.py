@@ -10,6 +10,9 @@ _SPACES: Final = re.compile(r"\s+")
 _UNSEEN: Final = frozenset({"Cc", "Cf"})
 """Unicode's categories of control characters and of those without a width."""
 
+_BLANK: Final = _UNSEEN | {"Zs", "Zl", "Zp", "Mn", "Me"}
+_FILLERS: Final = frozenset("\u115f\u1160\u2800")  # letters and a symbol without a shape
+
 
 def normalised(text: str) -> str:
     """A text without the differences that do not matter.
@@ -22,6 +25,14 @@ def normalised(text: str) -> str:
     if spaced.isprintable():  # nearly every text: nothing of these categories can be in it
         return spaced
     return "".join(letter for letter in spaced if unicodedata.category(letter) not in _UNSEEN)
+
+
+def is_visible(text: str) -> bool:
+    """Whether anything of a text can be seen: it is more than white space, marks without a letter, and the like."""
+    return any(
+        unicodedata.category(letter) not in _BLANK and letter not in _FILLERS
+        for letter in unicodedata.normalize("NFKC", text)
+    )
 
 
 def content_hash(text: str) -> str:

@@ -89,6 +89,8 @@ def test_a_time_is_rfc_3339_or_a_number_of_seconds_or_milliseconds(written, seco
     [
         ({"text": None}, "text"),
         ({"text": " \u200b\n"}, "text"),
+        ({"text": "\u200b \u200d \ufeff"}, "text"),
+        ({"text": "\u3164\u2800\ufe0f"}, "text"),
         ({"text": 7}, "text"),
         ({"origin": "dog"}, "origin"),
         ({"origin": ["human"]}, "origin"),
