@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -9,9 +10,10 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import main as entrance
 from riglm.cli.main import app
+from riglm.domain.exposure import Exposure
 from riglm.domain.session import Method
 from riglm.testing.records import a_session, an_exposure, an_invocation
-from tests.unit.application.reporting.shadowed import worked
+from tests.unit.application.reporting.shadowed import TOOLS, worked
 
 KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "blend")
 TIMES = {"p50_ms", "p99_ms"}
@@ -100,6 +102,18 @@ def enforced(at):
         an_exposure(session, "a", "b", timestamp=at + 3, mode="enforce", surface="dynamic", tokens_shown=9_400),
         an_invocation(session, "b", timestamp=at + 4),
     ]
+
+
+def test_one_session_in_shadow_mode_decides_nothing_however_many_calls_it_had(recorded):
+    off = [replace(each, mode="off") if isinstance(each, Exposure) else each for each in worked(30)]
+    shadow = a_session(started_at=1_790_950_000.0, tools_available=TOOLS)
+    short = an_exposure(shadow, *TOOLS[1:], hidden=TOOLS[:1], mode="shadow", surface="dynamic", tokens_shown=9_000)
+    calls = [an_invocation(shadow, TOOLS[0], timestamp=shadow.started_at + at) for at in range(1, 121)]
+    report = json.loads(recorded([*off, shadow, short, *calls])("report", "--predictor", "frequency", "--json"))
+    reasons = {reason["name"]: reason for reason in report["verdict"]["reasons"]}
+    assert report["record"]["shadow"]["in_list"] == 0
+    assert "by the sessions walked again" in reasons["hits"]["text"]
+    assert (reasons["sessions"]["met"], reasons["tokens"]["met"]) == (True, None)
 
 
 def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded):

@@ -11,7 +11,7 @@ from riglm.application.reporting.by_tool import missed_tools
 from riglm.application.reporting.counted import lists_of, percents, shares_of
 from riglm.application.reporting.intervals import Interval, mean_by_session
 from riglm.application.reporting.record import Record, RecordedList, RecordedUse
-from riglm.application.reporting.verdict import FEWEST_CALLS, Basis, Evidence, judge
+from riglm.application.reporting.verdict import FEWEST_CALLS, FEWEST_SESSIONS, Basis, Evidence, judge
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.surface import Surface
 from riglm.domain.tokens import CACHED_PRICE, WRITTEN_PRICE
@@ -112,7 +112,8 @@ def _evidence(
     rules = found.settings.filtering
     lists = [each for each in at_work.lists if each.surface in _SHORTER]
     uses = _made_with(at_work.uses, lists)
-    basis: Basis = "record" if len(uses) >= FEWEST_CALLS else "replay"
+    is_told = len(uses) >= FEWEST_CALLS and len({use.session for use in uses}) >= FEWEST_SESSIONS
+    basis: Basis = "record" if is_told else "replay"
     hits = shares_of(uses if basis == "record" else steps)
     net, priced = _savings(lists, uses)
     hidden = any(each.tokens_hidden or each.shown < each.available for each in lists)
@@ -126,6 +127,7 @@ def _evidence(
         tokens=size["tokens"],
         whole_tools=rules.passthrough_below.tools,
         whole_tokens=rules.passthrough_below.tokens,
+        recorded=len({each.session for each in lists}),
         basis=basis,
         hits=hits,
         hidden=None if at_work.lists and not lists else hidden,

@@ -25,11 +25,12 @@ class Evidence:
     """What a verdict goes by.
 
     `others` are sessions that say nothing, since they were before the time in question or were shown no list. `tools`
-    and `tokens` are those of a usual catalogue, which passes whole up to `whole_tools` and `whole_tokens`. `hits` is
-    where the share of calls lies whose tool was in the list, by the `basis`. `hidden` says whether any list hid
-    anything; None where no list could have, since clients get all and are told what to load. `net` is where the tokens
-    lie that a session saves, each list sent once, and `priced` the same for every request that is known of, at the
-    prices of a prompt cache, in units of tokens outside of it.
+    and `tokens` are those of a usual catalogue, which passes whole up to `whole_tools` and `whole_tokens`. `recorded`
+    are the sessions whose lists were recorded, by which `hidden`, `net` and `priced` go. `hits` is where the share of
+    calls lies whose tool was in the list, by the `basis`. `hidden` says whether any list hid anything; None where no
+    list could have, since clients get all and are told what to load. `net` is where the tokens lie that a session
+    saves, each list sent once, and `priced` the same for every request that is known of, at the prices of a prompt
+    cache, in units of tokens outside of it.
     """
 
     is_on: bool
@@ -40,6 +41,7 @@ class Evidence:
     tokens: float | None
     whole_tools: int
     whole_tokens: int
+    recorded: int
     basis: Basis
     hits: Interval | None
     hidden: bool | None
@@ -103,9 +105,10 @@ def _code(reasons: tuple[Reason, ...]) -> Code:
 def _text(code: Code, evidence: Evidence) -> str:
     if code == "worth_it":
         return "Filtering is on, and worth it." if evidence.is_on else "Worth switching on: `riglm enforce`."
+    go_on = "go on" if evidence.is_on else "go on in shadow mode"
     words = {
         "nothing_to_save": "Not worth it: your catalogue is small, and passes whole in either mode.",
-        "too_early": "Too early to say: go on in shadow mode, and ask again.",
+        "too_early": f"Too early to say: {go_on}, and ask again.",
         "nothing_hidden": "Not yet: nothing would have been hidden.",
         "too_many_misses": "Not yet: too many calls would have needed a search first.",
         "costs_more": "Not yet: it would have cost more tokens than it saved.",
@@ -118,7 +121,9 @@ def _size(evidence: Evidence) -> Reason:
     tools, tokens = evidence.tools, evidence.tokens
     if tools is None:
         return Reason(name="catalogue", met=None, text="it is not known how many tools there are")
-    small = tools <= evidence.whole_tools and (tokens is None or tokens <= evidence.whole_tokens)
+    if tokens is None and tools <= evidence.whole_tools:
+        return Reason(name="catalogue", met=None, text=f"it is not known how many tokens {tools:,.0f} tools are")
+    small = tools <= evidence.whole_tools and tokens is not None and tokens <= evidence.whole_tokens
     size = f"{tools:,.0f} tools" + (f" of about {tokens:,.0f} tokens" if tokens else "")
     bounds = f"{evidence.whole_tools} tools and {evidence.whole_tokens:,} tokens (filtering.passthrough_below)"
     if small:
@@ -127,11 +132,17 @@ def _size(evidence: Evidence) -> Reason:
 
 
 def _enough(evidence: Evidence) -> Reason:
-    met = evidence.sessions >= FEWEST_SESSIONS and evidence.calls >= FEWEST_CALLS
-    text = (
-        f"{evidence.sessions:,} sessions with {evidence.calls:,} calls; it takes {FEWEST_SESSIONS} and {FEWEST_CALLS}"
-    )
-    return Reason(name="sessions", met=met, text=text)
+    counted = f"{_number(evidence.sessions, 'session')} with {_number(evidence.calls, 'call')}"
+    text = f"{counted}; it takes {FEWEST_SESSIONS} and {FEWEST_CALLS}"
+    return Reason(name="sessions", met=_is_enough(evidence), text=text)
+
+
+def _is_enough(evidence: Evidence) -> bool:
+    return evidence.sessions >= FEWEST_SESSIONS and evidence.calls >= FEWEST_CALLS
+
+
+def _is_enough_recorded(evidence: Evidence) -> bool:
+    return _is_enough(evidence) and evidence.recorded >= FEWEST_SESSIONS
 
 
 def _hidden(evidence: Evidence) -> Reason:
@@ -140,6 +151,11 @@ def _hidden(evidence: Evidence) -> Reason:
         return Reason(name="hidden", met=True, text=text)
     if evidence.hidden:
         return Reason(name="hidden", met=True, text="lists would have been shorter than the whole catalogue")
+    if not evidence.recorded:
+        return Reason(name="hidden", met=None, text="no list of filtering was recorded yet, not even in shadow mode")
+    if not _is_enough_recorded(evidence):
+        text = f"no list would have been shorter so far, in {_sessions(evidence.recorded)}"
+        return Reason(name="hidden", met=None, text=text)
     text = (
         "no list would have been shorter: little was known of these sessions, or they ended in their first turn; see "
         "filtering.turn_pause and filtering.cold_start_limit"
@@ -152,10 +168,15 @@ def _hits(evidence: Evidence) -> Reason:
     if found is None:
         return Reason(name="hits", met=None, text="no call was judged yet")
     by = "by what was recorded" if evidence.basis == "record" else "by the sessions walked again"
-    low, high = 100 * found.low, 100 * found.high
-    least = 100 * LEAST_HITS
-    text = f"{low:.0f} to {high:.0f} of 100 calls find their tool in the list, {by}; at least {least:.0f} must"
-    return Reason(name="hits", met=_above(found, LEAST_HITS), text=text)
+    low, high = _of_100(found.low), _of_100(found.high)
+    text = f"{low} to {high} of 100 calls find their tool in the list, {by}; at least {_of_100(LEAST_HITS)} must"
+    return Reason(name="hits", met=_above(found, LEAST_HITS) if _is_enough(evidence) else None, text=text)
+
+
+def _of_100(share: float) -> int:
+    """A share in percent, never rounded to the other side of `LEAST_HITS`: the mark beside it would look wrong."""
+    nearest = round(100 * share)
+    return min(nearest, round(100 * LEAST_HITS) - 1) if share < LEAST_HITS else nearest
 
 
 def _tokens(evidence: Evidence) -> Reason:
@@ -166,10 +187,22 @@ def _tokens(evidence: Evidence) -> Reason:
         return Reason(name="tokens", met=None, text="too few lists were recorded to say what they save")
     known = [_above(net, 0.0), None if priced is None else _above(priced, 0.0)]
     met = True if True in known else None if None in known else False
-    text = f"a session saves {net.low:+,.0f} to {net.high:+,.0f} tokens net, each list sent once"
+    text = f"a session saves {round(net.low):+,} to {round(net.high):+,} tokens net, each list sent once"
     if priced is not None:
-        text += f"; {priced.low:+,.0f} to {priced.high:+,.0f} over all its requests, at the prices of a prompt cache"
+        text += f"; {round(priced.low):+,} to {round(priced.high):+,} over all its requests"
+        text += ", at the prices of a prompt cache"
+    if not _is_enough_recorded(evidence):
+        met, text = None, f"{text}, by the lists of {_sessions(evidence.recorded)}"
     return Reason(name="tokens", met=met, text=text)
+
+
+def _sessions(count: int) -> str:
+    few = f"; it takes {FEWEST_SESSIONS} to tell" if count < FEWEST_SESSIONS else ""
+    return f"{_number(count, 'session')}{few}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _above(found: Interval, bound: float) -> bool | None:
