@@ -155,7 +155,7 @@ def test_every_server_is_ended(broken: tuple[int, Any]) -> None:
 @pytest.mark.parametrize(
     ("server", "severity", "what", "fix"),
     [
-        ("noisy", "warning", "no message on its standard output", "standard error"),
+        ("noisy", "warning", "no message on its standard output (one line", "standard error"),
         ("leaving", "error", "exited with code 1; it said: The API_KEY is not set", "mcpServers.leaving.env"),
         ("hanging", "error", "within 15 s", "run it by hand"),
         ("absent", "error", "'uvx-that-nobody-has' was not found", "install uvx-that-nobody-has"),

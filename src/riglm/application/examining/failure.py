@@ -36,14 +36,14 @@ class Configured(NamedTuple):
 
 
 class _Sign(NamedTuple):
-    """What tells a kind of failure, and what to do then."""
+    """What tells a kind of failure, and what to do then with the server that said so in these words."""
 
     pattern: re.Pattern[str]
-    fix: Callable[[Configured], str]
+    fix: Callable[[Configured, str], str]
 
 
-def _sign(pattern: str, fix: str | Callable[[Configured], str]) -> _Sign:
-    return _Sign(re.compile(pattern, re.IGNORECASE), fix if callable(fix) else lambda _: fix)
+def _sign(pattern: str, fix: str | Callable[[Configured, str], str]) -> _Sign:
+    return _Sign(re.compile(pattern, re.IGNORECASE), fix if callable(fix) else lambda *_: fix)
 
 
 def how_to_install(program: str) -> str:
@@ -53,7 +53,18 @@ def how_to_install(program: str) -> str:
     return f"{known}; or give its full path as `command`: a client may start riglm with a shorter PATH than yours"
 
 
-def _token(server: Configured) -> str:
+def _variable(server: Configured, words: str) -> str:
+    """What to do about a variable that a server misses: it may be configured, and come out empty."""
+    place, env = f"{server.key}.env", server.spec.env
+    named = [name for name in env if re.search(rf"\b{re.escape(name)}\b", words, re.IGNORECASE)]
+    if not named:
+        return f"give it the variable in `{place}`"
+    if env[named[0]]:
+        return f"correct `{place}.{named[0]}`"
+    return f"`{place}.{named[0]}` is empty: set the variable that it comes from, here and where the client starts riglm"
+
+
+def _token(server: Configured, _: str) -> str:
     place = server.key
     if any(name.lower() == "authorization" for name in server.spec.headers):
         return f"the token was refused: set another one in `{place}.auth.token`, or in the variable that it comes from"
@@ -62,12 +73,12 @@ def _token(server: Configured) -> str:
     )
 
 
-def _by_hand(server: Configured) -> str:
+def _by_hand(server: Configured, _: str) -> str:
     return f"run it by hand to see what it lacks: {' '.join(mask_command(server.spec.command))}"
 
 
 def _first_look(server: Configured) -> str:
-    return _by_hand(server) if server.spec.kind == "stdio" else "see the server's own log"
+    return _by_hand(server, "") if server.spec.kind == "stdio" else "see the server's own log"
 
 
 _IN_COMPLAINTS: Final = (
@@ -80,12 +91,12 @@ _IN_COMPLAINTS: Final = (
     _sign(r"ModuleNotFoundError|Cannot find module|ERR_MODULE_NOT_FOUND", "install what it needs, or correct `args`"),
     _sign(r"\b(missing|required|not set|undefined)\b.{0,60}\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b"
           r"|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b.{0,60}\b(missing|required|not set|undefined)\b",
-          lambda server: f"give it the variable in `{server.key}.env`"),
+          _variable),
     _sign(r"permission denied|EACCES", "let the user who runs riglm do what it says"),
 )  # fmt: skip
 _IN_REASONS: Final = (
-    _sign(r"^cannot run .*(no such file|not found)", lambda server: how_to_install(server.spec.command[0])),
-    _sign(r"^cannot run .*permission", lambda server: f"make it executable: chmod +x {server.spec.command[0]}"),
+    _sign(r"^cannot run .*(no such file|not found)", lambda server, _: how_to_install(server.spec.command[0])),
+    _sign(r"^cannot run .*permission", lambda server, _: f"make it executable: chmod +x {server.spec.command[0]}"),
     _sign(r"HTTP 40[13]\b", _token),
     _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: it does not speak TLS there"),
     _sign(r"CERTIFICATE_VERIFY_FAILED|certificate",
@@ -98,7 +109,7 @@ _IN_REASONS: Final = (
     _sign(r"did not take the connection", "see that it runs and no firewall is in the way, or raise timeouts.connect"),
     _sign(r"HTTP 429|HTTP 5\d\d", "see the server's own log; try again later"),
     _sign(r"did not (answer|give)",
-          lambda server: f"{_first_look(server)}; if it is only slow, raise timeouts.initialize"),
+          lambda server, _: f"{_first_look(server)}; if it is only slow, raise timeouts.initialize"),
     _sign(r"exited|ended by signal|closed its", _by_hand),
 )  # fmt: skip
 
@@ -117,6 +128,6 @@ def diagnosis(server: Configured, reason: str, heard: Heard) -> Diagnosis:
     for sign in _IN_COMPLAINTS:
         telling = next((line for line in lines if sign.pattern.search(line)), None)
         if telling is not None:
-            return Diagnosis(last if telling in last else (telling, *last[1:]), sign.fix(server))
+            return Diagnosis(last if telling in last else (telling, *last[1:]), sign.fix(server, telling))
     known = next((sign for sign in _IN_REASONS if sign.pattern.search(reason)), None)
-    return Diagnosis(last, known.fix(server) if known else _first_look(server))
+    return Diagnosis(last, known.fix(server, reason) if known else _first_look(server))

@@ -71,7 +71,8 @@ class ServersCheck(Check):
             if found.seconds > self._patience and not is_alone:
                 told.append(finding(*self._slow(found.seconds)))
         if heard.noise:
-            what = f"writes what is no message on its standard output ({heard.noise} lines so far); riglm skips it"
+            lines = "one line" if heard.noise == 1 else f"{heard.noise} lines"
+            what = f"writes what is no message on its standard output ({lines} until it had listed); riglm skips it"
             told.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
         return told
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -39,14 +40,18 @@ class Visit:
     catalogue: Catalogue = field(default_factory=Catalogue)
 
 
-async def visit(upstream: UpstreamPort, seconds: float) -> Visit:
-    """Visit a server for at most so many seconds, and as many again for it to end."""
+async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> Visit:
+    """Visit a server for at most so many seconds, and as many again for it to end.
+
+    `on_list` is called when its list is there: what follows may start it once more, to see which era it speaks.
+    """
     spec = upstream.spec
     try:
         async with asyncio.timeout(seconds):
             found = await _visit(upstream)
         if found.failure or found.is_modern:
             return found
+        on_list()
         return replace(found, is_modern=await _speaks_modern(upstream))
     except TimeoutError:
         return Visit(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")

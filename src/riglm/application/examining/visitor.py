@@ -51,5 +51,6 @@ class Visitor:
         name = upstream.spec.name
         async with self._turns[name], self._room:
             self._overhearing.forget(name)
-            found = await visit(upstream, self._seconds)
-            return Visited(found, self._overhearing.heard(name))
+            first: list[Heard] = []
+            found = await visit(upstream, self._seconds, lambda: first.append(self._overhearing.heard(name)))
+            return Visited(found, first[0] if first else self._overhearing.heard(name))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from riglm.application.examining.failure import Configured, diagnosis
@@ -11,6 +13,10 @@ KNOWN = Configured(
 )
 
 
+def given(**env: str) -> Configured:
+    return COMMAND._replace(spec=replace(COMMAND.spec, env=env))
+
+
 @pytest.mark.parametrize(
     ("server", "reason", "said", "fix"),
     [
@@ -18,6 +24,14 @@ KNOWN = Configured(
         (COMMAND, "exited with code 1", "Error: listen EADDRINUSE: address already in use :::3000", "end the other"),
         (COMMAND, "exited with code 1", "ModuleNotFoundError: No module named 'x'", "install what it needs"),
         (COMMAND, "exited with code 1", "ValueError: GITHUB_TOKEN is required", "`mcpServers.one.env`"),
+        (
+            given(OTHER=""),
+            "exited with code 1",
+            "GITHUB_TOKEN is required",
+            "give it the variable in `mcpServers.one.env`",
+        ),
+        (given(R9_TOK=""), "exited with code 1", "R9_TOK is required", "set the variable that it comes from"),
+        (given(R9_TOK="x"), "exited with code 1", "R9_TOK missing or bad", "correct `mcpServers.one.env.R9_TOK`"),
         (COMMAND, "exited with code 1", "npm error EAI_AGAIN registry", "connect to the network"),
         (COMMAND, "exited with code 125", "docker: Cannot connect to the Docker daemon at unix:", "start Docker"),
         (COMMAND, "cannot run 'npx': No such file or directory", "", "install Node.js"),
