@@ -136,12 +136,11 @@ class Index:
                 (columns.is_private if "is_private" in columns else false()).label("hidden"),
                 case((fits, columns.vector)).label("vector"),
             )
-            .where(fits if is_first else true())
+            .where(fits if is_first else true(), tuple_(columns.changed, columns.id) > tuple_(*_bound(self._last)))
             .order_by(columns.changed, columns.id)
-            .limit(_ROWS_AT_ONCE)
         )
-        later = tuple_(columns.changed, columns.id)
-        while rows := connection.execute(query.where(later > tuple_(*_bound(self._last)))).all():
+        # One statement: of many, PostgreSQL may look through all rows for each, until it has analysed the table.
+        for rows in connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}).partitions():
             self._take(rows, is_first=is_first)
             self._last = (rows[-1].changed, UUID(bytes=_key(rows[-1].id)))
 
