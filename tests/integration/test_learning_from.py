@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.importing import recording
 from riglm.cli.main import app
 
+DAY, LATER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (3, 2))
+
 CALL = {
     "type": "assistant",
     "sessionId": "s1",
-    "timestamp": "2026-11-20T10:00:00.000Z",
+    "timestamp": f"{DAY}T10:00:00.000Z",
     "message": {
         "content": [{"type": "tool_use", "id": "toolu_%s", "name": "mcp__github__%s", "input": {"text": "s3cr3t"}}]
     },
@@ -26,7 +29,7 @@ CALL = {
 RESULT = {
     "type": "user",
     "sessionId": "s1",
-    "timestamp": "2026-11-20T10:00:01.000Z",
+    "timestamp": f"{DAY}T10:00:01.000Z",
     "message": {"content": [{"type": "tool_result", "tool_use_id": "toolu_%s", "content": "fine"}]},
 }
 PROMPT = {**RESULT, "message": {"content": "compare the zebra reviews of the northern valley"}}
@@ -171,10 +174,34 @@ def test_what_is_left_out_is_told_with_the_reason(home):
     done = run(file)
     assert "calls of servers that no riglm stands in front of: gitlab (1)" in done.stderr
     assert f"{file} line 1" in done.stderr
-    assert counted(file, "--since", "2026-11-21") == {"read": 2, "known": 1, "elsewhere": 1}
+    assert counted(file, "--since", LATER) == {"read": 2, "known": 1, "elsewhere": 1}
     other = home / "s2.jsonl"
     other.write_text(call(9).replace('"s1"', '"s2"'))
-    assert counted(other, "--since", "2026-11-21") == {"read": 1, "too_old": 1}
+    assert counted(other, "--since", LATER) == {"read": 1, "too_old": 1}
+
+
+def test_calls_older_than_the_store_keeps_are_told_with_the_setting_that_keeps_them(home, monkeypatch):
+    file = home / "s1.jsonl"
+    file.write_text((call(1) + call(2)).replace(DAY, "2011-11-20"))
+    assert counted(file) == {"read": 2, "expired": 2}
+    assert "2 calls are older than the 180 days that the store keeps — fix: set retention.invocation_days" in (
+        run(file).stderr
+    )
+    monkeypatch.setenv("RIGLM_RETENTION__INVOCATION_DAYS", "0")
+    assert counted(file) == {"read": 2, "new": 2}  # a session lasts as long as its calls
+
+
+@pytest.mark.parametrize("time", ["2121-11-20T10:00:00.000Z", "9999-12-31T23:59:59-12:00"])
+def test_a_time_to_come_is_left_out_with_its_reason(home, time):
+    file = home / "s1.jsonl"
+    asked = json.dumps(PROMPT)
+    later = [line.replace(CALL["timestamp"], time).replace(RESULT["timestamp"], time) for line in (asked, call(2))]
+    ends_later = call(3).replace(RESULT["timestamp"], time)
+    file.write_text(f"{asked}\n{call(1)}{later[0]}\n{later[1]}{ends_later}")
+    assert "2 calls are of a time that is still to come" in run(file).stderr
+    assert counted(file) == {"read": 3, "known": 1, "future": 2}
+    ((ended_at,),) = stored(home, "SELECT ended_at FROM session")
+    assert ended_at is not None
 
 
 def test_what_was_forgotten_is_not_learned_again(home):

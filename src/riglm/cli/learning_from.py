@@ -19,7 +19,7 @@ from riglm.cli.store_place import is_there
 from riglm.domain.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from riglm.application.importing.collecting import Collection
+    from riglm.application.importing.collecting import Background, Collection
     from riglm.domain.hashing import KeyedHasher
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
@@ -48,16 +48,19 @@ def learn_from(
 
     Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Nothing leaves the machine.
     """
+    from riglm.composition.importing import background, fronts
+
     settings = settings_of(config)
     now = time.time()
     found = _transcripts(paths or [], client or [])
     with _store(settings, dry_run=dry_run) as (store, hasher):
-        collection = _collected(settings, store, hasher, found, _since(settings, since, now), config, mcp_json)
+        by_client = {source.client: fronts(config, mcp_json, source.client) for source, _ in found}
+        collection = _collected(background(settings, store, hasher, by_client, _since(since, now), now), found)
         stopped = "" if dry_run else _recorded(settings, store, hasher, collection, owner_of(settings, principal), now)
     if as_json:
         print_json(shown_for_programs(collection.accounts, dry_run=dry_run, contexts_failed=stopped))
     else:
-        show(collection.accounts, dry_run=dry_run, contexts_failed=stopped)
+        show(collection.accounts, settings.retention, dry_run=dry_run, contexts_failed=stopped)
 
 
 def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[TranscriptsPort, list[Path]]]":
@@ -97,15 +100,13 @@ def _shared_out(
     return found
 
 
-def _since(settings: "Settings", since: str | None, now: float) -> float:
-    from riglm.composition.importing import kept_since
+def _since(since: str | None, now: float) -> float:
     from riglm.domain.duration import parsed_moment
 
     try:
-        asked = 0.0 if since is None else parsed_moment(since, now)
+        return 0.0 if since is None else parsed_moment(since, now)
     except ValueError as error:
         raise UnusableInput(f"--since {error}") from None
-    return max(asked, kept_since(settings, now))
 
 
 @contextmanager
@@ -129,20 +130,10 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
         yield store, hasher
 
 
-def _collected(
-    settings: "Settings",
-    store: "AnalyticsPort",
-    hasher: "KeyedHasher",
-    found: "list[tuple[TranscriptsPort, list[Path]]]",
-    since: float,
-    config: Path | None,
-    mcp_json: Path | None,
-) -> "Collection":
+def _collected(known: "Background", found: "list[tuple[TranscriptsPort, list[Path]]]") -> "Collection":
     from riglm.application.importing.collecting import Collector
-    from riglm.composition.importing import background, fronts
 
-    by_client = {source.client: fronts(config, mcp_json, source.client) for source, _ in found}
-    collector = Collector(background(settings, store, hasher, by_client, since))
+    collector = Collector(known)
     size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
     with progress("reading bytes", size) as advance:
         for source, files in found:

@@ -1,18 +1,21 @@
 """What `riglm learn-from` tells at its end."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from riglm.cli.output import print_table, printable
 from riglm.domain.transcripts import Account
 
+if TYPE_CHECKING:
+    from riglm.domain.schemas.retention import Retention
+
 _MOST_SERVERS: Final = 10
 _COLUMNS: Final = ("client", "files", "sessions", "calls", "tools", "servers", "known before", "left out")
 
 
-def show(accounts: Sequence[Account], *, dry_run: bool, contexts_failed: str) -> None:
+def show(accounts: Sequence[Account], kept: "Retention", *, dry_run: bool, contexts_failed: str) -> None:
     """A table of clients, and words on what was left out."""
     there = [account for account in accounts if account.files]
     if not there:
@@ -21,7 +24,7 @@ def show(accounts: Sequence[Account], *, dry_run: bool, contexts_failed: str) ->
     title = "What would be learned" if dry_run else "What was learned"
     print_table(title, _COLUMNS, [_row(account) for account in there])
     for account in there:
-        for line in _remarks(account):
+        for line in _remarks(account, kept):
             typer.echo(printable(f"{account.client}: {line}"), err=True)
     if contexts_failed:
         typer.echo(f"what was asked for is not learned: {contexts_failed}", err=True)
@@ -49,6 +52,8 @@ def shown_for_programs(accounts: Sequence[Account], *, dry_run: bool, contexts_f
                     "copied": account.copied,
                     "not_run": account.not_run,
                     "too_old": account.too_old,
+                    "expired": account.expired,
+                    "future": account.future,
                     "forgotten": account.forgotten,
                     "own_tools": account.own,
                     "elsewhere": sum(account.elsewhere.values()),
@@ -78,12 +83,18 @@ def _row(account: Account) -> tuple[str | int, ...]:
     )
 
 
-def _remarks(account: Account) -> list[str]:
+def _remarks(account: Account, kept: "Retention") -> list[str]:
     told = [
         (account.live, "calls were recorded by riglm itself"),
         (account.copied, "calls are copies, in conversations that were resumed"),
         (account.not_run, "calls did not run: they were refused, or there was no such tool"),
-        (account.too_old, "calls are older than --since, or than what the store keeps (retention)"),
+        (account.too_old, "calls are older than --since"),
+        (
+            account.expired,
+            f"calls are older than the {kept.invocation_days:g} days that the store keeps — fix: set "
+            "retention.invocation_days to more, or to 0 for ever, and run this once more",
+        ),
+        (account.future, "calls are of a time that is still to come: the clock was wrong when they were written down"),
         (account.forgotten, "calls are of somebody whom the store is to have forgotten (riglm db forget)"),
         (account.own, "calls were of riglm's own tools"),
     ]

@@ -3,10 +3,11 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from riglm.domain.moments import told_moment
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,12 +82,12 @@ def written_time(seconds: float | None) -> str:
     """A time, in seconds since the epoch, in the user's time zone; a dash for none."""
     if not seconds:
         return "-"
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return told_moment(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def json_time(seconds: float | None) -> str | None:
     """A time, in seconds since the epoch, in ISO 8601 and UTC; None for none."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds") if seconds else None
+    return told_moment(seconds).isoformat(timespec="milliseconds") if seconds else None
 
 
 def _written(cell: object) -> str:

@@ -24,6 +24,9 @@ _MOST_SESSIONS: Final = 100_000
 _BEFORE_SECONDS: Final = 7 * 86_400.0
 """A session that went on at some time began no longer before it."""
 
+_AHEAD_SECONDS: Final = 3_600.0
+"""By so much may the clock be ahead that a transcript was written by."""
+
 
 def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[TranscriptsPort, ...]":
     """The clients whose transcripts can be read."""
@@ -113,8 +116,9 @@ def background(
     hasher: KeyedHasher,
     by_client: "Mapping[str, Sequence[Front]]",
     since: float,
+    now: float,
 ) -> "Background":
-    """What is known before the first transcript is read; blocks.
+    """What is known before the first transcript is read, of which calls since a time are wanted; blocks.
 
     Raises:
         AnalyticsUnavailable: the store cannot be read.
@@ -123,21 +127,18 @@ def background(
     from riglm.application.importing.naming import ToolNames
     from riglm.application.importing.recorded_live import RecordedLive
 
+    kept_since = settings.retention.expiry(now).invocations or 0.0
     listed = [one.tool for one in store.tool_statistics() if one.in_lists]
     return Background(
         names={client: ToolNames(found, listed) for client, found in by_client.items()},
-        live=RecordedLive(store.recent_calls(_MOST_SESSIONS, since - _BEFORE_SECONDS)),
+        live=RecordedLive(store.recent_calls(_MOST_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
         known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
         hasher=hasher,
         since=since,
+        kept_since=kept_since,
+        until=now + _AHEAD_SECONDS,
         hashes_arguments=settings.privacy.arguments != "none",
     )
-
-
-def kept_since(settings: Settings, now: float) -> float:
-    """The time before which the store keeps nothing, in seconds since the epoch; 0 if it keeps all."""
-    expiry = settings.retention.expiry(now)
-    return max((at for at in (expiry.sessions, expiry.invocations) if at is not None), default=0.0)
 
 
 @contextmanager

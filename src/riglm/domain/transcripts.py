@@ -8,8 +8,9 @@ class Account:
     """What was found in the transcripts of one client, and what became of it.
 
     Every call that was read is new, known (from an earlier import), live (riglm recorded it itself), copied (once more
-    in a resumed conversation), not run, too old, forgotten, of riglm's own tools, or of a server that no riglm stands
-    in front of (`elsewhere`, by server). Names are guessed where no riglm has servers yet. `sessions` have new calls.
+    in a resumed conversation), not run, too old (than was asked for), expired (older than the store keeps), future (of
+    a time that is still to come), forgotten, of riglm's own tools, or of a server that no riglm stands in front of
+    (`elsewhere`, by server). Names are guessed where no riglm has servers yet. `sessions` have new calls.
     `damaged` lines and `unreadable` files were passed over.
     """
 
@@ -25,6 +26,8 @@ class Account:
     copied: int = 0
     not_run: int = 0
     too_old: int = 0
+    expired: int = 0
+    future: int = 0
     forgotten: int = 0
     own: int = 0
     elsewhere: dict[str, int] = field(default_factory=dict)

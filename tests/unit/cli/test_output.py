@@ -2,10 +2,11 @@
 
 import re
 import sys
+import time
 
 import pytest
 
-from riglm.cli.output import print_table
+from riglm.cli.output import json_time, print_table, written_time
 
 FIGURES = [f"figure_{number}" for number in range(12)]
 
@@ -55,3 +56,16 @@ def test_a_label_wider_than_half_of_the_terminal_is_shown_whole_over_several_lin
 
 def test_a_table_without_rows_still_names_its_columns(shown):
     assert any("figure_0" in line for line in shown(FIGURES[:2], []))
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@pytest.mark.parametrize(("seconds", "year"), [(253_402_344_000.0, "9999"), (-7e10, "0001"), (1e300, "9999")])
+def test_a_time_beyond_any_calendar_is_shown_as_the_nearest(monkeypatch, zone, seconds, year):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert written_time(seconds).lstrip("0").startswith(year.lstrip("0"))
+        assert json_time(seconds).startswith(year)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

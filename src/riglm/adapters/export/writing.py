@@ -4,12 +4,13 @@ import csv
 import io
 from abc import abstractmethod
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
 from riglm.adapters.export.columns import COLUMNS, Type
+from riglm.domain.moments import told_moment
 from riglm.ports.maintenance import Kind, Row
 
 
@@ -71,7 +72,7 @@ class Csv(RowWriter):
 
 def moment(seconds: float) -> datetime:
     """A time in seconds since the epoch as a moment in UTC."""
-    return datetime.fromtimestamp(seconds, UTC)
+    return told_moment(seconds)
 
 
 def json_text(value: Any) -> str:

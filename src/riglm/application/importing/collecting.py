@@ -24,8 +24,9 @@ _OWN: Final = frozenset({*NAMES, INNER_VOICE, INNER_VOICE.replace(".", "_")})
 class Background:
     """What the store knows already, and how calls are named and hashed.
 
-    `names` are by client; `known` gives the ids of a conversation's calls that are stored. Calls before `since`, in
-    seconds since the epoch, are left out. Without `hashes_arguments` nothing is told of arguments.
+    `names` are by client; `known` gives the ids of a conversation's calls that are stored. Left out are calls before
+    `kept_since`, which the store would not keep, and `since`, and whatever is after `until`: a clock was wrong then.
+    These are in seconds since the epoch. Without `hashes_arguments` nothing is told of arguments.
     """
 
     names: Mapping[str, ToolNames]
@@ -33,6 +34,8 @@ class Background:
     known: Callable[[UUID], frozenset[UUID]]
     hasher: KeyedHasher
     since: float
+    kept_since: float
+    until: float
     hashes_arguments: bool = True
 
 
@@ -106,7 +109,7 @@ class _Reader:
     def take(self, happening: Said | Called | Damaged, file: Path) -> None:
         """Note what a file told."""
         match happening:
-            case Said():
+            case Said() if happening.at <= self._background.until:
                 self._conversation(happening.lane, happening.at, happening.at).hear(happening.text)
             case Called():
                 self._take_call(happening)
@@ -136,6 +139,9 @@ class _Reader:
             account.copied += 1
             return
         self._seen.add((self._source.client, call.identity))
+        if max(call.started, call.ended) > self._background.until:
+            account.future += 1
+            return
         conversation = self._conversation(call.lane, call.started, call.ended)
         conversation.calls += 1
         tool = self._tool(call)
@@ -171,6 +177,8 @@ class _Reader:
         account, background = self.account, self._background
         if call.ending is Ending.NOT_RUN:
             account.not_run += 1
+        elif call.started < background.kept_since:
+            account.expired += 1
         elif call.started < background.since:
             account.too_old += 1
         elif background.live.take(_spellings(call, tool, self._source.separator), call.started, call.ended):

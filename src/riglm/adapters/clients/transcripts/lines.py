@@ -71,4 +71,7 @@ def decoded(read: Callable[[bytes], _Read], text: bytes) -> _Read:
 
 def moment(text: str) -> float:
     """The time that an ISO date spells, in seconds since the epoch. Raises `ValueError` for anything else."""
-    return datetime.fromisoformat(text).timestamp()
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except OverflowError as error:  # a local time at either end of the calendar
+        raise ValueError(f"{text!r}: {error}") from None
