@@ -188,6 +188,22 @@ def test_an_opened_selector_gets_ready_before_it_is_asked(make, monkeypatch):
         assert embedded.wait(PATIENCE)
 
 
+def test_a_selection_that_could_not_wait_for_the_model_says_so(make, monkeypatch, tmp_path):
+    (tmp_path / "riglm.yaml").write_text("embedder: {start_deadline: 0.05, deadline: 0.05}\nstorage: {kind: memory}\n")
+    may_go_on, embed = threading.Event(), HashingEmbedder.embed
+
+    def hanging(self, texts):
+        assert may_go_on.wait(PATIENCE)
+        return embed(self, texts)
+
+    monkeypatch.setattr(HashingEmbedder, "embed", hanging)
+    selector = make(config=tmp_path / "riglm.yaml")
+    assert selector.session().select("read a file").reason.endswith("; not all that it goes by was at hand in time")
+    may_go_on.set()
+    sessions = (selector.session().select("read a file") for _ in range(600))
+    assert any("at hand" not in each.reason for each in sessions)
+
+
 async def test_whoever_awaits_a_selection_holds_up_no_event_loop(make, monkeypatch):
     may_go_on, went_on = threading.Event(), []
     embed = HashingEmbedder.embed
@@ -391,8 +407,9 @@ def test_a_forked_process_is_told_to_make_its_own(make):
 def test_where_the_model_cannot_be_had_hashed_words_stand_in_and_the_status_says_so(make, tmp_path):
     (tmp_path / "riglm.yaml").write_text("embedder: {start_deadline: 0.001}\nstorage: {kind: memory}\n")
     selector = make(config=tmp_path / "riglm.yaml", embedder=None)
-    found = selector.session().search("list a flight")
-    assert found.found[0].name == "list_flight"
+    session = selector.session()
+    assert session.search("list a flight").found[0].name == "list_flight"
+    assert session.select("list a flight").reason.endswith(" stands in for riglm/all-MiniLM-L6-v2-int8")
     embeddings = selector.status()["embeddings"]
     assert (embeddings["provider"], embeddings["actual_provider"]) == ("fastembed", "static")
     assert embeddings["is_fallback_active"]

@@ -96,9 +96,9 @@ def make_prediction(
 ) -> "PredictionService":
     """What learns and predicts; models and the past are loaded on the worker.
 
-    A guest in somebody else's process leaves alone what is set for the whole process.
+    A guest in somebody else's process leaves alone what is set for the whole process, and has time for the model.
     """
-    from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.service import PATIENCE, PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
     from riglm.ports.embedder import EmbedderStatus
 
@@ -133,6 +133,7 @@ def make_prediction(
         asking=asking,
         predictor=settings.predictor.kind,
         scope=settings.learning.scope,
+        patience=asked.deadline if is_guest else PATIENCE,
         meter=meter,
     )
 

@@ -83,7 +83,9 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
         following = asyncio.create_task(overrides.follow())
         try:
             await overrides.ready(_OVERRIDES_SECONDS)
-            yield SelectingService(container.filtering(), prediction, container.services())
+            asked = settings.embedder
+            patience = asked.start_deadline + asked.deadline
+            yield SelectingService(container.filtering(), prediction, container.services(), patience=patience)
         finally:
             following.cancel()
             container.sessions().close()

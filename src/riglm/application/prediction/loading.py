@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("riglm.prediction")
 class Loading:
     """Loads on the worker, first what needs no model, then the model and what was learned with it.
 
-    Nobody waits longer than a few seconds after it began, however long it takes.
+    Nobody waits longer than a few seconds after it began, however long it takes, but who asks to be `caught_up`.
     """
 
     def __init__(
@@ -96,14 +96,18 @@ class Loading:
         await self._wait(self._recalled)
         return self.knowledge
 
-    async def caught_up(self, scope: str, seconds: float) -> None:
-        """Wait until a scope's past and all tools that were listed are known, at most `seconds` once it is loaded."""
-        knowledge = await self.recalled()
-        with contextlib.suppress(TimeoutError):
+    async def caught_up(self, scope: str, seconds: float) -> bool:
+        """Wait for the model, a scope's past and the vectors of all listed tools; whether `seconds` were enough."""
+        self.begin(at_once=True)
+        try:
             async with asyncio.timeout(seconds):
-                if knowledge is not None:
-                    await knowledge.index.embedded()
-                    await knowledge.experiences.ready(scope, seconds)
+                await self._recalled.wait()
+                if self.knowledge is not None:
+                    await self.knowledge.index.embedded()
+                    await self.knowledge.experiences.ready(scope, seconds)
+        except TimeoutError:
+            return False
+        return self.knowledge is None or self.knowledge.experiences.held(scope) is not None
 
     def relearn(self) -> None:
         """Learn anew, on the worker, from what the store holds now; what loads just now is learned anew after that."""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
 
+PATIENCE: Final = 2.0
+"""Seconds for which a client waits for its words to be embedded."""
+
 MARKED_SIGNAL: Final = 1.5
 """What a client says of a tool by `mark_tool` counts like a search that found it."""
 
@@ -72,7 +75,7 @@ class PredictionService(Predicting):
         asking: Worker,
         predictor: str = "",
         scope: LearningScope = "principal",
-        patience: float = 2.0,
+        patience: float = PATIENCE,
         head_start: float = 0.2,
         meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
@@ -134,10 +137,14 @@ class PredictionService(Predicting):
             with self._guarded:
                 await knowledge.experiences.ready(self._scope_of(session), self._patience)
 
-    async def caught_up(self, session: Session) -> None:
-        """Have at hand all that was told until now, as far as that is soon done: for whoever has time for it."""
-        await self._loading.caught_up(self._scope_of(session), self._patience)
+    async def caught_up(self, session: Session, seconds: float) -> bool:
+        """Have at hand the model and all that was told until now, for whoever has time; whether `seconds` were enough.
+
+        A prediction that could not be loaded is not waited for.
+        """
+        is_at_hand = await self._loading.caught_up(self._scope_of(session), seconds)
         self.catch_up()
+        return is_at_hand
 
     def catch_up(self) -> None:
         """Learn what calls taught until now, if what was learned before them is loaded: no call is in the way."""

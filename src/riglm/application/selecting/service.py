@@ -24,6 +24,8 @@ from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import Caller
 
 _NOTHING_GIVEN: Final = Parameters()
+_IMPATIENT_SECONDS: Final = 2.0
+_NOT_AT_HAND: Final = "not all that it goes by was at hand in time"
 _NOBODY: Final = Session(started_at=0.0, era=Era.HANDSHAKE, transport=Transport.LIBRARY, method=Method.CONNECTION)
 _log: Final = logging.getLogger("riglm.selecting")
 
@@ -50,14 +52,24 @@ class Found:
 
 
 class SelectingService:
-    """Selects on an event loop that serves nobody else: it takes the time to learn what it was told before."""
+    """Selects on an event loop that serves nobody else: it takes the time to learn what it was told before.
 
-    def __init__(self, filtering: FilteringService, prediction: PredictionService, services: Services) -> None:
-        """Sessions that end are forgotten by the filter from now on."""
+    It waits for the model and for the vectors of all tools, so that equal work gives equal selections.
+    """
+
+    def __init__(
+        self, filtering: FilteringService, prediction: PredictionService, services: Services, *, patience: float
+    ) -> None:
+        """It waits at most `patience` seconds, and not for long again after that was too little.
+
+        Sessions that end are forgotten by the filter from now on.
+        """
         services.tracking.when_closed(filtering.forget)
         self._filtering = filtering
         self._prediction = prediction
         self._services = services
+        self._patience = patience
+        self._seconds = patience
         guarded = FailingOpen(_log, "what was used could not be learned, and")
         self._watch = CallWatch(filtering, lambda _: None, guarded)
         self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
@@ -81,7 +93,8 @@ class SelectingService:
         self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]], context: str
     ) -> Chosen:
         """The tools of a catalogue for a session now; an empty context leaves the last one in force."""
-        if await self._take(session, catalogue, owners) and context:
+        is_choice, is_at_hand = await self._take(session, catalogue, owners)
+        if is_choice and context:
             await self._filtering.set_context(session, context)
         shown = self._filtering.compose(session, catalogue).selection
         self._expose(session, shown)
@@ -95,7 +108,7 @@ class SelectingService:
         return Chosen(
             names=names,
             hidden=hidden,
-            reason=shown.reason,
+            reason=f"{shown.reason}{self._but(session, is_at_hand=is_at_hand) if is_choice else ''}",
             confidence=0.0 if told is None else told.confidence,
             reasons={} if told is None else _reasons(told),
             tokens=shown.tokens_shown,
@@ -147,14 +160,27 @@ class SelectingService:
         """What prediction works with."""
         return self._filtering.predicting.status()
 
-    async def _take(self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]) -> bool:
-        """Take note of the tools that a session has; whether there is a choice, for which all is at hand then."""
+    async def _take(
+        self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]
+    ) -> tuple[bool, bool]:
+        """Take note of the tools that a session has; whether there is a choice, and whether all for it is at hand."""
         self._services.owners.note(owners)
         self._filtering.know(session, catalogue)
-        is_choice = self._filtering.weighs(session)
-        if is_choice:
-            await self._prediction.caught_up(session)
-        return is_choice
+        if not self._filtering.weighs(session):
+            return False, True
+        is_at_hand = await self._prediction.caught_up(session, self._seconds)
+        self._seconds = self._patience if is_at_hand else min(self._patience, _IMPATIENT_SECONDS)
+        return True, is_at_hand
+
+    def _but(self, session: Session, *, is_at_hand: bool) -> str:
+        """Why a selection may be another one for equal work; empty when it is not."""
+        context = self._filtering.state(session).context
+        if not is_at_hand or (context is not None and context.vector is None):
+            return f"; {_NOT_AT_HAND}"
+        embedder = self._prediction.embedder_status()
+        if embedder.is_fallback_active:
+            return f"; {embedder.actual_model} stands in for {embedder.model}"
+        return ""
 
     def _expose(self, session: Session, shown: Shown) -> None:
         self._services.tracking.exposed(

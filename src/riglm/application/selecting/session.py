@@ -36,12 +36,9 @@ class ToolSession(Generic[T]):
     ) -> None:
         self._background = background
         self._offered = offered
-        self._client = client
-        self._key = key
-        self._user = user
         self._read: Reader[T] = Reader()
         self._own: Offer[T] | None = None
-        self._begun = _Begun()
+        self._begun = _Begun(client, key, user)
         weakref.finalize(self, _end, background, self._begun).atexit = False
 
     def select(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
@@ -127,36 +124,51 @@ class ToolSession(Generic[T]):
         return self._offered() if self._own is None else self._own
 
     def _selecting(self, offer: Offer[T], context: str) -> Callable[[SelectingService], Coroutine[Any, Any, Chosen]]:
-        return lambda service: service.select(self._session(service), offer.catalogue, offer.owners, context)
+        begun = self._begun
+
+        async def selecting(service: SelectingService) -> Chosen:
+            return await service.select(begun.on(service), offer.catalogue, offer.owners, context)
+
+        return selecting
 
     def _searching(
         self, offer: Offer[T], query: str, limit: int
     ) -> Callable[[SelectingService], Coroutine[Any, Any, Found]]:
-        query, limit = text(query, "search(query=...)"), count(limit, "search(limit=...)")
-        return lambda service: service.search(self._session(service), offer.catalogue, offer.owners, query, limit)
+        begun, query, limit = self._begun, text(query, "search(query=...)"), count(limit, "search(limit=...)")
+
+        async def searching(service: SelectingService) -> Found:
+            return await service.search(begun.on(service), offer.catalogue, offer.owners, query, limit)
+
+        return searching
 
     def _told(self, tool: T | str, tell: Callable[[SelectingService, Session, str], None]) -> None:
         """Tell of a tool; a model may name one that there is not, which is no reason to end an agent's work."""
-        offer = self._offer(None)
+        offer, begun = self._offer(None), self._begun
         name = offer.name_of(tool)
         if name in offer.objects:
-            self._background.post(lambda service: tell(service, self._session(service), name))
+            self._background.post(lambda service: tell(service, begun.on(service), name))
             return
         close = difflib.get_close_matches(name, offer.objects, n=1)
         _log.warning("no tool is called %r, so nothing is learned%s", name, f": is it {close[0]!r}?" if close else "")
 
-    def _session(self, service: SelectingService) -> Session:
-        """The session as the service knows it; asked for on the service's loop alone."""
-        if self._begun.session is None:
-            self._begun.session = service.begin(self._client, self._key, self._user)
-        return self._begun.session
-
 
 @dataclass(slots=True)
 class _Begun:
-    """The session as the service knows it, None before it is needed and after it ended."""
+    """The session as the service knows it, None before it is needed and after it ended.
 
+    Work that is under way holds this, and not the session that the agent has: that ends once the agent lets it go.
+    """
+
+    client: Client
+    key: str
+    user: str
     session: Session | None = None
+
+    def on(self, service: SelectingService) -> Session:
+        """The session, begun if it is not; asked for on the service's loop alone."""
+        if self.session is None:
+            self.session = service.begin(self.client, self.key, self.user)
+        return self.session
 
 
 def _end(background: Background[SelectingService], begun: _Begun) -> None:

@@ -66,6 +66,31 @@ async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
     assert stage.embedder.open == 0
 
 
+async def test_who_asks_to_be_caught_up_waits_for_the_model_and_every_vector_however_long_loading_takes(monkeypatch):
+    monkeypatch.setattr("riglm.application.prediction.loading._LOADING_SECONDS", 0.0)
+    stage = Stage(patience=0.0)
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        asked = asyncio.create_task(service.caught_up(a_session(), 10))
+        assert await asyncio.to_thread(stage.embedder.entered.wait, 10)
+        await service.set_context(a_session(), SessionState(), "who does not ask so waits no more")
+        assert not asked.done()
+        stage.embedder.opening.set()
+        assert await asked
+        assert service.status()["tools"] == {"indexed": len(NAMES), "embedded": len(NAMES)}
+
+
+async def test_who_asks_to_be_caught_up_is_told_when_the_time_was_too_short():
+    stage = Stage()
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        assert not await service.caught_up(a_session(), 0.0)
+        stage.embedder.opening.set()
+        assert await service.caught_up(a_session(), 10)
+
+
 async def test_a_model_that_is_still_opening_at_the_end_is_let_go():
     stage = Stage()
     stage.embedder.opening.clear()
