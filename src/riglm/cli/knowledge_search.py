@@ -96,6 +96,9 @@ async def _embedded(settings: "Settings", text: str) -> "Embedded":
     with chosen_embedder(settings) as embedder:
         [vector] = embedder.embed([text])
         embedding = Embedding(model=embedder.model, vector=vector)
+        if settings.knowledge.dimensions not in (None, embedding.dimensions):
+            said = f"knowledge.dimensions is {settings.knowledge.dimensions}, but the model has {embedding.dimensions}"
+            typer.echo(f"warning: {said}, which counts", err=True)
         return Embedded(provider=embedder.status().actual_provider, embedding=embedding)
 
 

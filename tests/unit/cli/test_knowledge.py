@@ -381,3 +381,11 @@ def test_knowledge_goes_into_postgresql_as_well(tmp_path, monkeypatch, postgres_
 def test_control_characters_do_not_reach_the_terminal(tmp_path):
     run("import", written(tmp_path, [{"text": "red \x1b[31m tea", "tags": ["\x1b[2J"]}]))
     assert "\x1b" not in run("list").stdout + run("search", "red tea", "--floor", "0").stdout
+
+
+def test_a_search_warns_of_a_model_that_has_other_dimensions_than_is_said(thoughts, monkeypatch):
+    assert "warning" not in run("search", "tea").stderr
+    monkeypatch.setenv("SURR_EMBED_DIM", "7")
+    searched = run("search", "tea", "--floor", "0", "--json")
+    assert "warning: knowledge.dimensions is 7, but the model has " in searched.stderr
+    assert json.loads(searched.stdout)["snippets"]

@@ -136,7 +136,7 @@ class Supervisor:
         self.first_loaded = self.first_loaded or self.loaded
         if self.loaded.passed_over and self.loaded != before:
             reason = "; ".join(each.reason for each in self.loaded.passed_over)
-            _log.warning("another model stands in", extra={"model": self.loaded.model, "reason": reason})
+            _log.warning("another model was loaded", extra={"model": self.loaded.model, "reason": reason})
         self.down = None
         self._last_used = time.monotonic()
         self._later(self._idle, self._rest)
