@@ -9,6 +9,7 @@ from sqlalchemy import text
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.domain.knowledge.capping import capped
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import KnowledgePort
 from riglm.testing.knowledge import MINE, KnowledgeContract, a_thought, an_embedding
@@ -90,3 +91,20 @@ def test_a_backup_that_was_restored_is_asked_for_all_that_is_in_it(place: str, l
             assert found(asked) == ["early", *later]
     finally:
         database.close()
+
+
+def test_of_a_long_text_no_more_is_read_than_a_snippet_is_cut_from(place: str):
+    starts = [
+        "plain. " * 200,
+        "x" * 799 + ". y",
+        "x" * 800 + " y",
+        "\0" * 900,
+        "a" + "\ud800" * 799 + ".\0",
+        "\x1a" * 801,
+    ]
+    texts = [f"{start}{'z' * 50_000}{number}" for number, start in enumerate(starts)]
+    with SqlKnowledge(place) as store:
+        store.add_thoughts([a_thought(each, 1, number) for number, each in enumerate(texts)])
+        read = found(store)
+    assert [capped(each) for each in read] == [capped(each) for each in texts]
+    assert max(map(len, read)) < 5_000

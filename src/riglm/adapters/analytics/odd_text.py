@@ -3,6 +3,9 @@
 import re
 from typing import Final
 
+LONGEST_STORED: Final = 5
+"""So many characters one of a text is stored as at most."""
+
 _ESCAPE: Final = "\x1a"
 _UNSTORABLE: Final = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
 _ESCAPED: Final = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")

@@ -87,7 +87,10 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A piece that may answer a question, with its cosine similarity to it, between -1 and 1."""
+    """A piece that may answer a question, with its cosine similarity to it, between -1 and 1.
+
+    A long `text` may be the beginning alone, from which a snippet is cut as from the whole.
+    """
 
     table: Table
     key: str

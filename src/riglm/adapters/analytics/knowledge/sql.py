@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Pool, Select, bindparam, case,
 from sqlalchemy import Table as SqlTable
 
 from riglm.adapters.analytics.arrays import from_bytes
+from riglm.adapters.analytics.columns import SafeText
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
 from riglm.adapters.analytics.knowledge.forgetting import forget_what_hangs_on, tell_anew
@@ -29,7 +30,9 @@ from riglm.adapters.analytics.knowledge.rows import (
     vector_of,
 )
 from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.odd_text import LONGEST_STORED
 from riglm.adapters.analytics.tables import kg_entity, kg_observation, kg_relation, knowledge_clock, thought
+from riglm.domain.knowledge.capping import LONGEST
 from riglm.domain.knowledge.merging import limited
 from riglm.domain.knowledge.normalising import content_hash
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
 
 _ROWS_AT_ONCE: Final = 200  # a statement holds up the other writers of the database
+_TEXT_READ: Final = LONGEST_STORED * (LONGEST + 1)  # cutting looks at the character behind the last one that fits
 _MOST_INDEXES: Final = 6  # two models of three tables
 _TAKEN: Final = ("text", "kind", "model", "dimensions", "vector")
 _LIMITS: Final = ("tags", "origin", "is_private")
@@ -305,7 +309,10 @@ def _vectors(connection: Connection, table: SqlTable, asked: Embedding, ids: Seq
 
 
 def _rows(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> dict[UUID, Any]:
-    query = select(*_without_vector(table))
+    """What answers are made of; of a text no more than a snippet is cut from, however many megabytes it has."""
+    beginning = func.substr(table.c.text, 1, _TEXT_READ, type_=SafeText).label("text")
+    wanted = [column for column in (table.c.id, table.c.get("origin"), table.c.created_at) if column is not None]
+    query = select(*wanted, beginning)
     return {row.id: row for some in slices(ids) for row in connection.execute(query.where(table.c.id.in_(some)))}
 
 
