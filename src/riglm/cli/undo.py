@@ -65,13 +65,18 @@ def _show(plans: "Sequence[UndoPlan]") -> None:
         if plan.fault:
             print_fault(plan.client, plan.fault)
             continue
-        how = "becomes what it was, to the byte" if plan.is_exact else "was changed since, and keeps those changes"
-        typer.echo(f"{plan.client}: {plan.file} {how}")
+        typer.echo(f"{plan.client}: {plan.file} {_outcome(plan)}")
         print_list("returns", plan.returns)
         print_list("note", plan.notes)
         print_rewritings(plan.rewritings, covered)
     if not plans:
         typer.echo("there is nothing to take back")
+
+
+def _outcome(plan: "UndoPlan") -> str:
+    if plan.is_gone:
+        return "is gone with its folder, and stays so"
+    return "becomes what it was, to the byte" if plan.is_exact else "was changed since, and keeps those changes"
 
 
 def _end(plans: "Sequence[UndoPlan]", *, done: bool, as_json: bool) -> None:

@@ -179,13 +179,17 @@ class InstallPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoPlan:
-    """What `riglm undo` would do to one file: which servers return, and whether it becomes again the file it was."""
+    """What `riglm undo` would do to one file: which servers return, and whether it becomes again the file it was.
+
+    `is_gone` says that its folder is not there any more, so that neither returns.
+    """
 
     client: str
     file: Path
     installations: tuple[Installation, ...]
     returns: tuple[str, ...] = ()
     is_exact: bool = True
+    is_gone: bool = False
     notes: tuple[str, ...] = ()
     fault: str = ""
     rewritings: tuple[Rewriting, ...] = field(default=(), repr=False)

@@ -51,8 +51,10 @@ class ClientsPort(Protocol):
         """
 
     @abstractmethod
-    def without_riglm(self, place: Place, content: bytes, entry: str, before: bytes, names: Collection[str]) -> bytes:
-        """The file with servers of an earlier version of it in the place of riglm.
+    def without_riglm(
+        self, place: Place, content: bytes, entry: str | None, before: bytes, names: Collection[str]
+    ) -> bytes:
+        """The file with servers of an earlier version of it where riglm is, or at the end if that is not there.
 
         Raises:
             ConfigurationError: the file cannot be changed faithfully.
@@ -91,6 +93,10 @@ class FilesPort(Protocol):
         """What it holds; None when there is no such file."""
 
     @abstractmethod
+    def has_folder(self, file: Path) -> bool:
+        """Whether the directory that the file is in, or would be, is there."""
+
+    @abstractmethod
     def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
         """Make the file hold something else, or be gone; a new one is for the user's eyes only.
 
@@ -113,6 +119,10 @@ class InstallationsPort(Protocol):
     @abstractmethod
     def kept(self, name: str) -> bytes | None:
         """A copy that was kept; None when somebody removed it."""
+
+    @abstractmethod
+    def where(self, name: str) -> Path:
+        """Where a copy is kept."""
 
     @abstractmethod
     def add(self, installation: Installation) -> None:

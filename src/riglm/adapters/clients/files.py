@@ -116,8 +116,10 @@ class ClientFiles(ClientsPort):
         _require(place, new, values, {**{key: servers[key] for key in servers if key not in names}, entry: wanted})
         return _encoded(content, new)
 
-    def without_riglm(self, place: Place, content: bytes, entry: str, before: bytes, names: Collection[str]) -> bytes:
-        """The file with servers of an earlier version of it in the place of riglm."""
+    def without_riglm(
+        self, place: Place, content: bytes, entry: str | None, before: bytes, names: Collection[str]
+    ) -> bytes:
+        """The file with servers of an earlier version of it where riglm is, or at the end if that is not there."""
         text, earlier = _text(place, content), _text(place, before)
         values = _values(place, text)
         servers, were = _at(values, place.path), _at(_values(place, earlier), place.path)

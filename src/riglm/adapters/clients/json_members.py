@@ -68,7 +68,7 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
     return _changed(text, members, leaving, instead)
 
 
-def put_back(text: str, path: Path, entry: str, before: str, names: Collection[str]) -> str:
+def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with members of another version of it in the place of the one of this name, or else at the end."""
     returning = [member for member in _members_at(before, path) if member.key in names]
     members = _members_at(text, path)

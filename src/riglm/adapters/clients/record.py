@@ -38,9 +38,13 @@ class InstallationRecord(InstallationsPort):
     def kept(self, name: str) -> bytes | None:
         """A copy that was kept; None when somebody removed it."""
         try:
-            return (self._directory / Path(name).name).read_bytes()
+            return self.where(name).read_bytes()
         except OSError:
             return None
+
+    def where(self, name: str) -> Path:
+        """Where a copy is kept."""
+        return self._directory / Path(name).name
 
     def add(self, installation: Installation) -> None:
         """Note a change that is about to be made."""
@@ -51,7 +55,7 @@ class InstallationRecord(InstallationsPort):
         left = [each for each in self._read() if each not in installations]
         self._note(left)
         for each in installations:
-            (self._directory / Path(each.before).name).unlink(missing_ok=True)
+            self.where(each.before).unlink(missing_ok=True)
         if not left:
             (self._directory / _NAME).unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # it holds something else

@@ -58,10 +58,10 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
     return _changed(text, leaving, instead)
 
 
-def put_back(text: str, path: Path, entry: str, before: str, names: Collection[str]) -> str:
+def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with tables of another version of it in the place of the one of this name, or else at the end."""
     returning = _about(before, path, names)
-    ours = _about(text, path, [entry])
+    ours = _about(text, path, () if entry is None else [entry])
     pieces = _newline(text).join(_ended(before[start:end]) for start, end in _pieces(before, returning))
     found = _changed(text, ours, pieces) if ours else ""
     wanted = values(before)

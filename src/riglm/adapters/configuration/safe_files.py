@@ -20,6 +20,10 @@ class SafeFiles(FilesPort):
         except OSError as error:
             raise Conflict(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
 
+    def has_folder(self, file: Path) -> bool:
+        """Whether the directory that the file is in, or would be, is there."""
+        return file.parent.is_dir()
+
     def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
         """Make the file hold something else, or be gone; a new one is for the user's eyes only."""
         if before == after:

@@ -1,0 +1,112 @@
+"""`riglm undo` where something else happened since `riglm init`."""
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from riglm.composition.installing import installations
+from tests.unit.adapters.clients.shapes import CODEX, CURSOR
+from tests.unit.cli.test_init import app, done, home, put, read, runner, servers_in, told
+
+__all__ = ["home"]
+
+
+def behind(home: Path, name: str) -> Any:
+    """The servers in a configuration of riglm's."""
+    return yaml.safe_load((home / ".config/riglm" / name).read_text("utf-8"))["mcpServers"]
+
+
+def test_a_project_that_was_deleted_stays_deleted_and_its_servers_are_kept_where_it_says(home: Path) -> None:
+    project = home / "work" / "app"
+    project.mkdir()
+    (project / ".mcp.json").write_text('{"mcpServers": {"db": {"command": "sh", "env": {"K": "k9"}}}}', "utf-8")
+    done("init", "--project", str(project))
+    shutil.rmtree(project)
+    output = done("undo").output
+    assert not project.exists()
+    assert f"{project}/.mcp.json is gone with its folder, and stays so" in output
+    (kept,) = (home / ".config/riglm").glob("*.undone.yaml")
+    assert f"not put back, and kept in {kept}: db" in output
+    assert "returns" not in output
+    assert behind(home, kept.name) == {"db": {"command": "sh", "env": {"K": "k9"}}}
+    assert installations() == ()
+
+
+@pytest.mark.parametrize("shape", [CURSOR, CODEX], ids=["json", "toml"])
+def test_of_two_servers_with_one_name_both_are_kept(home: Path, shape: Any) -> None:
+    file = put(home, shape)
+    done("init")
+    name = shape.goes[0]
+    if shape is CODEX:
+        file.write_text(file.read_text("utf-8") + f'\n[mcp_servers.{name}]\ncommand = "sh"\nargs = ["new"]\n', "utf-8")
+    else:
+        said = read(file)
+        said["mcpServers"][name] = {"command": "sh", "args": ["new"]}
+        file.write_text(json.dumps(said), "utf-8")
+    (plan,) = told("undo", "--dry-run")["files"]
+    assert name not in plan["returns"]
+    output = done("undo").output
+    assert servers_in(file)[name]["args"] == ["new"]
+    assert f"returns: {name}" not in output
+    assert f"not put back, and kept in {home}/.config/riglm/{shape.client}.undone.yaml: {name}" in output
+    assert name in behind(home, f"{shape.client}.undone.yaml")
+    assert set(shape.goes) <= set(servers_in(file))
+
+
+def test_a_file_that_was_emptied_returns_and_one_without_its_servers_is_left_with_a_word(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    file.write_text("\n", "utf-8")
+    done("undo")
+    assert file.read_bytes() == CURSOR.content
+    done("init")
+    file.write_text('{"theme": "dark"}', "utf-8")
+    output = done("undo").output
+    assert file.read_text("utf-8") == '{"theme": "dark"}'
+    assert "riglm is not in" in output
+    assert set(behind(home, "cursor.undone.yaml")) == {*CURSOR.goes}
+    assert installations() == ()
+
+
+def test_a_file_that_cannot_be_read_any_more_is_left_and_its_copy_is_named(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    file.write_text("{", "utf-8")
+    result = runner.invoke(app, ["undo", "--yes"])
+    assert result.exit_code == 1
+    (copy,) = (home / ".local/share/riglm/clients").glob("cursor-*.json")
+    assert f"what it was before riglm is in {copy}" in result.stderr.replace("\n", "")
+    assert copy.read_bytes() == CURSOR.content
+
+
+def test_an_entry_with_another_name_is_found_by_its_command(home: Path) -> None:
+    files = put(home, CURSOR), put(home, CODEX)
+    cursor = read(files[0])
+    done("init")
+    for file in files:
+        text = (
+            file.read_text("utf-8")
+            .replace('"riglm":', '"proxy":')
+            .replace("[mcp_servers.riglm]", "[mcp_servers.proxy]")
+        )
+        file.write_text(text, "utf-8")
+    done("undo")
+    assert read(files[0]) == cursor
+    assert tomllib.loads(files[1].read_text("utf-8")) == tomllib.loads(CODEX.text)
+
+
+def test_a_server_of_the_users_own_that_took_the_name_stays(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    said = read(file)
+    said["mcpServers"]["riglm"] = {"command": "sh", "args": ["mine"]}
+    file.write_text(json.dumps(said), "utf-8")
+    done("undo")
+    found = servers_in(file)
+    assert found["riglm"] == {"command": "sh", "args": ["mine"]}
+    assert set(CURSOR.goes) <= set(found)
