@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from riglm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
+    from riglm.domain.installation import Installation
 
 app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -21,25 +23,33 @@ app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=Non
 def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: JsonOption = False) -> None:
     """Say whether riglm can start so, and if not, all that is wrong.
 
-    The predictor is made with its options. A model of the embedder that cannot be loaded is told and is no error, since
-    another stands in. Servers are not started.
+    Where none is named and there is no riglm.yaml here, those that `riglm init` made are checked. The predictor is made
+    with its options. A model of the embedder that cannot be loaded is told and is no error, since another stands in.
+    Servers are not started.
     """
-    from riglm.adapters.configuration.presence import require_all, require_upstreams
+    from riglm.adapters.configuration.loading import Options, load
+    from riglm.adapters.configuration.presence import require_all
+    from riglm.composition.examined import in_use
+    from riglm.composition.installing import installations
 
-    configuration = _load(config, mcp_json)
-    require_all(
-        lambda: require_upstreams(configuration),
-        lambda: _require_predictor(configuration),
-        lambda: _require_model(configuration),
-    )
-    names = [spec.name for spec in configuration.settings.upstream_specs()]
-    notes = _notes(configuration)
+    found = in_use(Options(config=config, mcp_json=mcp_json), installations())
+    checked: list[tuple[Configuration, list[str]]] = []
+
+    def examine(options: Options, made: "Installation | None") -> None:
+        configuration = load(options)
+        checked.append((configuration, _checked(configuration, made.place.project if made is not None else None)))
+
+    require_all(*(partial(examine, options, made) for options, made in found))
+    notes = dict.fromkeys(note for _, noted in checked for note in noted)
+    servers = [[spec.name for spec in configuration.settings.upstream_specs()] for configuration, _ in checked]
     if as_json:
-        print_json({"servers": names, "notes": notes})
+        print_json({"servers": [name for names in servers for name in names], "notes": list(notes)})
         return
     for note in notes:
         typer.echo(f"riglm: {note}", err=True)
-    typer.echo(f"the configuration is good; servers: {', '.join(names)}")
+    for (options, made), names in zip(found, servers, strict=True):
+        which = f"{options.config}: " if made is not None else ""
+        typer.echo(f"{which}the configuration is good; servers: {', '.join(names)}")
 
 
 @app.command()
@@ -62,6 +72,22 @@ def schema() -> None:
     from riglm.domain.schemas.published import json_schema
 
     print_json(json_schema())
+
+
+def _checked(configuration: "Configuration", project: Path | None) -> list[str]:
+    """What there is to note of a configuration that riglm can start with, in a project's directory if it is for one.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    from riglm.adapters.configuration.presence import require_all, require_upstreams
+
+    require_all(
+        lambda: require_upstreams(configuration, directory=project),
+        lambda: _require_predictor(configuration),
+        lambda: _require_model(configuration),
+    )
+    return _notes(configuration)
 
 
 def _load(config: Path | None, mcp_json: Path | None) -> "Configuration":

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load
-from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor
+from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
 from riglm.application.examining.unvisited import Missing
 from riglm.composition.prediction import build_predictor
 from riglm.domain.errors import ConfigurationError
@@ -32,9 +32,7 @@ class Subject:
     def specs(self) -> list[UpstreamSpec]:
         """The servers as the client has them started: paths that are not whole begin in its project."""
         found = self.configuration.settings.upstream_specs() if self.configuration is not None else []
-        if self.project is None:
-            return list(found)
-        return [replace(each, cwd=str(self.project / (each.cwd or ""))) for each in found]
+        return [started_in(self.project, each) for each in found]
 
     def missing(self) -> Mapping[str, Missing]:
         """By name, the servers that cannot be started because something is not there."""
@@ -46,14 +44,23 @@ class Subject:
         return found
 
 
-def subjects_of(options: Options, installed: Sequence[Installation]) -> list[Subject]:
-    """The configuration in use; where none is named or found, those that clients start riglm with."""
+def in_use(options: Options, installed: Sequence[Installation]) -> list[tuple[Options, Installation | None]]:
+    """The configuration in use, or where none is named or found, those that clients start riglm with.
+
+    With each is what `riglm init` did when it made it.
+    """
     is_named = options.config is not None or options.mcp_json is not None or Path(FILE_NAME).is_file()
     files = {each.configuration: each for each in installed if each.configuration.is_file()}
     if is_named or not files:
-        return [_subject(options, files.get(options.config.absolute()) if options.config is not None else None)]
-    labels = {file: file.stem if len(files) > 1 else "" for file in files}  # a client may have one for each project
-    return [_subject(Options(config=file), each, labels[file]) for file, each in files.items()]
+        return [(options, files.get(options.config.absolute()) if options.config is not None else None)]
+    return [(Options(config=file), each) for file, each in files.items()]
+
+
+def subjects_of(options: Options, installed: Sequence[Installation]) -> list[Subject]:
+    """What is examined of the configurations in use."""
+    found = in_use(options, installed)
+    labels = [each.config.stem if each.config and len(found) > 1 else "" for each, _ in found]  # a client may have many
+    return [_subject(*each, label) for each, label in zip(found, labels, strict=True)]
 
 
 def _subject(options: Options, served: Installation | None, label: str = "") -> Subject:

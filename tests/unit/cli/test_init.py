@@ -13,6 +13,7 @@ from riglm.adapters.clients.record import InstallationRecord
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.presence import require_upstreams
 from riglm.adapters.configuration.safe_files import SafeFiles
+from riglm.cli.config import app as check_app
 from riglm.cli.init import init
 from riglm.cli.undo import undo
 from riglm.composition.importing import fronts
@@ -376,6 +377,27 @@ def test_a_configuration_that_is_gone_is_told_with_what_brings_the_servers_back(
     assert "fix: `riglm undo --client cursor` puts them back" in result.output
     done("undo", "--client", "cursor")
     assert file.read_bytes() == CURSOR.content
+
+
+def test_config_check_looks_at_what_init_made_where_nothing_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGLM_EMBEDDER__PROVIDER", "static")
+    (home / ".claude.json").write_text('{"mcpServers": {"one": {"command": "sh"}}}', "utf-8")
+    project = home / "project"
+    project.mkdir()
+    (project / "run.sh").touch(0o700)
+    (project / ".mcp.json").write_text('{"mcpServers": {"two": {"command": "./run.sh"}}}', "utf-8")
+    done("init")
+    done("init", "--project", str(project))
+    first, second = (each.configuration for each in installations())
+    result = runner.invoke(check_app, ["check"])
+    good = "the configuration is good; servers: "
+    assert result.stdout == f"{first}: {good}one\n{second}: {good}two\n"
+    (project / "run.sh").unlink()
+    result = runner.invoke(check_app, ["check"])
+    assert "mcpServers.two.command" in str(result.exception)
+    assert str(second) in str(result.exception)
 
 
 def test_programs_of_a_project_are_looked_for_there_from_wherever_init_is_asked(

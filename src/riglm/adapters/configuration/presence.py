@@ -1,8 +1,9 @@
-"""Whether what a configuration names is there: programs, directories, predictors, embedders."""
+"""Whether what a configuration names is there: programs, directories, stores, predictors, embedders."""
 
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Configuration
@@ -14,21 +15,33 @@ from riglm.domain.upstream import UpstreamSpec
 
 
 def require_upstreams(
-    configuration: Configuration, environment: Mapping[str, str] | None = None, *, every: bool = True
+    configuration: Configuration,
+    environment: Mapping[str, str] | None = None,
+    *,
+    every: bool = True,
+    directory: Path | None = None,
 ) -> None:
     """Raise ConfigurationError unless there is a server in use and each one's program and directory exist.
 
-    Without `every` it is enough that those of one exist: the others are left out, and the log says so.
+    Without `every` it is enough that those of one exist: the others are left out, and the log says so. They are started
+    in `directory`, if that is another than this process is in.
     """
     environment = os.environ if environment is None else environment
     settings = configuration.settings
-    specs = settings.upstream_specs()
+    specs = [started_in(directory, spec) for spec in settings.upstream_specs()]
     if not specs:
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
         raise refusal(Problem("command line", "", "there is no server to stand in front of", fix))
     missing = [missing_parts(spec, configuration, environment) for spec in specs]
     if every or all(missing):
         refuse_any(problem for problems in missing for problem in problems)
+
+
+def started_in(directory: Path | None, spec: UpstreamSpec) -> UpstreamSpec:
+    """A server as it is where riglm is started in another directory: paths that are not whole begin there."""
+    if directory is None or spec.kind != "stdio":
+        return spec
+    return replace(spec, cwd=str(directory / (spec.cwd or "")))
 
 
 def require_predictor(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
@@ -47,6 +60,20 @@ def require_embedder(configuration: Configuration, installed: Callable[[], Colle
     if provider not in OWN_PROVIDERS:
         known = {*OWN_PROVIDERS, *installed()}
         _require_named(configuration, ("embedder", "provider"), "embedder", provider, known)
+
+
+def require_store_file(configuration: Configuration, file: Path, is_ours: Callable[[Path], bool]) -> None:
+    """Raise ConfigurationError unless the store's file can be used, or made; nothing is made for it.
+
+    `is_ours` says whether a file that is there is, or was, a database, and raises `OSError`.
+    """
+    try:
+        what, fix = _unusable_file(file, is_ours)
+    except (OSError, ValueError) as error:
+        what, fix = f"{str(file)!r} cannot be used: {error}", "name another file"
+    if what:
+        path = ("storage", "path")
+        raise refusal(Problem(origin_of(path, configuration.origins, "default"), dotted(path), what, fix))
 
 
 def require_all(*checks: Callable[[], None]) -> None:
@@ -101,3 +128,30 @@ def _found(program: str, spec: UpstreamSpec, environment: Mapping[str, str]) -> 
     if "/" in program:
         return shutil.which(Path(spec.cwd or ".") / program) is not None
     return shutil.which(program, path=spec.env.get("PATH", environment.get("PATH"))) is not None
+
+
+def _unusable_file(file: Path, is_ours: Callable[[Path], bool]) -> tuple[str, str]:
+    """What keeps a file from being a store, and what to do; empty when nothing does."""
+    if file.is_dir():
+        return f"{str(file)!r} is a directory", f"name a file in it, such as {str(file / 'riglm.db')!r}"
+    if not os.path.lexists(file):
+        return _unusable_place(file)
+    if not file.is_file():
+        return f"{str(file)!r} is no file", "name one, or one that is still to be made"
+    if not os.access(file, os.R_OK | os.W_OK):
+        return f"{str(file)!r} may not be read and written", "give the user who runs this both rights, or name another"
+    if not is_ours(file):
+        return f"{str(file)!r} is a file of something else", "name another one; this one is left as it is"
+    return _unusable_place(file)
+
+
+def _unusable_place(file: Path) -> tuple[str, str]:
+    directory = next(parent for parent in file.absolute().parents if parent.exists())
+    if not directory.is_dir():
+        return f"{str(directory)!r} is no directory, so that {str(file)!r} cannot be in it", "name another place"
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return (
+            f"nothing may be written into {str(directory)!r}",
+            "give the user who runs this the right, or name another",
+        )
+    return "", ""

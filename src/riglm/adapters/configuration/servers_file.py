@@ -50,12 +50,9 @@ class ServersFile(ServersFilePort):
         values = expansion({_SERVERS: {name: dict(definition)}})
         if expansion.problems:
             return expansion.problems[0].what
-        if directory is not None and "command" in definition:
-            server = values[_SERVERS][name]
-            server["cwd"] = str(directory / (server.get("cwd") or ""))
         try:
             settings = Settings.model_validate(values)
-            require_upstreams(Configuration(settings, {}), self._environment)
+            require_upstreams(Configuration(settings, {}), self._environment, directory=directory)
         except ValidationError as error:
             return problems_in(error, {}, name)[0].what
         except ConfigurationError as error:
