@@ -109,22 +109,24 @@ def test_a_tool_that_has_another_name_by_now_is_learned_under_that(home):
     assert stored(home, "SELECT tool FROM invocation ORDER BY tool") == [("github__list_issue",), ("list_issue",)]
 
 
-SERVERS = "mcpServers: {github: {command: never}, docs: {command: '${NOT_SET_HERE}', disabled: '${OFF:-false}'}}\n"
+SERVERS = "mcpServers: {github: {command: never}, docs: {command: '${NOT_SET_HERE}'}}\n"
+OFF_OR_ON = SERVERS.replace("'}}", "', disabled: '${OFF}'}}")
 
 
 @pytest.mark.parametrize(
-    ("naming", "variables", "tool"),
+    ("text", "variables", "tool"),
     [
-        ("", {"RIGLM_NAMING": "none"}, "list_issue"),
-        ("naming: ${HOW}\n", {"HOW": "none"}, "list_issue"),
-        ("naming: none\n", {"RIGLM_NAMING": "prefix"}, "github__list_issue"),
-        ("", {"OFF": "true"}, "list_issue"),  # as the only server that is left has it
+        (SERVERS, {"RIGLM_NAMING": "none"}, "list_issue"),
+        (SERVERS + "naming: ${HOW}\n", {"HOW": "none"}, "list_issue"),
+        (SERVERS + "naming: none\n", {"RIGLM_NAMING": "prefix"}, "github__list_issue"),
+        (OFF_OR_ON, {"OFF": "true"}, "list_issue"),  # as the only server that is left has it
+        (OFF_OR_ON, {"OFF": "false"}, "github__list_issue"),
     ],
 )
-def test_tools_are_learned_by_the_names_that_a_run_here_would_list(home, monkeypatch, naming, variables, tool):
+def test_tools_are_learned_by_the_names_that_a_run_here_would_list(home, monkeypatch, text, variables, tool):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    (home / "riglm.yaml").write_text(naming + SERVERS)
+    (home / "riglm.yaml").write_text(text)
     (home / "s1.jsonl").write_text(call(1))
     assert counted(home / "s1.jsonl") == {"read": 1, "new": 1}
     assert stored(home, "SELECT tool FROM invocation") == [(tool,)]
