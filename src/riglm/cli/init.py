@@ -56,14 +56,21 @@ def init(
         if as_json:
             print_json(_as_json(plans, done=False))
         raise typer.Exit(NOT_CONFIRMED)
-    for plan in changing:
-        parts.installer.install(plan)
+    tried = parts.installer.install_each(changing)
     if not as_json:
+        _tell(tried)
+    _end([*(plan for plan in plans if not plan.changes), *tried], done=True, as_json=as_json)
+
+
+def _tell(tried: "Sequence[InstallPlan]") -> None:
+    for plan in tried:
+        if plan.fault:
+            print_fault(f"not done for {plan.place.client}, {plan.place.file}", plan.fault)
+    if clients := dict.fromkeys(plan.place.client for plan in tried if not plan.fault):
         typer.echo(
-            f"done: start {', '.join(dict.fromkeys(plan.place.client for plan in changing))} again. Nothing is hidden "
-            "yet; `riglm report` tells after some days what would be. `riglm undo` takes it back."
+            f"done: start {', '.join(clients)} again. Nothing is hidden yet; `riglm report` tells after some days what "
+            "would be. `riglm undo` takes it back."
         )
-    _end(plans, done=True, as_json=as_json)
 
 
 def _show(plans: "Sequence[InstallPlan]") -> None:
@@ -115,15 +122,18 @@ def _plural(word: str, number: int) -> str:
 def _end(plans: "Sequence[InstallPlan]", *, done: bool, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(plans, done=done))
+    if done and any(plan.fault and plan.changes for plan in plans):
+        raise typer.Exit(1)
     raise typer.Exit(2 if any(plan.fault for plan in plans) else 0)
 
 
 def _as_json(plans: "Sequence[InstallPlan]", *, done: bool) -> dict[str, Any]:
-    return {"done": done, "places": [_place_as_json(plan) for plan in plans]}
+    return {"done": done, "places": [_place_as_json(plan, done=done) for plan in plans]}
 
 
-def _place_as_json(plan: "InstallPlan") -> dict[str, Any]:
+def _place_as_json(plan: "InstallPlan", *, done: bool) -> dict[str, Any]:
     return {
+        "done": done and plan.changes and not plan.fault,
         "client": plan.place.client,
         "file": str(plan.place.file),
         "project": str(plan.place.project) if plan.place.project else None,

@@ -50,11 +50,18 @@ def undo(
         if as_json:
             print_json(_as_json(plans, done=False))
         raise typer.Exit(NOT_CONFIRMED)
-    for plan in doable:
-        undoer.undo(plan)
+    tried = undoer.undo_each(doable)
     if not as_json:
-        typer.echo(f"done: start {', '.join(dict.fromkeys(plan.client for plan in doable))} again")
-    _end(plans, done=True, as_json=as_json)
+        _tell(tried)
+    _end([*(plan for plan in plans if plan.fault), *tried], done=True, as_json=as_json)
+
+
+def _tell(tried: "Sequence[UndoPlan]") -> None:
+    for plan in tried:
+        if plan.fault:
+            print_fault(f"not done for {plan.client}, {plan.file}", plan.fault)
+    if clients := dict.fromkeys(plan.client for plan in tried if not plan.fault):
+        typer.echo(f"done: start {', '.join(clients)} again")
 
 
 def _show(plans: "Sequence[UndoPlan]") -> None:
@@ -90,6 +97,7 @@ def _as_json(plans: "Sequence[UndoPlan]", *, done: bool) -> dict[str, Any]:
         "done": done,
         "files": [
             {
+                "done": done and not plan.fault,
                 "client": plan.client,
                 "file": str(plan.file),
                 "exact": plan.is_exact,

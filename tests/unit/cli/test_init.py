@@ -452,6 +452,31 @@ def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path
     assert installations() == ()
 
 
+def test_what_cannot_be_written_keeps_nothing_else_from_being_done_and_is_told(home: Path) -> None:
+    cursor, codex = put(home, CURSOR), put(home, CODEX)
+    cursor.chmod(0o444)
+    result = runner.invoke(app, ["init", "--yes"])
+    assert result.exit_code == 1
+    assert f"not done for cursor, {cursor}: " in result.stderr
+    assert "done: start codex again" in result.stdout
+    assert [each.client for each in installations()] == ["codex"]
+    again = runner.invoke(app, ["init", "--yes", "--json"])
+    assert {place["client"]: place["done"] for place in json.loads(again.stdout)["places"]} == {
+        "codex": False,
+        "cursor": False,
+    }
+    cursor.chmod(0o644)
+    done("init")
+    codex.chmod(0o444)
+    result = runner.invoke(app, ["undo", "--yes", "--json"])
+    assert result.exit_code == 1
+    files = {file["client"]: (file["done"], file["fault"]) for file in json.loads(result.stdout)["files"]}
+    assert files["cursor"] == (True, None)
+    assert files["codex"][0] is False
+    assert "has no write permission" in files["codex"][1]
+    assert cursor.read_bytes() == CURSOR.content
+
+
 def test_a_file_without_write_permission_was_protected_on_purpose_and_nothing_changes(home: Path) -> None:
     file = put(home, CURSOR)
     file.chmod(0o444)

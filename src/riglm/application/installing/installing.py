@@ -2,8 +2,10 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from riglm.domain.errors import RiglmError
 from riglm.domain.installation import Installation, InstallPlan, digest, digest_of_configuration
 from riglm.ports.clients import FilesPort, InstallationsPort
 
@@ -18,6 +20,17 @@ class Installer:
         self._files = files
         self._installations = installations
         self._clock = clock
+
+    def install_each(self, plans: Iterable[InstallPlan]) -> tuple[InstallPlan, ...]:
+        """Install these, whatever becomes of the others; the plans, with a fault where one could not be done."""
+        return tuple(map(self._tried, plans))
+
+    def _tried(self, plan: InstallPlan) -> InstallPlan:
+        try:
+            self.install(plan)
+        except RiglmError as error:
+            return replace(plan, fault=str(error))
+        return plan
 
     def install(self, plan: InstallPlan) -> None:
         """Keep a copy, note the change, write riglm's configuration, and then the client's file.

@@ -1,7 +1,7 @@
 """`riglm undo`: clients' files become what they were, or say of servers what they said, and riglm is out of them."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -52,6 +52,17 @@ class Undoer:
             if (not clients or each.client in clients) and (project is None or each.place.project == project):
                 by_file.setdefault(each.file, []).append(each)
         return tuple(self._plan(file, found) for file, found in by_file.items())
+
+    def undo_each(self, plans: Iterable[UndoPlan]) -> tuple[UndoPlan, ...]:
+        """Undo these, whatever becomes of the others; the plans, with a fault where one could not be done."""
+        return tuple(map(self._tried, plans))
+
+    def _tried(self, plan: UndoPlan) -> UndoPlan:
+        try:
+            self.undo(plan)
+        except RiglmError as error:
+            return replace(plan, fault=str(error))
+        return plan
 
     def undo(self, plan: UndoPlan) -> None:
         """Write the client's file, then take riglm's configurations away, then forget.
