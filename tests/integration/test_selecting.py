@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 from threadpoolctl import threadpool_info
@@ -24,6 +25,7 @@ from riglm import (
 )
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.ports import plugging
 from tests.integration.past import TOOLS as PAST_TOOLS
 from tests.integration.past import a_past
 
@@ -290,6 +292,46 @@ def test_what_cannot_be_used_is_refused_at_once_with_the_argument_and_the_fix(op
         ToolSelector(TOOLS, **options)
     with pytest.raises(UnusableTool, match="fix: "):
         ToolSelector([*TOOLS, 42])
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        (".", "is a directory — fix: name a file in it, such as '.*riglm.db'"),
+        ("junk.db", "'.*junk.db' is a file of something else — fix: name another one"),
+        ("junk.db/agent.db", "'.*junk.db' is no directory, so that '.*agent.db' cannot be in it — fix: "),
+        (5, "expected str, .* — fix: give the path of a file"),
+        ("a\0b", "embedded null byte — fix: name another file"),
+    ],
+)
+def test_a_store_that_can_be_none_is_refused_at_once_and_nothing_is_written(store, words, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    (home / "junk.db").write_text("notes of somebody")
+    with pytest.raises(ConfigurationError, match=rf"ToolSelector\(store=...\): .*{words}"):
+        ToolSelector(TOOLS, store=store)
+    assert [(each.name, each.read_text()) for each in tmp_path.rglob("*") if each.is_file()] == [
+        ("junk.db", "notes of somebody")
+    ]
+
+
+@pytest.mark.parametrize(("group", "argument"), [("predictors", "predictor"), ("embedders", "embedder")])
+def test_a_plug_in_that_cannot_be_made_is_refused_at_once_with_the_fix(group, argument, monkeypatch):
+    points = [
+        EntryPoint("gone", "riglm_gone_package:Gone", f"riglm.{group}"),
+        EntryPoint("broken", f"{__name__}:Broken", f"riglm.{group}"),
+    ]
+    monkeypatch.setattr(plugging, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    with pytest.raises(ConfigurationError, match=r"'gone' .* cannot be loaded: No module named .* — fix: repair or "):
+        ToolSelector(TOOLS, **{argument: "gone"})
+    with pytest.raises(ConfigurationError, match=r"'broken' does not take {}: no licence — fix: "):
+        ToolSelector(TOOLS, **{argument: "broken"})
+
+
+class Broken:
+    def __init__(self):
+        raise RuntimeError("no licence")
 
 
 def test_a_mistake_in_a_call_is_told_with_its_place_and_the_fix(make):

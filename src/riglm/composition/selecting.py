@@ -8,13 +8,24 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from riglm.adapters.analytics.store_file import is_ours
 from riglm.adapters.configuration.loading import Configuration, Options, load
-from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor
+from riglm.adapters.configuration.presence import (
+    require_all,
+    require_embedder,
+    require_predictor,
+    require_store_file,
+)
 from riglm.adapters.embedding.plugged import available as embedders_there
+from riglm.adapters.embedding.plugged import select_embedder
 from riglm.adapters.prediction.selection import available as predictors_there
 from riglm.application.selecting.service import SelectingService
 from riglm.composition.container import build
+from riglm.composition.prediction import build_predictor
+from riglm.composition.storage import store_path
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.embedder import OWN_PROVIDERS
+from riglm.domain.schemas.prediction import OWN_KINDS
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.state import State
 
@@ -60,11 +71,14 @@ def settings_for(store: Store, config: Place | None, asked: Mapping[str, Mapping
         values += _suited(asked.get("filtering", {}))
         values += _stored(store)
     configuration = _loaded(store, config, values)
+    settings = configuration.settings.model_copy(update={"state": State()})
     require_all(
         lambda: require_predictor(configuration, predictors_there),
         lambda: require_embedder(configuration, embedders_there),
+        lambda: _require_store(configuration),
     )
-    return configuration.settings.model_copy(update={"state": State()})
+    require_all(lambda: _require_predictor_made(settings), lambda: _require_embedder_made(settings))
+    return settings
 
 
 @contextlib.asynccontextmanager
@@ -93,10 +107,34 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
 
 
 def _loaded(store: Store, config: Place | None, values: _Values) -> Configuration:
-    file = None if config is None else Path(config).expanduser()
+    file = None if config is None else _place(config, "config")
     options = Options(config=file, values=values, with_servers=False)
     environment = os.environ if config is not None or store is USER_STORE else {}
     return load(options, environment=environment, directory=_NOWHERE)
+
+
+def _require_store(configuration: Configuration) -> None:
+    if configuration.settings.storage.kind == "sqlite":
+        require_store_file(configuration, store_path(configuration.settings), is_ours)
+
+
+def _require_predictor_made(settings: Settings) -> None:
+    """Raise ConfigurationError unless a predictor that a package brings can be made as it is asked for."""
+    if settings.predictor.kind not in OWN_KINDS:
+        build_predictor(settings)
+
+
+def _require_embedder_made(settings: Settings) -> None:
+    """Raise ConfigurationError unless an embedder that a package brings can be made as it is asked for; not opened."""
+    if settings.embedder.provider not in OWN_PROVIDERS:
+        select_embedder(settings.embedder.provider, settings.embedder.options)
+
+
+def _place(place: Place, argument: str) -> Path:
+    try:
+        return Path(place).expanduser()
+    except (TypeError, RuntimeError) as error:  # it is no path; or nobody knows whose home is meant
+        raise ConfigurationError(f"ToolSelector({argument}=...): {error} — fix: give the path of a file") from error
 
 
 def _stored(store: Store) -> _Values:
@@ -104,7 +142,7 @@ def _stored(store: Store) -> _Values:
         return []
     if store is None:
         return [("store", ("storage", "kind"), "memory")]
-    return [("store", ("storage", "path"), str(Path(store).expanduser()))]
+    return [("ToolSelector(store=...)", ("storage", "path"), str(_place(store, "store")))]
 
 
 def _suited(filtering: Mapping[str, Any]) -> _Values:

@@ -134,7 +134,9 @@ def _unusable_file(file: Path, is_ours: Callable[[Path], bool]) -> tuple[str, st
     """What keeps a file from being a store, and what to do; empty when nothing does."""
     if file.is_dir():
         return f"{str(file)!r} is a directory", f"name a file in it, such as {str(file / 'riglm.db')!r}"
-    if not os.path.lexists(file):
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return _unusable_place(file)
     if not file.is_file():
         return f"{str(file)!r} is no file", "name one, or one that is still to be made"
@@ -150,8 +152,6 @@ def _unusable_place(file: Path) -> tuple[str, str]:
     if not directory.is_dir():
         return f"{str(directory)!r} is no directory, so that {str(file)!r} cannot be in it", "name another place"
     if not os.access(directory, os.W_OK | os.X_OK):
-        return (
-            f"nothing may be written into {str(directory)!r}",
-            "give the user who runs this the right, or name another",
-        )
+        fix = "give the user who runs this the right, or name another"
+        return f"nothing may be written into {str(directory)!r}", fix
     return "", ""
