@@ -10,7 +10,7 @@ from riglm.adapters.configuration.presence import missing_parts, require_embedde
 from riglm.application.examining.unvisited import Missing
 from riglm.composition.prediction import build_predictor
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.installation import Installation
+from riglm.domain.installation import ENTRY, Installation
 from riglm.domain.upstream import UpstreamSpec
 
 
@@ -20,13 +20,14 @@ class Subject:
 
     `problems` say why it cannot be used; `configuration` is then what can be told of it without its servers, if
     anything can. `label` is empty where there is only one; `client` is the one that riglm serves by it, if it is one,
-    and `project` the directory in which the client starts it, if it is that of a project.
+    `entry` what it calls riglm, and `project` the directory in which it starts it, if it is that of a project.
     """
 
     label: str
     configuration: Configuration | None
     problems: str = ""
     client: str = ""
+    entry: str = ENTRY
     project: Path | None = None
 
     def specs(self) -> list[UpstreamSpec]:
@@ -75,6 +76,7 @@ def _subject(options: Options, served: Installation | None, label: str = "") -> 
         configuration=configuration,
         problems=problems,
         client=served.client if served is not None else "",
+        entry=served.entry if served is not None else ENTRY,
         project=served.place.project if served is not None else None,
     )
 

@@ -112,11 +112,13 @@ def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> li
     there = [spec for spec in specs if spec.name not in missing]
     checks.append(UnvisitedCheck(list(missing.values()), [] if visitor else there))
     if visitor is not None and there:
-        checks.append(_visits(settings, there, visitor, subject.client, seconds))
+        checks.append(_visits(settings, there, visitor, subject, seconds))
     return checks
 
 
-def _visits(settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor, client: str, seconds: float) -> Check:
+def _visits(
+    settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor, subject: Subject, seconds: float
+) -> Check:
     from riglm.adapters.mcp.upstream.building import Upstreams
 
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
@@ -125,10 +127,15 @@ def _visits(settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor,
     names = [spec.name for spec in settings.upstream_specs()]
     keys = {name: "upstream" if settings.upstream else f"mcpServers.{name}" for name in names}
     tools = ToolsFindings(
-        JsonSchemaJudge(), naming=settings.naming, filtering=settings.filtering, client=client, is_alone=len(keys) == 1
+        JsonSchemaJudge(),
+        naming=settings.naming,
+        filtering=settings.filtering,
+        client=subject.client,
+        entry=subject.entry,
+        is_alone=len(keys) == 1,
     )
     opening = partial(upstreams.opened, lambda _upstream, _tool: None)
-    known = support_by_key(client)
+    known = support_by_key(subject.client)
     return ServersCheck(opening, visitor, tools, timeouts=settings.timeouts, keys=keys, client=known)
 
 

@@ -50,13 +50,22 @@ class ToolsFindings:
     """Judges what servers list."""
 
     def __init__(
-        self, judge: SchemaJudgePort, *, naming: Naming, filtering: Filtering, client: str = "", is_alone: bool = False
+        self,
+        judge: SchemaJudgePort,
+        *,
+        naming: Naming,
+        filtering: Filtering,
+        client: str = "",
+        entry: str = ENTRY,
+        is_alone: bool = False,
     ) -> None:
         """`client` is the only one that sees them, as `riglm init` calls it; empty when it may be any.
 
+        `entry` is what riglm is called there: some clients put it before the names.
         `is_alone` says that there is one server in all, whose names pass as they are.
         """
         self._client = client
+        self._entry = entry
         self._is_alone = is_alone
         self._judge = judge
         self._naming: Naming = naming
@@ -111,7 +120,7 @@ class ToolsFindings:
     def _names(self, listed: Sequence[Listed]) -> list[Finding]:
         told = []
         for provider in self._providers:
-            faults = {each.name: fault for each in listed if (fault := provider.name_fault(ENTRY, each.name))}
+            faults = {each.name: fault for each in listed if (fault := provider.name_fault(self._entry, each.name))}
             if faults:
                 fault = next(iter(faults.values()))
                 what = f"{_some(list(faults))}: {provider.title} does not take the name ({fault})"

@@ -5,6 +5,7 @@ from riglm.adapters.examining.schemas import JsonSchemaJudge
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.visit import Visit
 from riglm.domain.finding import Finding, Severity
+from riglm.domain.installation import ENTRY
 from riglm.domain.naming import Naming
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.tool import read_catalogue
@@ -22,10 +23,13 @@ def visited(server: str, *tools: dict[str, Any]) -> Visit:
     return Visit(spec=spec, catalogue=read_catalogue(json.dumps({"tools": tools}).encode()))
 
 
-async def told(*visits: Visit, naming: Naming = "prefix", client: str = "", **filtering: Any) -> list[Finding]:
+async def told(
+    *visits: Visit, naming: Naming = "prefix", client: str = "", entry: str = ENTRY, **filtering: Any
+) -> list[Finding]:
     rules, is_alone = Filtering(**filtering), len(visits) == 1
-    judge = ToolsFindings(JsonSchemaJudge(), naming=naming, filtering=rules, client=client, is_alone=is_alone)
-    return await judge.about(visits)
+    judge = JsonSchemaJudge()
+    given = ToolsFindings(judge, naming=naming, filtering=rules, client=client, entry=entry, is_alone=is_alone)
+    return await given.about(visits)
 
 
 def about(findings: list[Finding], words: str) -> Finding:
@@ -48,6 +52,8 @@ async def test_the_prefix_of_claude_code_counts():
     longest = 128 - len("mcp__riglm__")
     assert not [each for each in await told(visited("one", tool("x" * longest))) if "Anthropic" in each.what]
     assert "129 characters" in about(await told(visited("one", tool("x" * (longest + 1)))), "Anthropic").what
+    findings = await told(visited("one", tool("x" * longest)), client="claude-code", entry="riglm-garden")
+    assert "135 characters" in about(findings, "Anthropic").what
 
 
 async def test_long_names_of_several_servers_are_cut_by_riglm_and_no_problem():
