@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +25,7 @@ from riglm.cli.replaying import (
 )
 from riglm.domain.errors import UnusableInput
 from riglm.domain.invocation import OWN_UPSTREAM
+from riglm.domain.moments import told_moment
 
 if TYPE_CHECKING:
     from riglm.application.reporting.record import Record
@@ -112,7 +112,7 @@ def _unused(store: "AnalyticsPort", since: float) -> list[str]:
 
 def _day(at: float) -> str:
     """The day of a time, where the user is."""
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d")
+    return told_moment(at).astimezone().strftime("%Y-%m-%d")
 
 
 def _write_page(file: Path, found: dict[str, Any]) -> None:
