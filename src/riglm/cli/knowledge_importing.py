@@ -44,7 +44,7 @@ def import_(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take files into the store; what it knows already is left as it is, so an import can be repeated at any time."""
+    """Take files into the store; what it knows already is not taken twice, so an import can be repeated at any time."""
     settings = knowledge_settings(config)
     sources = _sources(files, format_)
     owner = owner_of(settings, principal)
