@@ -93,11 +93,12 @@ def cover(rewritings: Sequence[Rewriting]) -> Callable[[str], str]:
     """What covers the secrets of these files, whose names are none, in any text."""
     first = {rewriting.file: rewriting.before for rewriting in reversed(rewritings)}
     last = {rewriting.file: rewriting.after for rewriting in rewritings}
-    documents = []
+    documents, texts = [], []
     for file, content in (*first.items(), *last.items()):  # what is between has no other servers than these two
+        texts.append((content or b"").decode("utf-8", "replace"))
         with contextlib.suppress(RiglmError):
             documents.append(values_of(file, content or b""))
-    return Cover(*documents, shown=[str(rewriting.file) for rewriting in rewritings])
+    return Cover(*documents, texts=texts, shown=[str(rewriting.file) for rewriting in rewritings])
 
 
 def _record(environment: Mapping[str, str]) -> InstallationRecord:

@@ -424,6 +424,23 @@ def test_a_server_that_is_given_a_directory_called_riglm_is_moved_like_others(ho
     assert [move["name"] for move in place["moves"]] == ["fs"]
 
 
+def test_a_whole_command_in_the_place_of_a_program_shows_no_secret_of_its_own(home: Path) -> None:
+    (home / ".cursor").mkdir()
+    said = {
+        "a": {"command": "env API_KEY=SECabc9 npx foo"},
+        "b": {"command": "TOKEN=SECabc9 npx"},
+        "c": {"command": "none --token SECabc9"},
+    }
+    (home / CURSOR.file).write_text(json.dumps({"mcpServers": said}), "utf-8")
+    (place,) = told("init")["places"]
+    assert [stay["why"] for stay in place["stays"]] == [
+        "the program 'env API_KEY=*** *** ***' was not found",
+        "the program 'TOKEN=*** ***' was not found",
+        "the program 'none --token ***' was not found",
+    ]
+    assert "SECabc9" not in runner.invoke(app, ["init"]).output
+
+
 def test_the_data_directory_of_this_shell_is_that_of_the_riglm_that_a_client_starts(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

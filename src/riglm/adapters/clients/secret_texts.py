@@ -16,6 +16,12 @@ _VARIABLE: Final = re.compile(r"((?:(?:Bearer|Basic|Token) )?(?:\$\{(?:env:)?\w+
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _SPACE: Final = re.compile(r"\s")
+_COMMENT: Final = re.compile(rf"{_STRING.pattern}|(?P<comment>//[^\n]*|/\*.*?\*/|#[^\n]*)", re.DOTALL)
+_NAMED: Final = re.compile(
+    r"""["']?(?<![\w.-])(?P<name>[\w.-]{1,64})["']?\s*[:=]\s*(?:"(?P<quoted>[^"\n]+)"|'(?P<single>[^'\n]+)')"""
+)
+_QUOTED: Final = re.compile(r"""["']([^"'\n]+)["']""")
+_VARIABLE_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _SHORTEST: Final = 4
 _SHORTEST_RANDOM: Final = 8
 """Of a text that stands under no telling name: the history of a client is full of short ones."""
@@ -24,21 +30,29 @@ _SHORTEST_RANDOM: Final = 8
 class Cover:
     """Covers in any text what documents hold of secrets."""
 
-    def __init__(self, *documents: Any, shown: Iterable[str] = ()) -> None:
-        """The documents are files as they were read: values below keys. What is `shown` is no secret."""
+    def __init__(self, *documents: Any, texts: Iterable[str] = (), shown: Iterable[str] = ()) -> None:
+        """The documents are files as they were read: values below keys. What is `shown` is no secret.
+
+        `texts` are the files as they are written: what was commented out has secrets, too.
+        """
         found = [text for document in documents for text in _secrets(document, "")]
+        found += [text for whole in texts for text in _in_comments(whole)]
         found += [text for document in documents for text in secrets_of_options(document)]
         self._whole = {part for text in found for part in _parts(text)} - set(shown)
         written = {form for text in self._whole for form in _forms(text)}
         self._redact = Redactor(written)
         short = sorted((re.escape(text) for text in self._whole if len(text) < _SHORTEST), key=len, reverse=True)
         self._short = re.compile(rf"(?<=[\s=:'])(?:{'|'.join(short)})(?=[\s,'\]}}]|$)") if short else None
+        plain = {pair for document in documents for pair in _plain(document)}
+        self._plain = _after_their_names(plain)
 
     def __call__(self, text: str) -> str:
         """The text with a mask for each of them."""
         text = _STRING.sub(self._string, text)
         if self._short is not None:
             text = self._short.sub(MASK, text)
+        if self._plain is not None:
+            text = self._plain.sub(rf"\g<name>{MASK}", text)
         parts = _VARIABLE.split(text)
         return "".join(part if place % 2 else self._redact(part) for place, part in enumerate(parts))
 
@@ -78,6 +92,43 @@ def _held(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, str) and value and (sounds_secret(name) or not _PLAIN.fullmatch(value)):
         yield value
         yield from secrets_of_url(value) if "://" in value else ()
+
+
+def _plain(value: Any) -> Iterator[tuple[str, str]]:
+    """Variables and headers that hold what is plainly a word or a number: covered only behind their names."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _plain(item)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            if name in _HOLDING and isinstance(item, Mapping):
+                held = ((str(inner), each) for inner, each in item.items() if isinstance(each, str | int | float))
+                yield from ((inner, json.dumps(each).strip('"')) for inner, each in held if each != "")
+            else:
+                yield from _plain(item)
+
+
+def _after_their_names(pairs: Iterable[tuple[str, str]]) -> re.Pattern[str] | None:
+    each = [
+        rf"""(?<![\w.-])["']?{re.escape(name)}["']?\s*[:=]\s*["']?(?=(?:{re.escape(value)})(?:["'\s,}}]|$))"""
+        for name, value in pairs
+        if _PLAIN.fullmatch(value) or not value.strip("0123456789.eE+-") or value in {"true", "false"}
+    ]
+    return re.compile(rf"(?P<name>{'|'.join(each)})[^\"'\s,}}]+") if each else None
+
+
+def _in_comments(text: str) -> Iterator[str]:
+    """What is quoted in comments and looks secret, by itself or by the name before it: servers are commented out."""
+    comments = "\n".join(found["comment"] for found in _COMMENT.finditer(text) if found["comment"])
+    for found in _NAMED.finditer(comments):
+        value = found["quoted"] or found["single"]
+        if sounds_secret(found["name"]) or _VARIABLE_NAME.fullmatch(found["name"]):
+            yield value
+    for quoted in _QUOTED.findall(comments):
+        if "://" in quoted:
+            yield from secrets_of_url(quoted)
+        elif len(quoted) >= _SHORTEST_RANDOM and not _SPACE.search(quoted) and looks_random(quoted):
+            yield quoted
 
 
 def _of_command(server: Mapping[str, Any]) -> Iterator[str]:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refusal, refuse_any
+from riglm.domain.chance import looks_random
+from riglm.domain.command_line import mask_command
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.embedder import OWN_PROVIDERS
 from riglm.domain.schemas.prediction import OWN_KINDS
+from riglm.domain.secret import MASK
 from riglm.domain.upstream import UpstreamSpec
 
 
@@ -117,11 +120,22 @@ def missing_parts(spec: UpstreamSpec, configuration: Configuration, environment:
     program = spec.command[0]
     if _found(program, spec, environment):
         return []
-    words = program.split()
+    words, shown = program.split(), _shown(program)
+    what = f"the program {' '.join(shown)!r} was not found"
     if len(words) > 1 and _found(words[0], spec, environment):
-        fix = f"write `command: {words[0]}` and `args: [{', '.join(words[1:])}]`: no shell splits the words"
-        return problem("command", f"the program {program!r} was not found", fix)
-    return problem("command", f"the program {program!r} was not found", "install it, correct it, or give its full path")
+        fix = f"write `command: {words[0]}` and `args: [{', '.join(shown[1:])}]`: no shell splits the words"
+        return problem("command", what, fix)
+    return problem("command", what, "install it, correct it, or give its full path")
+
+
+def _shown(program: str) -> list[str]:
+    """The words that were given as a program; variables and what looks secret covered if these are a whole command."""
+    words = program.split()
+    if not any("=" in word or "://" in word or word.startswith("-") or looks_random(word) for word in words):
+        return program.split(" ")
+    first, *others = mask_command(words)
+    name, sign, _ = first.partition("=")
+    return [f"{name}={MASK}" if sign else first, *others]
 
 
 def _found(program: str, spec: UpstreamSpec, environment: Mapping[str, str]) -> bool:

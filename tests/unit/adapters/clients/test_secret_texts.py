@@ -42,7 +42,7 @@ def test_no_secret_is_shown_however_it_is_written(server: dict[str, object]) -> 
 
 
 def test_what_is_no_secret_is_shown() -> None:
-    env = {"LOG_LEVEL": "debug", "PORT": "8080", "TOKEN": "${TOKEN:-}", "B": "{env:B}"}
+    env = {"TOKEN": "${TOKEN:-}", "B": "{env:B}"}
     server = {
         "command": "npx",
         "args": ["-y", "@org/server"],
@@ -50,3 +50,38 @@ def test_what_is_no_secret_is_shown() -> None:
         "headers": {"Authorization": "Bearer ${env:A}"},
     }
     assert Cover({"mcpServers": {"it": server}})(json.dumps(server)) == json.dumps(server)
+
+
+def test_no_value_of_a_variable_is_shown_and_the_same_word_elsewhere_is() -> None:
+    env = {"DB_PASS": "hunter", "PASSPHRASE": "npx", "PIN": 1234, "PORT": "8080", "ON": True, "GH-PAT": "abc-def"}
+    server = {"command": "npx", "args": ["hunter", "true"], "env": env, "headers": {"X-Id": "ann"}}
+    cover = Cover({"mcpServers": {"it": server}})
+    toml = "".join(f"{name} = {json.dumps(value)}\n" for name, value in env.items())
+    for text in (
+        json.dumps(env, indent=1),
+        json.dumps(env),
+        yaml_text.with_value("", ("env",), env),
+        yaml_text.with_value("", ("env",), env).replace('"', ""),
+        toml,
+    ):
+        shown = cover(text)
+        assert shown.count("***") == len(env), shown
+        assert not [value for value in ("hunter", "npx", "1234", "8080", "true", "abc-def") if value in shown.lower()]
+    assert cover(json.dumps(server["args"])) == json.dumps(server["args"])
+    assert '"X-Id": "***"' in cover(json.dumps(server))
+    assert '"command": "npx"' in cover(json.dumps(server))
+
+
+def test_no_secret_of_a_server_that_was_commented_out_is_shown() -> None:
+    texts = [
+        '{\n// "old": {"command": "npx", "args": ["-k", "sk-0123456789abcdef"], "env": {"DB_PASS": "sesame"}},\n"a":1}',
+        '{/* "old": {\n"headers": {"Authorization": "Bearer opaque-words"},\n"url": "https://h/?key=abcdef12345" } */}',
+        '# api_key = \'hunter22\'\n# [mcp_servers.old]\nname = "it" # TOKEN = "tok-ABCDEF"\n',
+    ]
+    hidden = ("sk-0123", "sesame", "opaque", "abcdef12345", "hunter22", "tok-ABC")
+    for text in texts:
+        shown = Cover(texts=[text])(text)
+        assert not [secret for secret in hidden if secret in shown], shown
+        assert "***" in shown
+        assert len(shown.splitlines()) == len(text.splitlines())
+    assert '"command": "npx"' in Cover(texts=texts)(texts[0])
