@@ -13,7 +13,7 @@ from riglm.domain.command_line import mask_command
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.embedder import OWN_PROVIDERS
 from riglm.domain.schemas.prediction import OWN_KINDS
-from riglm.domain.secret import MASK
+from riglm.domain.secret import MASK, sounds_secret
 from riglm.domain.upstream import UpstreamSpec
 
 
@@ -131,7 +131,7 @@ def missing_parts(spec: UpstreamSpec, configuration: Configuration, environment:
 def _shown(program: str) -> list[str]:
     """The words that were given as a program; variables and what looks secret covered if these are a whole command."""
     words = program.split()
-    if not any("=" in word or "://" in word or word.startswith("-") or looks_random(word) for word in words):
+    if not any("=" in word or "://" in word or sounds_secret(word) or looks_random(word) for word in words):
         return program.split(" ")
     first, *others = mask_command(words)
     name, sign, _ = first.partition("=")
