@@ -11,7 +11,7 @@ from riglm.domain.chance import begins_like_a_key
 from riglm.domain.schemas.base import SecretMap
 from riglm.domain.schemas.server import Server
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.secret import passwords_of_url, secrets_of_options, sounds_secret
+from riglm.domain.secret import passwords_of_url, sounds_secret
 
 _SHORTEST: Final = 8
 """What is shorter is rather a number or a switch, whatever it is called."""
@@ -19,10 +19,7 @@ _SHORTEST: Final = 8
 
 def certain_secrets(settings: Settings) -> tuple[str, ...]:
     """Tokens, keys and passwords, and what servers are given under such names."""
-    guards = (settings.privacy.key, settings.control.token, settings.control.read_token)
-    found = [*settings.downstream.principals.values(), *(guard.get_secret_value() for guard in guards if guard)]
-    found += [*settings.storage.secrets(), *settings.state.secrets(), *secrets_of_options(settings.predictor.options)]
-    found += secrets_of_options(settings.embedder.options)
+    found = [*settings.own_secrets]
     for server in [*([settings.upstream] if settings.upstream else []), *settings.mcp_servers.values()]:
         found += _of_server(server)
     return tuple(secret for secret in found if len(secret) >= _SHORTEST)

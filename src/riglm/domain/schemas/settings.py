@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import permutations
 from typing import Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from riglm.domain.command_line import secrets_of_command
 from riglm.domain.naming import SEPARATOR, Naming
@@ -115,17 +115,22 @@ class Settings(Section):
         aware._from_variables = tuple(sorted(set(from_variables)))  # noqa: SLF001  # its own
         return aware
 
-    def secrets(self) -> tuple[str, ...]:
-        """Every value that must never be shown or logged, in the clear: for redaction only."""
+    @property
+    def own_secrets(self) -> tuple[str, ...]:
+        """The tokens, keys and passwords that are riglm's own and no server's, in the clear."""
         guards = (self.privacy.key, self.control.token, self.control.read_token)
-        found = [one for one in guards if one]
-        options = (self.predictor.options, self.embedder.options)
-        plain = [
+        return (
             *self.downstream.principals.values(),
+            *(guard.get_secret_value() for guard in guards if guard),
             *self.storage.secrets(),
             *self.state.secrets(),
-            *secrets_of_options(options),
-        ]
+            *secrets_of_options((self.predictor.options, self.embedder.options)),
+        )
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every value that must never be shown or logged, in the clear: for redaction only."""
+        found: list[SecretStr] = []
+        plain = [*self.own_secrets]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]
             found += [server.auth.token] if server.auth else []
