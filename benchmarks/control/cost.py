@@ -1,26 +1,31 @@
-"""What the control API costs calls, while Prometheus scrapes every second and a page looks every two.
+"""What the control API costs calls: nobody looks, Prometheus scrapes every second, and the page asks every two as well.
 
-    python -m benchmarks.control cost [--rounds 6] [--seconds 4] [--stored 20000] [--json]
+    python -m benchmarks.control cost [--sets 2] [--turns 60] [--slice 0.25] [--stored 20000] [--json]
 
-Two riglms stand side by side, one with the control API and one without, and are visited in turn. Throughput is that of
-16 clients that never rest; lag is what one client that asks 250 times a second waits longer than usual. Exit code 1 if
-the throughput falls by more than 5 %, or 999 of 1,000 requests wait more than 10 ms longer. On shared cores all that
-looks takes its processor time from somebody as well: where others work, believe the processor time.
+Riglms stand side by side in sets of four: one without the control API, one that nobody looks at, one that is scraped,
+and one that is scraped while the page is open. They take short turns, since a shared machine is faster now and slower
+then: what is compared was measured within seconds. In each turn 16 clients call as fast as they can, which gives the
+throughput, then one client calls 250 times a second, which gives the lag. Whoever looks keeps to the time that belongs
+to his riglm. Exit code 1 if the throughput falls by more than 5 %, or 999 of 1,000 calls wait more than 10 ms longer.
 """
 
 import argparse
 import contextlib
 import json
+import math
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from benchmarks.control.served import Riglm, opened, served
@@ -34,30 +39,90 @@ MOST_LAG_MS: Final = 10.0
 _CLIENTS: Final = 16
 _PACE_SECONDS: Final = 0.004
 _CALL: Final = {"name": "bench_echo", "arguments": {"text": "it"}}
+_WITHOUT: Final = "without"
+_SCRAPE_SECONDS: Final = 1.0
+_PAGE_SECONDS: Final = 2.0
+_LOOKS: Final[dict[str, dict[str, float]]] = {
+    _WITHOUT: {},
+    "nobody looks": {},
+    "scraped": {"scrape": _SCRAPE_SECONDS},
+    "scraped, page open": {"scrape": _SCRAPE_SECONDS, "page": _PAGE_SECONDS},
+}
+_BLOCK_TURNS: Final = 10
+_SEED: Final = 20261101
+
+
+@dataclass(slots=True)
+class _Block:
+    """What was measured of one riglm in some turns that follow each other."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    processor: float = 0.0
+    wrong: int = 0
+    waits: list[float] = field(default_factory=list)
+
+
+class _Subject:
+    """One riglm, its clients, and whoever looks at it."""
+
+    def __init__(
+        self, riglm: Riglm, looker: "subprocess.Popen[bytes] | None", looks: dict[str, float], chance: random.Random
+    ) -> None:
+        self._riglm = riglm
+        self._clients = opened(riglm.port, _CLIENTS)
+        self._looker = looker
+        self._looks = looks
+        self._chance = chance
+        self._due = dict.fromkeys(looks, 0.0)
+        self._lived = 0.0
+
+    def turn(self, seconds: float, block: _Block) -> None:
+        """Flood it, then ask it at a pace, so many seconds each."""
+        self._look()
+        before = processor_seconds(self._riglm.pid)
+        flood = Flood(self._clients, 10**9, seconds, lambda _: _CALL, _is_right).run()
+        block.processor += processor_seconds(self._riglm.pid) - before
+        block.calls += len(flood.latencies)
+        block.seconds += flood.seconds
+        block.wrong += flood.wrong
+        self._lived += flood.seconds
+        self._look()
+        block.waits += _waits(self._clients[0], seconds)
+        self._lived += seconds
+
+    def _look(self) -> None:
+        for what, seconds in self._looks.items():
+            if self._lived >= self._due[what]:
+                self._due[what] += seconds * self._chance.uniform(0.5, 1.5)  # into both halves of turns alike
+                assert self._looker is not None
+                assert self._looker.stdin is not None
+                self._looker.stdin.write(f"{what}\n".encode())
+                self._looker.stdin.flush()
 
 
 def main(words: Sequence[str]) -> int:
     """Measure, and print a table."""
     chosen = _options(words)
+    chance = random.Random(_SEED)
+    blocks: dict[str, list[_Block]] = {kind: [] for kind in _LOOKS}
+    turns = chosen.sets * (chosen.turns + _BLOCK_TURNS)
     with tempfile.TemporaryDirectory(prefix="riglm-bench-") as name, contextlib.ExitStack() as stack:
-        place, now = Path(name), time.time()
-        riglms = {
-            kind: stack.enter_context(served(place / kind, control=kind == "on", stored=chosen.stored, now=now))
-            for kind in ("off", "on")
-        }
-        rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in riglms}
-        for number in range(chosen.rounds + 1):
-            for kind in sorted(riglms, reverse=number % 2 == 0):
-                with _looked_at(riglms[kind]):
-                    measured = _round(riglms[kind], chosen.seconds)
-                if number:  # the first one warms up
-                    rounds[kind].append(measured)
-    found = _summary(rounds)
+        sets = [_started(stack, Path(name) / str(number), chosen.stored, chance) for number in range(chosen.sets)]
+        for number in track(range(turns), "turns", console=Console(stderr=True)):
+            if number % _BLOCK_TURNS == 0:
+                for found in blocks.values():
+                    found.append(_Block())
+            subjects = sets[number // _BLOCK_TURNS % len(sets)]
+            for kind in chance.sample(list(subjects), len(subjects)):
+                subjects[kind].turn(chosen.slice, blocks[kind][-1])
+    counted = {kind: found[chosen.sets :] for kind, found in blocks.items()}  # each set's first block warms it up
+    summary = {kind: _summary(found, counted[_WITHOUT]) for kind, found in counted.items()}
     if chosen.json:
-        print(json.dumps(found | {"rounds": rounds}, indent=1))
+        print(json.dumps(summary, indent=1))
     else:
-        _show(found, rounds)
-    return 0 if found["cost"] <= MOST_COST and found["lag_ms"] <= MOST_LAG_MS else 1
+        _show(summary)
+    return 0 if all(each["cost"] <= MOST_COST and each["lag_ms"] <= MOST_LAG_MS for each in summary.values()) else 1
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
@@ -66,53 +131,37 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_argument("--rounds", type=int, default=6)
-    options.add_argument("--seconds", type=float, default=4.0, help="of each round, for throughput and for lag")
-    options.add_argument("--stored", type=int, default=20_000, help="invocations in the store before")
+    options.add_argument("--sets", type=int, default=2, help="of riglms")
+    options.add_argument("--turns", type=int, default=60, help=f"of each riglm, {2 * _BLOCK_TURNS} at least")
+    options.add_argument("--slice", type=float, default=0.25, help="seconds of a turn, for throughput and for lag")
+    options.add_argument("--stored", type=int, default=20_000, help="invocations in each store before")
     options.add_argument("--json", action="store_true", help="print JSON only")
     return options.parse_args(words)
 
 
+def _started(stack: contextlib.ExitStack, place: Path, stored: int, chance: random.Random) -> dict[str, _Subject]:
+    now = time.time()
+    subjects = {}
+    for number, (kind, looks) in enumerate(_LOOKS.items()):
+        riglm = stack.enter_context(served(place / str(number), control=kind != _WITHOUT, stored=stored, now=now))
+        looker = stack.enter_context(_looker(riglm)) if looks else None
+        subjects[kind] = _Subject(riglm, looker, looks, chance)
+    return subjects
+
+
 @contextlib.contextmanager
-def _looked_at(riglm: Riglm) -> Iterator[None]:
-    """Somebody looks meanwhile, where there is anything to see."""
-    if riglm.control is None:
-        yield
-        return
+def _looker(riglm: Riglm) -> Iterator["subprocess.Popen[bytes]"]:
     command = [sys.executable, "-m", "benchmarks.control.looking", str(riglm.control)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as looking:
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as looking:
         assert looking.stdin is not None
-        assert looking.stdout is not None
-        looking.stdout.readline()
-        yield
+        yield looking
         looking.stdin.close()
         if looking.wait(30):
             raise SystemExit("whoever looked got no answer")
 
 
-def _round(riglm: Riglm, seconds: float) -> dict[str, float]:
-    clients = opened(riglm.port, _CLIENTS)
-    before = processor_seconds(riglm.pid)
-    flood = Flood(clients, 10**9, seconds, lambda _: _CALL, _is_right).run()
-    used = processor_seconds(riglm.pid) - before
-    for each in clients[1:]:
-        each.close()
-    waits = _waits(clients[0], seconds)
-    clients[0].close()
-    usual, slow = statistics.median(waits), sorted(waits)
-    return {
-        "calls_per_second": len(flood.latencies) / flood.seconds,
-        "processor_us_per_call": used / len(flood.latencies) * 1e6,
-        "wrong": float(flood.wrong),
-        "median_ms": usual * 1e3,
-        "lag_p99_ms": (slow[int(len(slow) * 0.99)] - usual) * 1e3,
-        "lag_p999_ms": (slow[int(len(slow) * 0.999)] - usual) * 1e3,
-        "lag_most_ms": (slow[-1] - usual) * 1e3,
-    }
-
-
 def _waits(client: HttpSession, seconds: float) -> list[float]:
-    """How long each of the requests of one client took that keeps a pace."""
+    """How long each of the calls of one client took that keeps a pace."""
     waits = []
     start = due = time.perf_counter()
     while due < start + seconds:
@@ -128,29 +177,60 @@ def _is_right(_: HttpSession, answer: Answer) -> bool:
     return not answer.content().get("isError")
 
 
-def _summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    def usual(kind: str, name: str) -> float:
-        return statistics.median(each[name] for each in rounds[kind])
-
-    def ratio(name: str) -> float:
-        return statistics.median(on[name] / off[name] for on, off in zip(rounds["on"], rounds["off"], strict=True))
-
+def _summary(blocks: Sequence[_Block], without: Sequence[_Block]) -> dict[str, float]:
+    pairs = list(zip(blocks, without, strict=True))
+    speeds = [(on.calls / on.seconds) / (off.calls / off.seconds) for on, off in pairs]
+    processor = [(on.processor / on.calls) / (off.processor / off.calls) for on, off in pairs]
     return {
-        "cost": 1 - ratio("calls_per_second"),
-        "processor": ratio("processor_us_per_call") - 1,
-        "lag_ms": usual("on", "lag_p999_ms") - usual("off", "lag_p999_ms"),
-        "wrong": sum(each["wrong"] for kind in rounds.values() for each in kind),
-        **{kind: {name: usual(kind, name) for name in rounds[kind][0]} for kind in rounds},
+        "calls_per_second": sum(each.calls for each in blocks) / sum(each.seconds for each in blocks),
+        "processor_us_per_call": sum(each.processor for each in blocks) / sum(each.calls for each in blocks) * 1e6,
+        "wrong": sum(each.wrong for each in blocks),
+        "cost": 1 - statistics.mean(speeds),
+        "cost_error": _error(speeds),
+        "processor": statistics.mean(processor) - 1,
+        "processor_error": _error(processor),
+        "median_ms": _wait_ms(blocks, 0.5),
+        "p999_ms": _wait_ms(blocks, 0.999),
+        "lag_ms": _wait_ms(blocks, 0.999) - _wait_ms(without, 0.999),
     }
 
 
-def _show(found: dict[str, Any], rounds: dict[str, list[dict[str, float]]]) -> None:
-    names = list(rounds["on"][0])
-    table = Table("control API", *names, title="medians of all rounds", title_justify="left")
-    for kind in rounds:
-        table.add_row(kind, *(f"{found[kind][name]:.2f}" for name in names))
+def _wait_ms(blocks: Sequence[_Block], share: float) -> float:
+    waits = sorted(wait for each in blocks for wait in each.waits)
+    return waits[int(len(waits) * share)] * 1e3
+
+
+def _error(values: Sequence[float]) -> float:
+    """The standard error of their mean."""
+    return statistics.stdev(values) / math.sqrt(len(values))
+
+
+def _show(summary: dict[str, dict[str, float]]) -> None:
+    table = Table(
+        "control API",
+        "calls/s",
+        "fewer",
+        "processor us a call",
+        "more",
+        "median ms",
+        "999 of 1,000 ms",
+        "added lag ms",
+        "wrong",
+        title="of all turns; with standard errors",
+        title_justify="left",
+    )
+    for kind, found in summary.items():
+        table.add_row(
+            kind,
+            f"{found['calls_per_second']:.0f}",
+            f"{found['cost']:.1%} ± {found['cost_error']:.1%}",
+            f"{found['processor_us_per_call']:.0f}",
+            f"{found['processor']:.1%} ± {found['processor_error']:.1%}",
+            f"{found['median_ms']:.2f}",
+            f"{found['p999_ms']:.1f}",
+            f"{found['lag_ms']:+.1f}",
+            f"{found['wrong']:.0f}",
+        )
     console = Console(width=140)
     console.print(table)
-    console.print(f"throughput: {found['cost']:+.1%} less (goal: at most {MOST_COST:.0%})")
-    console.print(f"processor time of a call: {found['processor']:+.1%}, all that is told included")
-    console.print(f"added lag, 999 of 1,000: {found['lag_ms']:+.1f} ms (goal: at most {MOST_LAG_MS:g})")
+    console.print(f"goals: at most {MOST_COST:.0%} fewer calls, at most {MOST_LAG_MS:g} ms of added lag")

@@ -1,39 +1,24 @@
-"""Somebody who looks: Prometheus that scrapes every second, and the page, which asks every two.
+"""Somebody who looks when told to: as Prometheus that scrapes, or as the page.
 
     python -m benchmarks.control.looking PORT
 
-Says `looking` once all has been answered, and goes on until its input ends.
+Looks once for each line of its input, which is `scrape` or `page`, and ends with it.
 """
 
 import http.client
 import sys
-import threading
 import time
-from collections.abc import Callable
 from typing import Final
 
-SCRAPE_SECONDS: Final = 1.0
-PAGE_SECONDS: Final = 2.0
 _STEP: Final = 1_800  # the page shows a day in 48 of these, each from a whole half hour on
 _STEPS: Final = 48
 
 
 def main() -> int:
-    """Look until nobody listens."""
+    """Look until nobody wants it any more."""
     port = int(sys.argv[1])
-    over = threading.Event()
-    _ask(port, ["/metrics", *_page()])
-    lookers = [
-        threading.Thread(target=_look, args=(port, over, SCRAPE_SECONDS, lambda: ["/metrics"])),
-        threading.Thread(target=_look, args=(port, over, PAGE_SECONDS, _page)),
-    ]
-    for each in lookers:
-        each.start()
-    print("looking", flush=True)
-    sys.stdin.read()
-    over.set()
-    for each in lookers:
-        each.join()
+    for line in sys.stdin:
+        _ask(port, ["/metrics"] if line.strip() == "scrape" else _page())
     return 0
 
 
@@ -49,11 +34,6 @@ def _page() -> list[str]:
         "/sessions?active=true&limit=50",
         f"/tools?since={since}&limit=1000",
     ]
-
-
-def _look(port: int, over: threading.Event, seconds: float, paths: Callable[[], list[str]]) -> None:
-    while not over.wait(seconds):
-        _ask(port, paths())
 
 
 def _ask(port: int, paths: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import threading
@@ -57,6 +58,7 @@ class ControlServer:
         from riglm.adapters.control.connection import http_server  # noqa: PLC0415  # here it delays nobody
 
         server = http_server(self._build())
+        gc.freeze()  # what was made for it lives to the end: the collector, which holds up calls, need not walk it
         host, port, *_ = self._listener.getsockname()
         _log.info("control API", extra={"url": f"http://{f'[{host}]' if ':' in host else host}:{port}/"})
         serving = asyncio.create_task(server.serve([self._listener]))
