@@ -116,17 +116,7 @@ def _default(field: dict[str, Any]) -> str:
     return "" if value in (None, "", [], {}) else f"`{json.dumps(value)}`"
 
 
-def main() -> int:
-    """Write the files, or with `--check` compare them; the exit code."""
-    stale = [file for file, text in files().items() if not file.exists() or file.read_text("utf-8") != text]
-    if "--check" in sys.argv:
-        for file in stale:
-            sys.stderr.write(f"{file.name} is out of date: run `python docs/reference/generate.py`\n")
-        return 1 if stale else 0
-    for file, text in files().items():
-        file.write_text(text, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from keeping import keep
+
+    sys.exit(keep(files()))

@@ -78,17 +78,7 @@ def _cell(words: str) -> str:
     return words.replace("|", "\\|")
 
 
-def main() -> int:
-    """Write the file, or with `--check` compare it; the exit code."""
-    current = text()
-    if "--check" in sys.argv:
-        if FILE.exists() and FILE.read_text("utf-8") == current:
-            return 0
-        sys.stderr.write(f"{FILE.name} is out of date: run `python docs/reference/generate_commands.py`\n")
-        return 1
-    FILE.write_text(current, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from keeping import keep
+
+    sys.exit(keep({FILE: text()}))

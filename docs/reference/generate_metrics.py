@@ -104,16 +104,7 @@ def _labels(samples: Iterable[Any]) -> Iterator[str]:
     return (f"`{label}`" for label in found)
 
 
-def main() -> int:
-    """Write the file, or with `--check` compare it; the exit code."""
-    current = FILE.exists() and FILE.read_text("utf-8") == text()
-    if "--check" in sys.argv:
-        if not current:
-            sys.stderr.write(f"{FILE.name} is out of date: run `python docs/reference/generate_metrics.py`\n")
-        return 0 if current else 1
-    FILE.write_text(text(), "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from keeping import keep
+
+    sys.exit(keep({FILE: text()}))

@@ -87,6 +87,6 @@ def test_what_would_ask_another_host_is_found(text: str) -> None:
 
 
 def test_the_figures_say_what_the_tables_say() -> None:
-    script = ROOT / "docs" / "figures.py"
+    script = ROOT / "docs" / "reference" / "generate_figures.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-HERE = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 WIDTH = 720
 _STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #333 }
@@ -49,7 +49,7 @@ class Series:
 
 def table(page: str, heading: str) -> list[list[str]]:
     """The rows of the first table below a heading, the heading row first."""
-    text = (HERE / page).read_text("utf-8")
+    text = (DOCS / page).read_text("utf-8")
     below = text[text.index(f"\n## {heading}\n") :]
     block = re.search(r"(?:^\|.*\n)+", below, re.MULTILINE)
     if block is None:
@@ -235,18 +235,12 @@ FIGURES: dict[str, Callable[[], str]] = {
 }
 
 
-def main() -> int:
-    """Draw the figures, or with `--check` compare them; the exit code."""
-    files = {HERE / "images" / name: draw() for name, draw in FIGURES.items()}
-    stale = [file for file, text in files.items() if not file.exists() or file.read_text("utf-8") != text]
-    if "--check" in sys.argv:
-        for file in stale:
-            sys.stderr.write(f"{file.name} is out of date: run `python docs/figures.py`\n")
-        return 1 if stale else 0
-    for file in stale:
-        file.write_text(files[file], "utf-8")
-    return 0
+def files() -> dict[Path, str]:
+    """What each file should hold."""
+    return {DOCS / "images" / name: draw() for name, draw in FIGURES.items()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from keeping import keep
+
+    sys.exit(keep(files()))
