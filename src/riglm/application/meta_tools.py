@@ -30,14 +30,12 @@ from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.ranking import UNSURE
 from riglm.domain.session import Session
+from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.surface import Surface
 from riglm.domain.view import View
 
 MOST_NAMED: Final = 100
 """A list longer than this is not spelt out in an answer."""
-
-LONGEST_QUERY: Final = 2_000
-"""Characters of a query that are remembered with what it found."""
 
 _SWITCHED_OFF: Final = "the tool is switched off: SURR_ENABLE_INNER_VOICE=1 or knowledge.enabled switches it on"
 _log: Final = logging.getLogger("riglm.filtering")

@@ -17,6 +17,9 @@ MOST_USED: Final = 1_000
 MOST_QUERIES: Final = 200
 """The tools of a session of which it is remembered what search found them."""
 
+LONGEST_QUERY: Final = 2_000
+"""Characters of a query that are remembered with what it found."""
+
 
 class ClientList(NamedTuple):
     """The list that a client has: the names of servers' tools, of riglm's own, and whose marks are on them."""

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.meta_tools import LONGEST_QUERY
 from riglm.application.owners import ToolOwners
 from riglm.application.predicting import Predicting
 from riglm.application.prediction.lessons import Lessons
@@ -23,7 +22,7 @@ from riglm.domain.prediction import Context, Prediction, Situation
 from riglm.domain.retrieval.outcome import SearchOutcome
 from riglm.domain.retrieval.texts import request_texts
 from riglm.domain.session import Session
-from riglm.domain.session_state import SessionState
+from riglm.domain.session_state import LONGEST_QUERY, SessionState
 from riglm.domain.tool import Catalogue
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
 from riglm.ports.telemetry import MeterPort

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering import FilteringService
-from riglm.application.meta_tools import LONGEST_QUERY
 from riglm.application.predicting import Hit
 from riglm.application.prediction.service import PredictionService
 from riglm.application.selecting.selection import Reason
@@ -20,6 +19,7 @@ from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.parameters import Parameters
 from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import Caller
 
