@@ -19,7 +19,7 @@ from riglm.application.proxy import ProxyService
 from riglm.application.recording.record_queue import Item
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
-from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.application.tracing.traces import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher

@@ -12,7 +12,7 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.overhead import Overhead
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.jsonrpc import Message

@@ -10,7 +10,7 @@ from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.control import make_control, make_live
 from riglm.composition.knowledge import make_voice
 from riglm.composition.prediction import (

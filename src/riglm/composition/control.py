@@ -15,7 +15,7 @@ from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.knowledge import going_by
 from riglm.composition.prediction import build_predictor, plan_of
 from riglm.composition.sessions import evidence

@@ -7,9 +7,9 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.forgetting import Forgetting
 from riglm.application.identity import server_info
 from riglm.application.proxy import ProxyService
+from riglm.application.sessions.forgetting import Forgetting
 from riglm.composition.container import Container
 from riglm.composition.control import ControlDoor
 from riglm.composition.prediction import SWITCH_SECONDS

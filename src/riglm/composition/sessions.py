@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.composition.wanted import stands_in_the_way
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KeyedHasher

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from riglm.application.catalogues import Catalogues
 from riglm.application.recording.tracking import CalledNote, TrackingService
 from riglm.application.services import Services
-from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher

@@ -9,7 +9,7 @@ from riglm.application.catalogues import Catalogues
 from riglm.application.conversation import DirectConversation
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.services import Services
-from riglm.application.sessions import Evidence, SessionRegistry
+from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.control.cursors import cursor_of, key_of, page
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain.control import (
     MOST_CALLS_TOLD,
     MOST_LISTS_TOLD,

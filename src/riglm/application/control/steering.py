@@ -13,7 +13,7 @@ from riglm.application.control.sessions import unknown_session
 from riglm.application.control.tool_use import LiveTools
 from riglm.application.meta_tool_definitions import NAMES
 from riglm.application.overrides import Overrides
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish, Page
 from riglm.domain.identifier import uuid7
 from riglm.domain.override import Override, OverrideScope

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from riglm.application.predicting import Predicting
 from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sharing.news import News
 from riglm.application.sharing.sealing import Sealer
 from riglm.application.sharing.shared_links import SharedLinks

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from riglm.application.kept_sessions import Place
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.kept import Place
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sharing.dropping import count_name, session_name
 from riglm.application.sharing.lineage import Writers, changed_by, head, read_head
 from riglm.application.sharing.merging import merged

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.kept_sessions import Place
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.kept import Place
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sharing.link_record import REPEATED
 from riglm.application.sharing.news import News
 from riglm.application.sharing.shared_links import SharedLinks

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from riglm.application.sessions import SessionRegistry
+from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain.forgetting import Forgotten
 from riglm.domain.identifier import parsed_uuid
 from riglm.domain.session import Session

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.sessions import Evidence
+from riglm.application.sessions.registry import Evidence
 from riglm.domain.session import Client, Confidence, Method, Session, Transport
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import Caller

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from riglm.application.kept_sessions import KeptSessions, Place
 from riglm.application.recording.tracking import TrackingService
+from riglm.application.sessions.kept import KeptSessions, Place
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw

@@ -3,7 +3,7 @@
 import pytest
 
 from riglm.adapters.state.memory import InMemorySessionState
-from riglm.application.forgetting import Forgetting
+from riglm.application.sessions.forgetting import Forgetting
 from riglm.application.sharing.dropping import count_name, drop_sessions, session_name
 from riglm.application.sharing.sealing import Sealer
 from riglm.domain.errors import StateUnavailable
