@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.application.dynamic_list import DynamicList
-from riglm.application.predicting import Predicting
-from riglm.application.surfaces import Surfaces
-from riglm.application.unpredicted import Unpredicted
-from riglm.application.views import Views
+from riglm.application.lists.dynamic import DynamicList
+from riglm.application.lists.predicting import Predicting
+from riglm.application.lists.surfaces import Surfaces
+from riglm.application.lists.unpredicted import Unpredicted
+from riglm.application.lists.views import Views
 from riglm.domain.override import Override
 from riglm.domain.policy import Policy
 from riglm.domain.schemas.filtering import Filtering

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.decisions import Decisions, Surroundings
 from riglm.application.failing_open import FailingOpen
-from riglm.application.predicting import Predicting
+from riglm.application.lists.predicting import Predicting
+from riglm.application.lists.shown import Selection, ShownList
 from riglm.application.sessions.states import MOST_SESSIONS, SessionStates
-from riglm.application.shown_list import Selection, ShownList
 from riglm.domain import turns
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from riglm.application.surfaces import Outlook
+from riglm.application.lists.surfaces import Outlook
 from riglm.domain.override import Override, OverrideKind
 from riglm.domain.policy import Standing
 from riglm.domain.schemas.filtering import Filtering

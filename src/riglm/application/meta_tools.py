@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from riglm.application.filtering import FilteringService
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
 from riglm.application.knowledge.errors import Code, Unanswered, refusal
-from riglm.application.meta_answers import (
+from riglm.application.lists.meta_answers import (
     MetaAnswer,
     Misused,
     array,
@@ -22,9 +22,9 @@ from riglm.application.meta_answers import (
     text_given,
     way_to_call,
 )
-from riglm.application.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
-from riglm.application.predicting import Hit
-from riglm.application.shown_list import Selection
+from riglm.application.lists.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
+from riglm.application.lists.predicting import Hit
+from riglm.application.lists.shown import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from riglm.application.filtering import FilteringService
+from riglm.application.lists.predicting import Predicting
 from riglm.application.meta_tools import MetaTools
-from riglm.application.predicting import Predicting
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Context, Prediction

@@ -10,7 +10,7 @@ from riglm.application.importing.conversations import Conversation, Identities, 
 from riglm.application.importing.naming import Known, ToolNames, server_of
 from riglm.application.importing.recorded_live import RecordedLive
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
-from riglm.application.meta_tool_definitions import CALL_TOOL, NAMES
+from riglm.application.lists.meta_tool_definitions import CALL_TOOL, NAMES
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.transcripts import Account

@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from riglm.application.failing_open import FailingOpen
+from riglm.application.lists.predicting import Predicting
 from riglm.application.owners import ToolOwners
-from riglm.application.predicting import Predicting
 from riglm.application.prediction.lessons import Lessons
 from riglm.application.prediction.loading import Loading
 from riglm.application.prediction.plan import LearningScope, Plan

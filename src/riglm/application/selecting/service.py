@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering import FilteringService
-from riglm.application.predicting import Hit
+from riglm.application.lists.predicting import Hit
+from riglm.application.lists.shown import Selection as Shown
 from riglm.application.prediction.service import PredictionService
 from riglm.application.selecting.selection import Reason
 from riglm.application.services import Services
 from riglm.application.showing.call_watch import CallWatch
-from riglm.application.shown_list import Selection as Shown
 from riglm.domain.control import SessionPrediction
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import ErrorKind

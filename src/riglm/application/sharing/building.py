@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from riglm.application.predicting import Predicting
+from riglm.application.lists.predicting import Predicting
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sharing.news import News

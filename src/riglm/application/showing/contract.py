@@ -4,8 +4,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from riglm.application.meta_answers import MetaAnswer
-from riglm.application.shown_list import Selection, ShownList
+from riglm.application.lists.meta_answers import MetaAnswer
+from riglm.application.lists.shown import Selection, ShownList
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Session

@@ -4,7 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from riglm.application.exchange import Exchange
-from riglm.application.meta_tool_definitions import CALL_TOOL
+from riglm.application.lists.meta_tool_definitions import CALL_TOOL
 from riglm.application.services import tool_name
 from riglm.application.showing.showing import Showing
 from riglm.application.workers import Workers

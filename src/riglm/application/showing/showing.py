@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from riglm.application.exchange import NOWHERE
 from riglm.application.failing_open import FailingOpen
+from riglm.application.lists.shown import Selection
 from riglm.application.services import Services
 from riglm.application.showing.always_listed import AlwaysListed
 from riglm.application.showing.call_watch import CallWatch
@@ -17,7 +18,6 @@ from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.disguise import disguised_key
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.read_lists import ReadLists, read_plainly
-from riglm.application.shown_list import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw

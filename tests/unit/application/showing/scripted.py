@@ -1,9 +1,9 @@
 """A filter and tools of riglm's own that do what a test says."""
 
-from riglm.application.meta_answers import MetaAnswer
+from riglm.application.lists.meta_answers import MetaAnswer
+from riglm.application.lists.shown import Selection, ShownList
 from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.showing import Showing
-from riglm.application.shown_list import Selection, ShownList
 from riglm.domain import jsonrpc
 from riglm.domain.session_state import SessionState
 from riglm.domain.surface import Surface

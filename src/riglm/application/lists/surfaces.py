@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from riglm.application.dynamic_list import DynamicList
-from riglm.application.list_writing import ListWriter, own_entries
-from riglm.application.meta_tool_definitions import NAMES
-from riglm.application.predicting import Predicting
-from riglm.application.shown_list import Selection, ShownList
-from riglm.application.unpredicted import Unpredicted
+from riglm.application.lists.dynamic import DynamicList
+from riglm.application.lists.meta_tool_definitions import NAMES
+from riglm.application.lists.predicting import Predicting
+from riglm.application.lists.shown import Selection, ShownList
+from riglm.application.lists.unpredicted import Unpredicted
+from riglm.application.lists.writing import ListWriter, own_entries
 from riglm.domain.exposure import NOTHING_TO_SAVE
 from riglm.domain.ranking import Choice
 from riglm.domain.schemas.filtering import Filtering

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from riglm.application.predicting import Hit, Predicting
+from riglm.application.lists.predicting import Hit, Predicting
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Prediction
 from riglm.domain.session import Session

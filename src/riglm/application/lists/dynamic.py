@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
-from riglm.application.meta_tool_definitions import NAMES
-from riglm.application.predicting import Predicting
+from riglm.application.lists.meta_tool_definitions import NAMES
+from riglm.application.lists.predicting import Predicting
 from riglm.domain import turns
 from riglm.domain.prediction import Prediction
 from riglm.domain.ranking import SURE, UNSURE, Choice, ranked, selected

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from riglm.application.meta_tool_definitions import CALL_TOOL
-from riglm.application.shown_list import Selection
+from riglm.application.lists.meta_tool_definitions import CALL_TOOL
+from riglm.application.lists.shown import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from riglm.application.meta_tool_definitions import DEFINITIONS, NAMES, PROMINENT_SEARCH, SEARCH
+from riglm.application.lists.meta_tool_definitions import DEFINITIONS, NAMES, PROMINENT_SEARCH, SEARCH
 from riglm.domain import jsonrpc
 from riglm.domain.tool import Catalogue
 
