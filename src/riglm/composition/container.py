@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
-    from riglm.application.filtering import FilteringService
+    from riglm.application.filtering.overrides import Overrides
+    from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.overrides import Overrides
     from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.worker import Worker

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from riglm.adapters.control.rights import Tokens
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
-    from riglm.application.filtering import FilteringService
+    from riglm.application.filtering.overrides import Overrides
+    from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.overrides import Overrides
     from riglm.application.prediction.service import PredictionService
     from riglm.application.showing.showing import Showing
 

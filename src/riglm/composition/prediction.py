@@ -15,9 +15,9 @@ from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.sqlite_choices import SqliteChoices
-    from riglm.application.filtering import FilteringService
+    from riglm.application.filtering.overrides import Overrides
+    from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.overrides import Overrides
     from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.knowledge import Recollection
     from riglm.application.prediction.plan import Plan
@@ -75,7 +75,7 @@ def make_worker(name: str) -> "Worker":
 
 def make_overrides(asking: "Worker", open_choices: "Callable[[], AnalyticsPort | SqliteChoices]") -> "Overrides":
     """What people decided by hand."""
-    from riglm.application.overrides import Overrides
+    from riglm.application.filtering.overrides import Overrides
 
     return Overrides(asking, open_choices)
 
@@ -155,7 +155,7 @@ def make_filtering(
     settings: Settings, services: Services, prediction: "PredictionService", overrides: "Overrides"
 ) -> "FilteringService":
     """What decides which tools are shown."""
-    from riglm.application.filtering import FilteringService
+    from riglm.application.filtering.service import FilteringService
 
     return FilteringService(
         settings.filtering,
@@ -171,8 +171,8 @@ def make_showing(
     settings: Settings, services: Services, filtering: "FilteringService", voice: "InnerVoice | None"
 ) -> "Showing":
     """What shows clients that choice, and what riglm offers of its own."""
+    from riglm.application.filtering.meta_tools import MetaTools
     from riglm.application.knowledge.definition import NAME
-    from riglm.application.meta_tools import MetaTools
     from riglm.application.showing.showing import Showing
 
     alias = settings.knowledge.alias

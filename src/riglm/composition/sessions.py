@@ -13,7 +13,7 @@ from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from riglm.application.filtering import FilteringService
+    from riglm.application.filtering.service import FilteringService
     from riglm.application.sharing.sharing import Sharing
     from riglm.ports.session_state import SessionStatePort
 

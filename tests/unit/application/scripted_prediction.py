@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from riglm.application.filtering import FilteringService
+from riglm.application.filtering.meta_tools import MetaTools
+from riglm.application.filtering.service import FilteringService
 from riglm.application.lists.predicting import Predicting
-from riglm.application.meta_tools import MetaTools
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Context, Prediction

@@ -14,8 +14,8 @@ from riglm.application.control.sessions import Sessions
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.steering import Steering
 from riglm.application.control.tool_use import ToolUse
-from riglm.application.filtering import FilteringService
-from riglm.application.overrides import Overrides
+from riglm.application.filtering.overrides import Overrides
+from riglm.application.filtering.service import FilteringService
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
 from riglm.application.services import Services

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, Generic, Protocol, TypeVar
 
-from riglm.application.filtering import FilteringService
+from riglm.application.filtering.service import FilteringService
 from riglm.application.prediction.plan import Plan
 from riglm.application.prediction.service import PredictionService
 from riglm.application.prediction.worker import Worker

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.control.sessions import unknown_session
-from riglm.application.explaining import Explanation
-from riglm.application.filtering import FilteringService
+from riglm.application.filtering.explaining import Explanation
+from riglm.application.filtering.service import FilteringService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import turns
 from riglm.domain.control import SessionPrediction

@@ -11,8 +11,8 @@ from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.control.cursors import cursor_of, key_of, page
 from riglm.application.control.sessions import unknown_session
 from riglm.application.control.tool_use import LiveTools
+from riglm.application.filtering.overrides import Overrides
 from riglm.application.lists.meta_tool_definitions import NAMES
-from riglm.application.overrides import Overrides
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish, Page
 from riglm.domain.identifier import uuid7

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.filtering import FilteringService
+from riglm.application.filtering.service import FilteringService
 from riglm.application.lists.predicting import Hit
 from riglm.application.lists.shown import Selection as Shown
 from riglm.application.prediction.service import PredictionService

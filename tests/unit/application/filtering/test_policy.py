@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from riglm.application.filtering import LONGEST_FRESH, PROMISED_SECONDS
+from riglm.application.filtering.service import LONGEST_FRESH, PROMISED_SECONDS
 from riglm.domain.invocation import Found
 from riglm.domain.override import Override, OverrideKind, OverrideScope
 from riglm.domain.session import Era

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.lists.meta_tool_definitions import DEFINITIONS, NAMES, PROMINENT_SEARCH
-from riglm.application.meta_tools import MetaTools
 from riglm.domain.schemas.settings import RESERVED_NAMES
 from riglm.domain.session import Era
 from riglm.domain.tool import read_catalogue

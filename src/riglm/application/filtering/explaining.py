@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from riglm.application.decisions import Decisions
-from riglm.application.grounds import Grounds
+from riglm.application.filtering.decisions import Decisions
+from riglm.application.filtering.grounds import Grounds
 from riglm.domain import turns
 from riglm.domain.control import ListWithout, PredictedTool, SessionPrediction
 from riglm.domain.policy import Standing

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
-from riglm.application.overrides import Overrides
+from riglm.application.filtering.overrides import Overrides
 from riglm.application.prediction.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.testing.records import an_override

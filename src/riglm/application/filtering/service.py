@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.decisions import Decisions, Surroundings
 from riglm.application.failing_open import FailingOpen
+from riglm.application.filtering.decisions import Decisions, Surroundings
 from riglm.application.lists.predicting import Predicting
 from riglm.application.lists.shown import Selection, ShownList
 from riglm.application.sessions.states import MOST_SESSIONS, SessionStates
@@ -23,7 +23,7 @@ from riglm.domain.tool import Catalogue, named
 from riglm.domain.view import View
 
 if TYPE_CHECKING:
-    from riglm.application.explaining import Explanation
+    from riglm.application.filtering.explaining import Explanation
 
 LONGEST_FRESH: Final = 31_536_000.0
 """Seconds for which a list may be kept that riglm does not change."""
@@ -293,7 +293,7 @@ class FilteringService:
         `past` is given for a session that is not at work here: how far it had come. Then `tools` are what it was told
         of.
         """
-        from riglm.application.explaining import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
+        from riglm.application.filtering.explaining import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
 
         state = past or self._states.known(session) or SessionState()
         catalogue = state.view.catalogue if state.view is not None else self._last_catalogue or Catalogue()

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from riglm.application.filtering import FilteringService
+from riglm.application.filtering.service import FilteringService
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
 from riglm.application.knowledge.errors import Code, Unanswered, refusal
 from riglm.application.lists.meta_answers import (

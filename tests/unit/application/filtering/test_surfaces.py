@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.filtering import PROMISED_SECONDS
-from riglm.application.overrides import PAUSE_SECONDS
+from riglm.application.filtering.overrides import PAUSE_SECONDS
+from riglm.application.filtering.service import PROMISED_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.session import Era
 from riglm.domain.surface import Surface

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.filtering import FilteringService
+from riglm.application.filtering.service import FilteringService
 from riglm.domain.naming import prefixed
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Era, Method, Session, Transport
