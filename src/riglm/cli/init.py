@@ -16,6 +16,7 @@ from riglm.cli.installing_output import (
     print_fault,
     print_list,
     print_rewritings,
+    shown_name,
 )
 from riglm.cli.options import JsonOption
 from riglm.cli.output import print_json, printable
@@ -84,7 +85,7 @@ def _show(plans: "Sequence[InstallPlan]") -> None:
             continue
         typer.echo(f"{plan.place.client}{whose}: {plan.place.file}")
         print_list("goes behind riglm", [_moved(move.name, move.behind) for move in plan.moves])
-        print_list("stays", [f"{stay.name}: {stay.why}" for stay in plan.stays])
+        print_list("stays", [f"{shown_name(stay.name)}: {stay.why}" for stay in plan.stays])
         print_list("note", plan.notes)
         if not plan.changes:
             typer.echo("  nothing to change")
@@ -94,7 +95,7 @@ def _show(plans: "Sequence[InstallPlan]") -> None:
 
 
 def _moved(name: str, behind: str) -> str:
-    return name if name == behind else f"{name}, as {behind}"
+    return name if name == behind else f"{shown_name(name)}, as {behind}"
 
 
 def _hint(parts: "Installing", client: list[str] | None, project: Path | None, plans: "Sequence[InstallPlan]") -> None:

@@ -56,6 +56,11 @@ def print_fault(whose: str, fault: str) -> None:
     typer.echo(f"{whose}: {fault}", err=True)
 
 
+def shown_name(server: str) -> str:
+    """A server's name as people can see it, also where it is empty."""
+    return server or '""'
+
+
 def print_list(label: str, items: Iterable[str]) -> None:
     """One line for each, below what they are about."""
     for item in items:

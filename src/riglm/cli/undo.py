@@ -15,6 +15,7 @@ from riglm.cli.installing_output import (
     print_fault,
     print_list,
     print_rewritings,
+    shown_name,
 )
 from riglm.cli.options import JsonOption
 from riglm.cli.output import print_json
@@ -73,7 +74,7 @@ def _show(plans: "Sequence[UndoPlan]") -> None:
             print_fault(plan.client, plan.fault)
             continue
         typer.echo(f"{plan.client}: {plan.file} {_outcome(plan)}")
-        print_list("returns", plan.returns)
+        print_list("returns", map(shown_name, plan.returns))
         print_list("note", plan.notes)
         print_rewritings(plan.rewritings, covered)
     if not plans:

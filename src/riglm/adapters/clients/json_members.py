@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from riglm.adapters.clients.cannot_change import CannotChange
+from riglm.adapters.clients.returning import behind_whom, stands_behind
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"'
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -20,6 +21,7 @@ _SKIPPED: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|[{{}}\[\]]", re.DOT
 _PLAIN: Final = re.compile(r'[^\s,\]}"/]+')
 _COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
+_REST_OF_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:[^*\r\n]|\*(?!/))*\*/))*[ \t]*(?=\r?\n)")
 _DEFAULT_STEP: Final = "  "
 
 Path = Sequence[str]
@@ -69,19 +71,43 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
 
 
 def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
-    """The text with members of another version of it in the place of the one of this name, or else at the end."""
-    returning = [member for member in _members_at(before, path) if member.key in names]
+    """The text with members of another version of it, each where it was among those that stayed.
+
+    The member of this name goes. What stood where it stands takes its place.
+    """
+    were = {member.key: before[member.start : member.end] for member in _members_at(before, path)}
     members = _members_at(text, path)
-    ours = [member for member in members if member.key == entry]
-    at = (ours or members)[-1:]
-    gap = ("," + _gap(text, at[0].start)) if at else ", "
-    instead = gap.join(before[member.start : member.end] for member in returning)
-    if ours or not instead:
-        return _changed(text, members, ours, instead)
+    keys = [member.key for member in members]
+    staying = {key for key in keys if key != entry}
+    groups = behind_whom([*were], names, staying)
+    if entry in keys:
+        instead = groups.pop(stands_behind(entry, keys, staying & were.keys()), [])
+        ours = members[keys.index(entry)]
+        gap = "," + _gap(text, ours.start)
+        text = _changed(text, members, [ours], gap.join(were[name] for name in instead))
+    for behind, group in groups.items():
+        text = _inserted(text, path, behind, [were[name] for name in group])
+    return text
+
+
+def _inserted(text: str, path: Path, behind: str | None, pieces: Sequence[str]) -> str:
+    """The text with more members behind the one of this name, and behind what is said of that one in its line."""
+    members = _members_at(text, path)
     if not members:
         place = _object_at(text, path) + 1
-        return text[:place] + instead + text[place:]
-    return text[: at[0].end] + gap + instead + text[at[0].end :]
+        return text[:place] + ", ".join(pieces) + text[place:]
+    if behind is None:
+        place, gap = members[0].start, _gap(text, members[0].start)
+        return text[:place] + "".join(f"{piece},{gap}" for piece in pieces) + text[place:]
+    member = next(member for member in members if member.key == behind)
+    gap = _gap(text, member.start)
+    new = ",".join(gap + piece for piece in pieces)
+    end = member.end if member.comma is None else member.comma + 1
+    remark = _REST_OF_LINE.match(text, end) if "\n" in gap else None
+    place = remark.end() if remark else end
+    if member.comma is None:
+        return text[:end] + "," + text[end:place] + new + text[place:]
+    return text[:place] + new + "," + text[place:]
 
 
 def _changed(text: str, members: Sequence[_Member], leaving: Sequence[_Member], instead: str) -> str:

@@ -22,6 +22,7 @@ _SIGN_IN: Final = (
     "oauth", "auth", "authProviderType", "headersHelper", "scopes", "oauth_resource", "oauth_client_id",
     "targetAudience", "targetServiceAccount",
 )  # fmt: skip
+_MAPS: Final = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _KINDS: Final = {"local": "stdio", "remote": "http"}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -38,6 +39,7 @@ def understood(place: Place, name: str, entry: Any, home: Path, *, anyway: bool 
     dialect = dialect_of(place.client)
     seen = References(dialect.pattern, home, place.project)
     try:
+        _require_readable(entry)
         _require_movable(place.client, entry)
         definition = _definition(entry, starts, url, seen)
         if url and not starts and not anyway:
@@ -65,6 +67,32 @@ def _starts(entry: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(command, list):
         return tuple(map(str, command))
     return (str(command), *map(str, _list(entry.get("args")))) if command else ()
+
+
+def _require_readable(entry: Mapping[str, Any]) -> None:
+    """Raise where something would be lost or turn into something else; what is null is as good as not there."""
+    command = entry.get("command")
+    if isinstance(command, list) and not _is_list_of_words(command):
+        raise _Stays("its `command` is not a list of texts")
+    for key in _URLS:
+        if not isinstance(entry.get(key) or "", str):
+            raise _Stays(f"its `{key}` is not a text")
+    for part in (entry, command if isinstance(command, Mapping) else {}):
+        if part.get("args") is not None and not _is_list_of_words(part["args"]):
+            raise _Stays("its `args` is not a list of texts")
+        for key in _MAPS:
+            if part.get(key) is not None and not _is_map_of_words(part[key]):
+                raise _Stays(f"its `{key}` does not give names with texts")
+
+
+def _is_list_of_words(value: Any) -> bool:
+    return isinstance(value, list) and not any(
+        isinstance(each, Mapping | list | bool) or each is None for each in value
+    )
+
+
+def _is_map_of_words(value: Any) -> bool:
+    return isinstance(value, Mapping) and not any(isinstance(each, Mapping | list) for each in value.values())
 
 
 def _require_movable(client: str, entry: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from riglm.adapters.clients.cannot_change import CannotChange
+from riglm.adapters.clients.returning import behind_whom, stands_behind
 
 _TOKEN: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]', re.DOTALL
@@ -59,31 +60,57 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
 
 
 def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
-    """The text with tables of another version of it in the place of the one of this name, or else at the end."""
-    returning = _about(before, path, names)
-    ours = _about(text, path, () if entry is None else [entry])
-    pieces = _newline(text).join(_ended(before[start:end]) for start, end in _pieces(before, returning))
-    found = _changed(text, ours, pieces) if ours else ""
-    wanted = values(before)
-    for key in path:
-        wanted = wanted[key]
-    tables = {name: wanted[name] for name in wanted if name in names}
-    if found and _says(found, path, tables):
+    """The text with tables of another version of it, each where it was among those that stayed.
+
+    The table of this name goes. What stood where it stands takes its place. Where the tables cannot be written as they
+    were, they come at the end.
+    """
+    were, are = _tables_at(before, path), _tables_at(text, path)
+    staying = {name: table for name, table in are.items() if name != entry}
+    returning = {name: table for name, table in were.items() if name in names}
+    found = _in_their_places(text, path, entry, before, behind_whom([*were], names, staying))
+    if found and _tables_at(found, path) == staying | returning:
         return found
     newline = _newline(text)
-    rest = _changed(text, ours, "")
+    rest = _changed(text, _about(text, path, () if entry is None else [entry]), "")
     rest += newline if rest and not rest.endswith("\n") else ""
-    return rest + "".join(newline + _table((*path, name), table, newline) for name, table in tables.items())
+    return rest + "".join(newline + _table((*path, name), table, newline) for name, table in returning.items())
 
 
-def _says(text: str, path: Path, tables: Mapping[str, Any]) -> bool:
+def _in_their_places(text: str, path: Path, entry: str | None, before: str, groups: dict[str | None, list[str]]) -> str:
+    """The text with these tables behind others, as another version of it has them; nothing where no place is left."""
+    are = [*_tables_at(text, path)]
+    if entry in are:
+        instead = groups.pop(stands_behind(entry, are, _tables_at(before, path)), [])
+        text = _changed(text, _about(text, path, [entry]), _copied(before, path, instead))
+        are.remove(entry)
+    for behind, group in groups.items():
+        near = _about(text, path, are if behind is None else [behind])
+        if not near:
+            return ""
+        pieces, gap = _copied(before, path, group), _newline(text) if near[0].is_header else ""
+        if behind is None:
+            place, new = near[0].start, pieces + gap
+        else:
+            place, new = near[-1].end, gap + pieces
+        text = (_ended(text[:place]) if place else "") + new + text[place:]
+    return text
+
+
+def _copied(text: str, path: Path, names: Collection[str]) -> str:
+    """The lines about some tables."""
+    return _newline(text).join(_ended(text[start:end]) for start, end in _pieces(text, _about(text, path, names)))
+
+
+def _tables_at(text: str, path: Path) -> dict[str, Any]:
+    """The tables below a path; none where they cannot be read."""
     try:
         found: Any = values(text)
         for key in path:
             found = found[key]
-        return all(found.get(name) == table for name, table in tables.items())
-    except (CannotChange, KeyError):
-        return False
+    except (CannotChange, KeyError, TypeError):
+        return {}
+    return dict(found) if isinstance(found, Mapping) else {}
 
 
 def _ended(lines: str) -> str:

@@ -83,8 +83,9 @@ class Planner:
         there = entry_of(servers, configuration)
         if there is not None and ours is None:
             raise self._lost(place, configuration, there)
-        entry, is_there = there or self._entry_for(place, servers), there is not None
-        moves, stays, added = self._sorted(place, servers, behind, entry if is_there else "")
+        is_there = there is not None
+        entry = self._entry_for(place, servers) if there is None else there
+        moves, stays, added = self._sorted(place, servers, behind, there)
         moved = [server for server in servers if any(move.name == server.name for move in moves)]
         variables = tuple(dict.fromkeys(name for server in moved for name in server.variables))
         client_after, ours_after = content, ours
@@ -126,7 +127,7 @@ class Planner:
         return RiglmError(f"{what} — fix: {fix}")
 
     def _sorted(
-        self, place: Place, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str
+        self, place: Place, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str | None
     ) -> tuple[list[Move], list[Stay], dict[str, Mapping[str, object]]]:
         """What goes behind riglm, what stays, and the definitions that riglm's configuration lacks."""
         moves: list[Move] = []

@@ -21,7 +21,7 @@ TOML = Place(client="codex", file=Path("config.toml"), path=("mcp_servers",))
 STARTS = ("/opt/riglm", "run", "--config", "/home/me/it.yaml")
 FILES = ClientFiles(environment={}, home=Path("/home/me"), platform="linux")
 
-_names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8).filter(
+_names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8).filter(
     lambda name: name != "riglm"
 )
 _values = st.recursive(
@@ -65,7 +65,7 @@ def documents(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @settings(max_examples=50)
 @given(documents(), st.data())
-def test_whatever_the_file_looks_like_only_the_servers_go_and_they_return(
+def test_whatever_the_file_looks_like_only_the_servers_go_and_they_return_in_their_order(
     document: tuple[str, list[str]], data: st.DataObject
 ) -> None:
     text, names = document
@@ -78,7 +78,9 @@ def test_whatever_the_file_looks_like_only_the_servers_go_and_they_return(
     left = {name: server for name, server in before["servers"].items() if name not in moved}
     assert {name: server for name, server in said["servers"].items() if name != "riglm"} == left
     back = FILES.without_riglm(JSON, after, "riglm", content, moved)
-    assert json_members.values(back.decode().removeprefix("\ufeff")) == before
+    returned = json_members.values(back.decode().removeprefix("\ufeff"))
+    assert returned == before
+    assert [*returned["servers"]] == [*before["servers"]]
     assert back.startswith(b"\xef\xbb\xbf") is content.startswith(b"\xef\xbb\xbf")
 
 
@@ -106,20 +108,23 @@ SPELLINGS = {
     "keys of one table": '[mcp_servers]\na = { command = "sh" }\nb.command = "sh"\nb.args = ["]", "#"]\n\n[x]\ny = 1\n',
     "dotted from the top": 'mcp_servers.a.command = "sh"\nx = """\n[mcp_servers.a]\n"""\nmcp_servers.b = {url = "http://h"}\n',
     "apart": '[mcp_servers.a]\ncommand = "sh"\n[x]\ny = 1\n# c\n[mcp_servers.b]\nurl = "http://h"\n[mcp_servers.a.env]\nK = "v"',
+    "with one between that stays": '[mcp_servers.a]\ncommand = "sh"\n\n[mcp_servers.s]\ncommand = "sh" # it\n[mcp_servers.b]\nurl = "http://h"',
     "quoted, with other line ends": '[ "mcp_servers" . \'a\' ]\r\ncommand = \'sh\'\r\n\r\n[mcp_servers.b]\r\ncommand = "s\\"h"\r\n',
 }
 
 
 @pytest.mark.parametrize("text", SPELLINGS.values(), ids=SPELLINGS)
-def test_tables_go_and_return_however_they_are_spelt(text: str) -> None:
+def test_tables_go_and_return_in_their_order_however_they_are_spelt(text: str) -> None:
     content = text.encode()
     before = tomllib.loads(text)
     for moved in (["a"], ["b"], ["a", "b"]):
         after = FILES.with_riglm(TOML, content, moved, entry="riglm", starts=STARTS, variables=["K"])
         servers = tomllib.loads(after.decode())["mcp_servers"]
-        assert set(servers) == {"riglm", "a", "b"} - set(moved)
+        assert set(servers) == {"riglm", *before["mcp_servers"]} - set(moved)
         assert servers["riglm"] == {"command": STARTS[0], "args": list(STARTS[1:]), "env_vars": ["K"]}
-        assert tomllib.loads(FILES.without_riglm(TOML, after, "riglm", content, moved).decode()) == before
+        back = tomllib.loads(FILES.without_riglm(TOML, after, "riglm", content, moved).decode())
+        assert back == before
+        assert [*back["mcp_servers"]] == [*before["mcp_servers"]]
         assert (b"\r\n" in after) is (b"\r\n" in content)
 
 

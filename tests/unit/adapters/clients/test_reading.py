@@ -38,6 +38,16 @@ def read(client: str, entry: Any, project: Path | None = None) -> ClientServer:
         ("cursor", {"url": "https://mcp.example.com/mcp"}, "sign in"),
         ("cursor", {"url": "http://[h"}, "cannot be read"),
         ("codex", {"command": "sh", "env_vars": [{"name": "T", "source": "remote"}]}, "`env_vars`"),
+        ("cursor", None, "not written as a server"),
+        ("cursor", {"command": "sh", "args": True}, "its `args` is not a list of texts"),
+        ("cursor", {"command": "sh", "args": "one two"}, "its `args` is not a list of texts"),
+        ("cursor", {"command": "sh", "args": ["-c", None]}, "its `args` is not a list of texts"),
+        ("zed", {"command": {"path": "sh", "args": [{"x": 1}]}}, "its `args` is not a list of texts"),
+        ("zed", {"command": {"path": "sh", "env": {"A": {"b": "c"}}}}, "its `env` does not give names with texts"),
+        ("opencode", {"type": "local", "command": ["sh", True]}, "its `command` is not a list of texts"),
+        ("cursor", {"command": "sh", "env": ["A=b"]}, "its `env` does not give names with texts"),
+        ("cursor", {"url": "http://localhost/", "headers": "A: b"}, "its `headers` does not give names with texts"),
+        ("cursor", {"url": True}, "its `url` is not a text"),
     ],
 )
 def test_what_riglm_could_not_stand_in_for_stays_with_a_word(client: str, entry: Any, why: str) -> None:
@@ -55,6 +65,8 @@ def test_what_riglm_could_not_stand_in_for_stays_with_a_word(client: str, entry:
         ("cline", {"type": "streamableHttp", "url": "http://[::1]/"}, {"type": "http", "url": "http://[::1]/"}),
         ("gemini", {"command": "sh", "args": ["$A-${B}"]}, {"command": "sh", "args": ["${A:-}-${B:-}"]}),
         ("claude-code", {"command": "${BIN}", "args": ["$A"]}, {"command": "${BIN:-BIN is not set}", "args": ["$A"]}),
+        ("cursor", {"command": "sh", "args": None, "env": None, "url": None}, {"command": "sh"}),
+        ("cursor", {"command": "sh", "args": ["-p", 80]}, {"command": "sh", "args": ["-p", "80"]}),
         (
             "opencode",
             {"type": "local", "command": ["sh", "x"], "environment": {"K": "{env:K}", "N": 1, "B": True}},
