@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from riglm.application.announcer import ANNOUNCEMENT, CHANGED, Announcer
-from riglm.application.asking import Asking
 from riglm.application.directory import Directory
 from riglm.application.ensemble import Ensemble
 from riglm.application.errands import Errands
-from riglm.application.exchange import Exchange
-from riglm.application.held_back import HeldBack
+from riglm.application.forwarding.announcer import ANNOUNCEMENT, CHANGED, Announcer
+from riglm.application.forwarding.asking import Asking
+from riglm.application.forwarding.exchange import Exchange
+from riglm.application.forwarding.held_back import HeldBack
+from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.workers import Workers
 from riglm.application.identity import server_info
 from riglm.application.listings import Listings
 from riglm.application.member import Member
 from riglm.application.router import Route, Router
-from riglm.application.services import Services
 from riglm.application.shown_tools import ShownTools
-from riglm.application.workers import Workers
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.client_support import patience_of, support_of
 from riglm.domain.invocation import ErrorKind

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from riglm.application.bridge import BridgeLink, find_bridge, link_for
-from riglm.application.catalogues import SeenTools
-from riglm.application.exchange import Exchange
-from riglm.application.held_back import HeldBack
-from riglm.application.services import Services, tool_name
+from riglm.application.forwarding.catalogues import SeenTools
+from riglm.application.forwarding.exchange import Exchange
+from riglm.application.forwarding.held_back import HeldBack
+from riglm.application.forwarding.services import Services, tool_name
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message

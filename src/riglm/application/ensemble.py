@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from riglm.application.asking import Asking
 from riglm.application.directory import Directory
+from riglm.application.forwarding.asking import Asking
 from riglm.application.listings import JoinedList
 from riglm.application.member import CAPABILITY, Member
 from riglm.application.merging import merged

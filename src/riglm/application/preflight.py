@@ -5,9 +5,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from riglm.application.asking import Asking
 from riglm.application.directory import Directory
 from riglm.application.ensemble import Ensemble
+from riglm.application.forwarding.asking import Asking
 from riglm.application.listings import NAMED, Listings
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Message

@@ -10,9 +10,9 @@ from riglm.application.aggregate import AggregateConversation
 from riglm.application.aggregate_modern import AggregateModern
 from riglm.application.connection import Connection
 from riglm.application.conversation import DirectConversation
+from riglm.application.forwarding.services import Services
 from riglm.application.listings import Listings
 from riglm.application.preflight import check_names
-from riglm.application.services import Services
 from riglm.application.showing.conversation import ShowingConversation, WholeConversation
 from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.modern import ShowingModern, WholeModern

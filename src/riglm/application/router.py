@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from riglm.application.asking import Asking
 from riglm.application.directory import Directory
+from riglm.application.forwarding.asking import Asking
 from riglm.domain import jsonrpc, parameters, rawjson
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw

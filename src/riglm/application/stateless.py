@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Final
 
-from riglm.application.exchange import NOWHERE, Exchange
-from riglm.application.services import Services, tool_name
+from riglm.application.forwarding.exchange import NOWHERE, Exchange
+from riglm.application.forwarding.services import Services, tool_name
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message

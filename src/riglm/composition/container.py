@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.catalogues import Catalogues
+from riglm.application.forwarding.catalogues import Catalogues
+from riglm.application.forwarding.services import Services
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
-from riglm.application.services import Services
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.control import make_control, make_live
 from riglm.composition.knowledge import make_voice

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from riglm.adapters.configuration.data_directory import data_directory
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.application.forwarding.services import Services
 from riglm.application.identity import server_info
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
-from riglm.application.services import Services
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.knowledge import going_by
 from riglm.composition.prediction import build_predictor, plan_of

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from riglm.application.forwarding.services import Services
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.recorder import Recorder
-from riglm.application.services import Services
 from riglm.composition.storage import store_url
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings

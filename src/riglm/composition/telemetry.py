@@ -5,8 +5,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from riglm.application.forwarding.overhead import Overhead
 from riglm.application.identity import server_info
-from riglm.application.overhead import Overhead
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 

@@ -3,9 +3,9 @@
 import asyncio
 from types import SimpleNamespace
 
-from riglm.application.catalogues import Catalogues
+from riglm.application.forwarding.catalogues import Catalogues
+from riglm.application.forwarding.services import Services
 from riglm.application.recording.tracking import CalledNote, TrackingService
-from riglm.application.services import Services
 from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.catalogues import Catalogues
 from riglm.application.conversation import DirectConversation
+from riglm.application.forwarding.catalogues import Catalogues
+from riglm.application.forwarding.services import Services
 from riglm.application.recording.tracking import TrackingService
-from riglm.application.services import Services
 from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.catalogues import Catalogues
-from riglm.application.exchange import NOWHERE, Exchange
 from riglm.application.failing_open import FailingOpen
+from riglm.application.forwarding.catalogues import Catalogues
+from riglm.application.forwarding.exchange import NOWHERE, Exchange
 from riglm.domain import jsonrpc
 from riglm.domain.session import Client, Transport
 from riglm.ports.downstream import Caller

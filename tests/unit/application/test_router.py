@@ -3,9 +3,9 @@
 import pytest
 
 from riglm.application import errands, router
-from riglm.application.asking import Asking
 from riglm.application.directory import Directory
 from riglm.application.errands import Errands
+from riglm.application.forwarding.asking import Asking
 from riglm.application.listings import Listings
 from riglm.application.router import Router
 from riglm.domain import jsonrpc

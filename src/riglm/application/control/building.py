@@ -16,9 +16,9 @@ from riglm.application.control.steering import Steering
 from riglm.application.control.tool_use import ToolUse
 from riglm.application.filtering.overrides import Overrides
 from riglm.application.filtering.service import FilteringService
+from riglm.application.forwarding.services import Services
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
-from riglm.application.services import Services
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.control import LiveConfigurationPort

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from riglm.application.asking import Asking
 from riglm.application.bridge import BridgeLink, find_bridge, link_for
+from riglm.application.forwarding.asking import Asking
 from riglm.application.identity import server_info
 from riglm.application.stateless import EraProbe
 from riglm.domain import jsonrpc, protocol

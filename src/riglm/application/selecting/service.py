@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.service import FilteringService
+from riglm.application.forwarding.services import Services
 from riglm.application.lists.predicting import Hit
 from riglm.application.lists.shown import Selection as Shown
 from riglm.application.prediction.service import PredictionService
 from riglm.application.selecting.selection import Reason
-from riglm.application.services import Services
 from riglm.application.showing.call_watch import CallWatch
 from riglm.domain.control import SessionPrediction
 from riglm.domain.exposure import SEARCH_SURFACE

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.services import Observer
+from riglm.application.forwarding.services import Observer
 from riglm.application.showing.contract import Filter
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.parameters import Parameters

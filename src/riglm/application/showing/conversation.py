@@ -5,8 +5,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from riglm.application.exchange import NOWHERE, Exchange
-from riglm.application.services import Services, tool_name
+from riglm.application.forwarding.exchange import NOWHERE, Exchange
+from riglm.application.forwarding.services import Services, tool_name
 from riglm.application.showing.greeting import announcing, has_announced, offering
 from riglm.application.showing.list_news import ListNews, OverheardChannel
 from riglm.application.showing.list_walk import ListWalk

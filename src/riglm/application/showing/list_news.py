@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.held_back import HeldBack
+from riglm.application.forwarding.held_back import HeldBack
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ClientChannel, ReplySink

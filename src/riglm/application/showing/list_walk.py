@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.asking import LONGEST_SECONDS, MOST_BYTES, MOST_PAGES
+from riglm.application.forwarding.asking import LONGEST_SECONDS, MOST_BYTES, MOST_PAGES
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.downstream import ReplySink, Underway

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Awaitable, Callable
 
-from riglm.application.exchange import Exchange
+from riglm.application.forwarding.exchange import Exchange
+from riglm.application.forwarding.services import tool_name
+from riglm.application.forwarding.workers import Workers
 from riglm.application.lists.meta_tool_definitions import CALL_TOOL
-from riglm.application.services import tool_name
 from riglm.application.showing.showing import Showing
-from riglm.application.workers import Workers
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.jsonrpc import Message, Raw

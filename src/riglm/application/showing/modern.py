@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
-from riglm.application.exchange import Exchange
-from riglm.application.services import Services, tool_name
+from riglm.application.forwarding.exchange import Exchange
+from riglm.application.forwarding.services import Services, tool_name
 from riglm.application.showing.greeting import announcing, offering
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.listeners import Listeners

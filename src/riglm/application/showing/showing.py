@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from riglm.application.exchange import NOWHERE
 from riglm.application.failing_open import FailingOpen
+from riglm.application.forwarding.exchange import NOWHERE
+from riglm.application.forwarding.services import Services
 from riglm.application.lists.shown import Selection
-from riglm.application.services import Services
 from riglm.application.showing.always_listed import AlwaysListed
 from riglm.application.showing.call_watch import CallWatch
 from riglm.application.showing.contract import Filter, MetaTools

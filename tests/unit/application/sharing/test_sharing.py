@@ -7,7 +7,7 @@ import pytest
 
 from riglm.adapters.state.memory import InMemorySessionState
 from riglm.application.conversation import DirectConversation
-from riglm.application.services import Services
+from riglm.application.forwarding.services import Services
 from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.application.sessions.states import SessionStates
 from riglm.application.sharing.building import build_sharing

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from riglm.application.aggregate_modern import AggregateModern
-from riglm.application.exchange import Exchange
+from riglm.application.forwarding.exchange import Exchange
 from riglm.application.listings import Listings
 from riglm.application.showing.modern import ShowingModern
 from riglm.application.stateless import Stateless

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.exchange import NOWHERE, Exchange
+from riglm.application.forwarding.exchange import NOWHERE, Exchange
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw

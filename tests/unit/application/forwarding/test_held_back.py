@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application import held_back
-from riglm.application.held_back import HeldBack
+from riglm.application.forwarding import held_back
+from riglm.application.forwarding.held_back import HeldBack
 from riglm.domain import jsonrpc
 from riglm.ports.upstream import EventMark
 from tests.unit.application.fakes import Channel

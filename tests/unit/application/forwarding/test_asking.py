@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from riglm.application import asking
-from riglm.application.asking import Asking
+from riglm.application.forwarding import asking
+from riglm.application.forwarding.asking import Asking
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from tests.unit.application.fakes import Server, tools

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from riglm.application.catalogues import Catalogues, SeenTools
-from riglm.application.exchange import Call, Exchange
 from riglm.application.failing_open import FailingOpen
-from riglm.application.overhead import Overhead
+from riglm.application.forwarding.catalogues import Catalogues, SeenTools
+from riglm.application.forwarding.exchange import Call, Exchange
+from riglm.application.forwarding.overhead import Overhead
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions.registry import SessionRegistry

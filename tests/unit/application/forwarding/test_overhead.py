@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application import overhead
-from riglm.application.overhead import Overhead
+from riglm.application.forwarding import overhead
+from riglm.application.forwarding.overhead import Overhead
 from riglm.application.proxy import ProxyService
 from riglm.domain.invocation import Found
 from riglm.domain.session import Transport

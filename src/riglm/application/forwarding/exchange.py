@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from riglm.application.overhead import Stopwatch
+from riglm.application.forwarding.overhead import Stopwatch
 from riglm.application.recording.tracking import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind, Found

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from riglm.application.exchange import Exchange
+from riglm.application.forwarding.exchange import Exchange
 from riglm.domain.invocation import ErrorKind
 
 _log: Final = logging.getLogger("riglm.proxy")

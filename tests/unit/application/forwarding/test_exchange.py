@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.exchange import NOWHERE, Call, Exchange
+from riglm.application.forwarding.exchange import NOWHERE, Call, Exchange
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Client, Transport

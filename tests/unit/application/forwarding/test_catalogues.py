@@ -1,7 +1,7 @@
 """Lists of tools: read once, remembered by upstream, and never one client's for another."""
 
-from riglm.application import catalogues
-from riglm.application.catalogues import Catalogues, SeenTools
+from riglm.application.forwarding import catalogues
+from riglm.application.forwarding.catalogues import Catalogues, SeenTools
 from riglm.domain import jsonrpc
 
 FIRST = jsonrpc.request(b"1", "tools/list", b"{}")
