@@ -23,10 +23,12 @@ check: $(VENV)/.ready
 	$(BIN)/lint-imports
 	@! command -v node >/dev/null || for file in $$(find src -name '*.js' ! -path '*/vendor/*'); do node --input-type=module --check <$$file || exit 1; done
 
-# Tests wait much for the processes that they start: so more of them run at once than CI has processors.
+# Tests wait much for the processes that they start: so more of them run at once than CI has processors, and who is
+# done takes from the others.
 WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(VENV)/.ready browser
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # The browser that looks at the dashboard, for tests: Debian's. Only root can install it; else the tests say what to type.
 browser:
@@ -66,7 +68,7 @@ WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,src/riglm/adapters/mcp/wi
 	src/riglm/application/consensus.py,src/riglm/application/modern_lists.py,src/riglm/domain/jsonrpc.py
 coverage: $(VENV)/.ready browser
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(ARGS)
+	$(PYTEST) --cov --cov-report= $(ARGS)
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --include='$(WITHOUT_GAPS)' --fail-under=100
 
