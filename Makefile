@@ -63,7 +63,7 @@ conformance: $(VENV)/.ready
 WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,src/riglm/adapters/mcp/wire/edges.py,$\
 	src/riglm/adapters/mcp/wire/sse.py,src/riglm/domain/rawjson.py,src/riglm/domain/salvage.py,$\
 	src/riglm/domain/naming.py,src/riglm/application/router.py,src/riglm/application/directory.py,$\
-	src/riglm/application/errands.py,src/riglm/application/forwarding/exchange.py,src/riglm/application/connection.py,$\
+	src/riglm/application/errands.py,src/riglm/application/forwarding/exchange.py,src/riglm/application/conversations/connection.py,$\
 	src/riglm/application/ensemble.py,src/riglm/application/member.py,src/riglm/application/listings.py,$\
 	src/riglm/application/consensus.py,src/riglm/application/modern_lists.py,src/riglm/domain/jsonrpc.py
 coverage: $(VENV)/.ready browser

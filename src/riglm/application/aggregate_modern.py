@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from riglm.application.consensus import Consensus
+from riglm.application.conversations.stateless import refusal
 from riglm.application.directory import Directory
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.exchange import Exchange
@@ -18,7 +19,6 @@ from riglm.application.merging import merged
 from riglm.application.modern_lists import ModernLists
 from riglm.application.router import Route, Router
 from riglm.application.shown_tools import ShownTools
-from riglm.application.stateless import refusal
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from riglm.application.stateless import EraProbe
+from riglm.application.conversations.stateless import EraProbe
 from riglm.domain.session import Era
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
 

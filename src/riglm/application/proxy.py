@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.aggregate import AggregateConversation
 from riglm.application.aggregate_modern import AggregateModern
-from riglm.application.connection import Connection
-from riglm.application.conversation import DirectConversation
+from riglm.application.conversations.connection import Connection
+from riglm.application.conversations.conversation import DirectConversation
+from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.services import Services
 from riglm.application.listings import Listings
 from riglm.application.preflight import check_names
@@ -17,7 +18,6 @@ from riglm.application.showing.conversation import ShowingConversation, WholeCon
 from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.modern import ShowingModern, WholeModern
 from riglm.application.showing.showing import Showing
-from riglm.application.stateless import Stateless
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
     Caller,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from riglm.application.bridge import BridgeLink, find_bridge, link_for
+from riglm.application.conversations.bridge import BridgeLink, find_bridge, link_for
+from riglm.application.conversations.stateless import EraProbe
 from riglm.application.forwarding.asking import Asking
 from riglm.application.identity import server_info
-from riglm.application.stateless import EraProbe
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Era

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from riglm.application.listen import ACKNOWLEDGED
+from riglm.application.conversations.listen import ACKNOWLEDGED
 from riglm.application.showing.list_news import TOOLS_CHANGED
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from riglm.adapters.state.memory import InMemorySessionState
-from riglm.application.conversation import DirectConversation
+from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.forwarding.services import Services
 from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.application.sessions.states import SessionStates

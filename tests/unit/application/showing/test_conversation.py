@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from riglm.application.aggregate import AggregateConversation
-from riglm.application.conversation import DirectConversation
+from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.listings import Listings
 from riglm.application.showing.conversation import ShowingConversation
 from riglm.domain import jsonrpc

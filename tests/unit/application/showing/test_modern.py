@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from riglm.application.aggregate_modern import AggregateModern
+from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.listings import Listings
 from riglm.application.showing.modern import ShowingModern
-from riglm.application.stateless import Stateless
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.naming import prefixed

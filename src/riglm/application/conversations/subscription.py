@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.listen import Change, Listen, ListenOwner
+from riglm.application.conversations.listen import Change, Listen, ListenOwner
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw

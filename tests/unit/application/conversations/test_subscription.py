@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.subscription import Subscription
+from riglm.application.conversations.subscription import Subscription
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from tests.unit.application.scripted_link import Client, Link

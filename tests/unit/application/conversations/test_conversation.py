@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.conversation import DirectConversation
+from riglm.application.conversations.conversation import DirectConversation
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Method, Session, Transport

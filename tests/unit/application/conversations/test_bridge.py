@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.application.bridge import BridgeLink
+from riglm.application.conversations.bridge import BridgeLink
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.ports.upstream import EventMark

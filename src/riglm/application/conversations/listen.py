@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from riglm.application.rounds import error_for
+from riglm.application.conversations.rounds import error_for
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message

@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application import stateless
-from riglm.application.stateless import EraProbe, Stateless, probe, verdict
+from riglm.application.conversations import stateless
+from riglm.application.conversations.stateless import EraProbe, Stateless, probe, verdict
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Era, Transport

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.conversation import DirectConversation
+from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.forwarding.catalogues import Catalogues
 from riglm.application.forwarding.services import Services
 from riglm.application.recording.tracking import TrackingService

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from riglm.application.bridge import BridgeLink, find_bridge, link_for
+from riglm.application.conversations.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.forwarding.catalogues import SeenTools
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.held_back import HeldBack

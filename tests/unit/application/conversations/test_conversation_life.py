@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from riglm.application.aggregate import AggregateConversation
-from riglm.application.conversation import DirectConversation
+from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.listings import Listings
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from riglm.application.rounds import BridgedRequest, Questions, Translation
-from riglm.application.stateless import EraProbe
-from riglm.application.subscription import Subscription
+from riglm.application.conversations.rounds import BridgedRequest, Questions, Translation
+from riglm.application.conversations.stateless import EraProbe
+from riglm.application.conversations.subscription import Subscription
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import Era
