@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.aggregate import AggregateConversation
-from riglm.application.aggregate_modern import AggregateModern
+from riglm.application.aggregating.conversation import AggregateConversation
+from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.modern import AggregateModern
+from riglm.application.aggregating.preflight import check_names
 from riglm.application.conversations.connection import Connection
 from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.services import Services
-from riglm.application.listings import Listings
-from riglm.application.preflight import check_names
 from riglm.application.showing.conversation import ShowingConversation, WholeConversation
 from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.modern import ShowingModern, WholeModern

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from riglm.application.aggregate import AggregateConversation
+from riglm.application.aggregating.conversation import AggregateConversation
+from riglm.application.aggregating.listings import Listings
 from riglm.application.conversations.conversation import DirectConversation
-from riglm.application.listings import Listings
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller

@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.aggregate import AggregateConversation
-from riglm.application.listings import Listings
+from riglm.application.aggregating.conversation import AggregateConversation
+from riglm.application.aggregating.listings import Listings
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller, Carried

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from riglm.application.aggregate import AggregateConversation
+from riglm.application.aggregating.conversation import AggregateConversation
+from riglm.application.aggregating.listings import Listings
 from riglm.application.conversations.conversation import DirectConversation
-from riglm.application.listings import Listings
 from riglm.application.showing.conversation import ShowingConversation
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure

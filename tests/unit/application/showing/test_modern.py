@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from riglm.application.aggregate_modern import AggregateModern
+from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.modern import AggregateModern
 from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.exchange import Exchange
-from riglm.application.listings import Listings
 from riglm.application.showing.modern import ShowingModern
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind, Found

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from riglm.application.aggregating.directory import Directory
 from riglm.application.conversations.bridge import BridgeLink, find_bridge, link_for
-from riglm.application.directory import Directory
 from riglm.application.forwarding.asking import Asking
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol

@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from riglm.application.directory import Directory
-from riglm.application.listings import Listings
+from riglm.application.aggregating.directory import Directory
+from riglm.application.aggregating.listings import Listings
 from riglm.domain import jsonrpc
 from riglm.domain.naming import prefixed
 

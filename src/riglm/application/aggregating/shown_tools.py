@@ -2,10 +2,10 @@
 
 from functools import partial
 
+from riglm.application.aggregating.listings import JoinedList
+from riglm.application.aggregating.router import Route, Router
 from riglm.application.forwarding.exchange import Call
 from riglm.application.forwarding.services import Services, tool_name
-from riglm.application.listings import JoinedList
-from riglm.application.router import Route, Router
 from riglm.domain import parameters
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Session

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from riglm.application.aggregating.merging import merged
 from riglm.application.conversations.listen import ACKNOWLEDGED
 from riglm.application.forwarding.announcer import CHANGED, Announcer
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.exchange import Exchange
-from riglm.application.merging import merged
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.aggregate import AggregateConversation
-from riglm.application.listings import Listings
+from riglm.application.aggregating.conversation import AggregateConversation
+from riglm.application.aggregating.listings import Listings
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Method, Session, Transport
@@ -181,7 +181,7 @@ async def test_a_server_that_cannot_be_opened_is_left_out_and_tried_again_later(
     answer = await stage.ask("tools/call", call(b"b__u"))
     assert answer.line.endswith(b'"error":{"code":-32000,"message":"upstream \'b\' is not available: b is down"}}')
     assert len(stage.link("b").of("initialize")) == 1
-    monkeypatch.setattr("riglm.application.member._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("riglm.application.aggregating.member._RETRY_SECONDS", 0.0)
     stage.servers["b"].answers["initialize"] = opened("tools")
     assert await stage.names() == ["a__t", "b__u"]
     await stage.conversation.close()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from riglm.application.directory import Directory
+from riglm.application.aggregating.directory import Directory
 from riglm.application.forwarding.asking import Asking
 from riglm.domain import jsonrpc, parameters, rawjson
 from riglm.domain.invocation import ErrorKind

@@ -6,9 +6,9 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from riglm.application.directory import Directory
+from riglm.application.aggregating.directory import Directory
+from riglm.application.aggregating.listings import JoinedList
 from riglm.application.forwarding.asking import Asking
-from riglm.application.listings import JoinedList
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import UpstreamLink

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from riglm.application.listings import NAMED, JoinedList, Listings, ServerList
+from riglm.application.aggregating.listings import NAMED, JoinedList, Listings, ServerList
 from riglm.domain import protocol
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.naming import SEPARATOR, may_be_cut, prefixed

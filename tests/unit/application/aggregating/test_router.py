@@ -2,12 +2,12 @@
 
 import pytest
 
-from riglm.application import errands, router
-from riglm.application.directory import Directory
-from riglm.application.errands import Errands
+from riglm.application.aggregating import errands, router
+from riglm.application.aggregating.directory import Directory
+from riglm.application.aggregating.errands import Errands
+from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.router import Router
 from riglm.application.forwarding.asking import Asking
-from riglm.application.listings import Listings
-from riglm.application.router import Router
 from riglm.domain import jsonrpc
 from riglm.domain.naming import prefixed
 from tests.unit.application.fakes import Server, asks

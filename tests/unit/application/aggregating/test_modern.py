@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from riglm.application import consensus, joint_listen, modern_lists
-from riglm.application.aggregate_modern import AggregateModern
-from riglm.application.listings import Listings
+from riglm.application.aggregating import consensus, joint_listen, modern_lists
+from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.modern import AggregateModern
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Era, Transport

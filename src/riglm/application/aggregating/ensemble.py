@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from riglm.application.directory import Directory
+from riglm.application.aggregating.directory import Directory
+from riglm.application.aggregating.listings import JoinedList
+from riglm.application.aggregating.member import CAPABILITY, Member
+from riglm.application.aggregating.merging import merged
 from riglm.application.forwarding.asking import Asking
-from riglm.application.listings import JoinedList
-from riglm.application.member import CAPABILITY, Member
-from riglm.application.merging import merged
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import Carried

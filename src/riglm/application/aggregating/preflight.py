@@ -5,10 +5,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from riglm.application.directory import Directory
-from riglm.application.ensemble import Ensemble
+from riglm.application.aggregating.directory import Directory
+from riglm.application.aggregating.ensemble import Ensemble
+from riglm.application.aggregating.listings import NAMED, Listings
 from riglm.application.forwarding.asking import Asking
-from riglm.application.listings import NAMED, Listings
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import EventMark, Outlet, UpstreamLink, UpstreamPort

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from riglm.application.directory import Directory
-from riglm.application.ensemble import Ensemble
-from riglm.application.errands import Errands
+from riglm.application.aggregating.directory import Directory
+from riglm.application.aggregating.ensemble import Ensemble
+from riglm.application.aggregating.errands import Errands
+from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.member import Member
+from riglm.application.aggregating.router import Route, Router
+from riglm.application.aggregating.shown_tools import ShownTools
 from riglm.application.forwarding.announcer import ANNOUNCEMENT, CHANGED, Announcer
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.exchange import Exchange
@@ -12,10 +16,6 @@ from riglm.application.forwarding.held_back import HeldBack
 from riglm.application.forwarding.services import Services
 from riglm.application.forwarding.workers import Workers
 from riglm.application.identity import server_info
-from riglm.application.listings import Listings
-from riglm.application.member import Member
-from riglm.application.router import Route, Router
-from riglm.application.shown_tools import ShownTools
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.client_support import patience_of, support_of
 from riglm.domain.invocation import ErrorKind

@@ -1,0 +1,1 @@
+"""Several servers in front of a client as one, in both eras."""
