@@ -1,0 +1,1 @@
+"""Those who look on, and what they decide: the control API, behind its port."""

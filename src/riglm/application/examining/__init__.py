@@ -1,0 +1,1 @@
+"""What `riglm doctor` looks at: checks that find something, each without the others."""

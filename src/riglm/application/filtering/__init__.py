@@ -1,1 +1,1 @@
-"""Which tools a client is shown and may use: the one decision, its rules, its reasons, and riglm's own tools."""
+"""Which tools a client is shown and may use: the one decision, its rules and reasons, and what riglm's own tools do."""

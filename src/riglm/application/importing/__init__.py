@@ -1,0 +1,1 @@
+"""What clients wrote down without riglm, made records and lessons."""

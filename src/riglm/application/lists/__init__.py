@@ -1,1 +1,1 @@
-"""What a list of tools is made of and how it is written: views, choices, surfaces, riglm's own tools."""
+"""What lists of tools are made of and how they are written: views, choices, surfaces, riglm's own tools in words."""

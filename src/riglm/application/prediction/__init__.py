@@ -1,0 +1,1 @@
+"""What comes next: learned from calls and contexts, on threads of its own."""

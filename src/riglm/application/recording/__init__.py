@@ -1,0 +1,1 @@
+"""What happened, noted without any call waiting for it, and kept."""

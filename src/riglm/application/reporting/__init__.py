@@ -1,0 +1,1 @@
+"""What `riglm report` says: what was recorded, counted, and what it means."""

@@ -1,0 +1,1 @@
+"""Prediction and filtering for agents in the same process, without a wire."""

@@ -1,0 +1,1 @@
+"""Several processes as one: connections, sessions and news that they share."""

@@ -1,0 +1,1 @@
+"""Spans of clients' requests, and of what servers are asked for them."""
