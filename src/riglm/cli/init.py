@@ -15,14 +15,17 @@ from riglm.cli.installing_output import (
     known_clients,
     print_fault,
     print_list,
+    print_removed,
     print_rewritings,
+    require_directory,
     shown_name,
 )
 from riglm.cli.options import JsonOption
 from riglm.cli.output import print_json, printable
+from riglm.domain.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from riglm.composition.installing import Installing
     from riglm.domain.installation import InstallPlan
@@ -45,25 +48,66 @@ def init(
     """
     from riglm.composition.installing import installing
 
-    parts = installing(anyway=include or ())
-    plans = parts.planner.plans(known_clients(client), project and project.resolve())
+    parts = installing(anyway=include or (), project=project)
+    clients, directory = known_clients(client), project and project.resolve()
+    plans = parts.planner.plans(clients, directory)
+    if not plans:
+        require_directory(project)
+    _require_servers(include or (), parts, plans)
     changing = [plan for plan in plans if plan.changes]
+    done = _installed(parts, changing, directory) if yes and not dry_run else None  # before a reader can go away
     if not as_json:
         _show(plans)
+        _tell_absent(clients, directory, plans)
         _hint(parts, client, project, plans)
-    if dry_run or not changing:
-        _end(plans, done=False, as_json=as_json)
-    if not yes and not confirmed(_question(changing), as_json=as_json):
-        if as_json:
-            print_json(_as_json(plans, done=False))
-        raise typer.Exit(NOT_CONFIRMED)
-    tried = parts.installer.install_each(changing)
+    if done is None:
+        if dry_run or not changing:
+            _end(plans, done=False, as_json=as_json)
+        if not confirmed(_question(changing), as_json=as_json):
+            if as_json:
+                print_json(_as_json(plans, done=False))
+            raise typer.Exit(NOT_CONFIRMED)
+        done = _installed(parts, changing, directory)
     if not as_json:
-        _tell(tried)
-    _end([*(plan for plan in plans if not plan.changes), *tried], done=True, as_json=as_json)
+        _tell(*done)
+    _end([*(plan for plan in plans if not plan.changes), *done[0]], done=bool(changing), as_json=as_json)
 
 
-def _tell(tried: "Sequence[InstallPlan]") -> None:
+def _require_servers(names: "Collection[str]", parts: "Installing", plans: "Sequence[InstallPlan]") -> None:
+    """Raise UnusableInput for a name that no server has, be it here or behind riglm already."""
+    if any(plan.fault for plan in plans):  # it may be in a file that cannot be read
+        return
+    there = [
+        *(move.name for plan in plans for move in plan.moves),
+        *(stay.name for plan in plans for stay in plan.stays),
+    ]
+    behind = {name for each in parts.record.all() for name in each.servers}
+    for name in names:
+        if name not in there and name not in behind:
+            known = ", ".join(map(shown_name, dict.fromkeys(there))) or "none that could be moved"
+            raise UnusableInput(f"--include {name}: no server is called so — fix: there are {known}")
+
+
+def _installed(
+    parts: "Installing", plans: "Sequence[InstallPlan]", directory: Path | None
+) -> "tuple[tuple[InstallPlan, ...], tuple[Path, ...]]":
+    """The plans as they were done, and the files that an earlier riglm had left and that are gone now."""
+    removed = parts.clearing.clear(directory)
+    return parts.installer.install_each(plans), removed
+
+
+def _tell_absent(clients: "Collection[str]", directory: Path | None, plans: "Sequence[InstallPlan]") -> None:
+    found = {plan.place.client for plan in plans}
+    where = f"for work in {directory}" if directory is not None else "on this machine"
+    absent = [f"{name} has no" for name in clients if name not in found]
+    if not plans and not clients:
+        absent = ["no client has"]
+    for whose in absent:
+        typer.echo(f"{whose} servers {where} that riglm knows of and that are not behind it already")
+
+
+def _tell(tried: "Sequence[InstallPlan]", removed: "Sequence[Path]") -> None:
+    print_removed(removed)
     for plan in tried:
         if plan.fault:
             print_fault(f"not done for {plan.place.client}, {plan.place.file}", plan.fault)
@@ -90,8 +134,6 @@ def _show(plans: "Sequence[InstallPlan]") -> None:
         if not plan.changes:
             typer.echo("  nothing to change")
         print_rewritings(plan.rewritings, covered)
-    if not plans:
-        typer.echo("no client on this machine has servers that riglm knows of")
 
 
 def _moved(name: str, behind: str) -> str:

@@ -40,6 +40,18 @@ def known_clients(names: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(names or ())
 
 
+def require_directory(project: Path | None) -> None:
+    """Raise UnusableInput where a directory was named that is not there."""
+    if project is not None and not project.is_dir():
+        raise UnusableInput(f"--project {project}: there is no such directory — fix: name one that is there")
+
+
+def print_removed(files: Iterable[Path]) -> None:
+    """Which files went that a riglm had left when it was stopped."""
+    for file in files:
+        typer.echo(f"removed {printable(str(file))}, which a riglm that was stopped had left")
+
+
 def confirmed(question: str, *, as_json: bool) -> bool:
     """Whether somebody at the terminal says yes."""
     if as_json or not sys.stdin.isatty():

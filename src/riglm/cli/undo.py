@@ -1,5 +1,6 @@
 """`riglm undo`: clients start their servers themselves again."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,15 +15,18 @@ from riglm.cli.installing_output import (
     known_clients,
     print_fault,
     print_list,
+    print_removed,
     print_rewritings,
+    require_directory,
     shown_name,
 )
 from riglm.cli.options import JsonOption
 from riglm.cli.output import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from riglm.composition.installing import Installing
     from riglm.domain.installation import UndoPlan
 
 
@@ -40,24 +44,57 @@ def undo(
     """
     from riglm.composition.installing import installing
 
-    undoer = installing().undoer
-    plans = undoer.plans(known_clients(client), project and project.resolve())
+    parts = installing(project=project)
+    clients, directory = known_clients(client), project and project.resolve()
+    plans = parts.undoer.plans(clients, directory)
+    if not plans:
+        require_directory(project)
     doable = [plan for plan in plans if not plan.fault]
+    done = _undone(parts, doable, directory) if yes and not dry_run else None  # before a reader can go away
     if not as_json:
         _show(plans)
-    if dry_run or not doable:
-        _end(plans, done=False, as_json=as_json)
-    if not yes and not confirmed(f"Take riglm out of {len(doable)} file(s)?", as_json=as_json):
-        if as_json:
-            print_json(_as_json(plans, done=False))
-        raise typer.Exit(NOT_CONFIRMED)
-    tried = undoer.undo_each(doable)
+        if not plans:
+            _tell_where(parts, clients, directory)
+    if done is None:
+        if dry_run or not doable:
+            _end(plans, done=False, as_json=as_json)
+        if not confirmed(f"Take riglm out of {len(doable)} file(s)?", as_json=as_json):
+            if as_json:
+                print_json(_as_json(plans, done=False))
+            raise typer.Exit(NOT_CONFIRMED)
+        done = _undone(parts, doable, directory)
     if not as_json:
-        _tell(tried)
-    _end([*(plan for plan in plans if plan.fault), *tried], done=True, as_json=as_json)
+        _tell(*done)
+    _end([*(plan for plan in plans if plan.fault), *done[0]], done=bool(doable), as_json=as_json)
 
 
-def _tell(tried: "Sequence[UndoPlan]") -> None:
+def _undone(
+    parts: "Installing", plans: "Sequence[UndoPlan]", directory: Path | None
+) -> "tuple[tuple[UndoPlan, ...], tuple[Path, ...]]":
+    """The plans as they were done, and the files that an earlier riglm had left and that are gone now."""
+    removed = parts.clearing.clear(directory)
+    return parts.undoer.undo_each(plans), removed
+
+
+def _tell_where(parts: "Installing", clients: "Collection[str]", directory: Path | None) -> None:
+    """Where the record of installations was looked for, when there is none, and what to do where riglm is at work."""
+    from riglm.composition.installing import riglm_entries
+
+    if known := dict.fromkeys(f"{one.client} ({one.file})" for one in parts.record.all()):
+        typer.echo(f"there is nothing to take back of what you named; `riglm init` set up {', '.join(known)}")
+        return
+    typer.echo(f"there is nothing to take back: no record of `riglm init` in {' or '.join(map(str, parts.looked_in))}")
+    for one in riglm_entries(directory=directory):
+        is_asked = not clients or one.client in clients
+        if one.entry and is_asked and (directory is None or one.file.is_relative_to(directory)):
+            typer.echo(
+                f"  {one.client} starts riglm as {one.entry!r} ({one.file}): if `riglm init` wrote that, run this with "
+                "RIGLM_DATA_DIR or XDG_DATA_HOME as it was then; otherwise take the entry out by hand"
+            )
+
+
+def _tell(tried: "Sequence[UndoPlan]", removed: "Sequence[Path]") -> None:
+    print_removed(removed)
     for plan in tried:
         if plan.fault:
             print_fault(f"not done for {plan.client}, {plan.file}", plan.fault)
@@ -77,8 +114,6 @@ def _show(plans: "Sequence[UndoPlan]") -> None:
         print_list("returns", map(shown_name, plan.returns))
         print_list("note", plan.notes)
         print_rewritings(plan.rewritings, covered)
-    if not plans:
-        typer.echo("there is nothing to take back")
 
 
 def _outcome(plan: "UndoPlan") -> str:

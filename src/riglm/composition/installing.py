@@ -4,23 +4,30 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from riglm.adapters.clients.files import ClientFiles, home_of, values_of
 from riglm.adapters.clients.own_command import own_command
-from riglm.adapters.clients.record import InstallationRecord
+from riglm.adapters.clients.record import InstallationRecord, JoinedRecords
 from riglm.adapters.clients.secret_texts import Cover
-from riglm.adapters.configuration.data_directory import VARIABLE, configuration_directory, data_directory
+from riglm.adapters.configuration.data_directory import (
+    VARIABLE,
+    configuration_directory,
+    data_directory,
+    other_data_directories,
+)
 from riglm.adapters.configuration.safe_files import SafeFiles
 from riglm.adapters.configuration.servers_file import ServersFile
+from riglm.application.installing.clearing import Clearing
 from riglm.application.installing.installing import Installer
 from riglm.application.installing.planning import Planner, Surroundings
 from riglm.application.installing.undoing import Undoer
 from riglm.domain.errors import RiglmError
-from riglm.domain.installation import Installation, Rewriting, RiglmEntry, is_riglm
+from riglm.domain.installation import ClientServer, Installation, Place, Rewriting, RiglmEntry, is_riglm
+from riglm.ports.clients import InstallationsPort
 
 _KEPT_IN: Final = "clients"
 _MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")
@@ -33,13 +40,24 @@ class Installing:
     planner: Planner
     installer: Installer
     undoer: Undoer
+    clearing: Clearing
+    record: InstallationsPort
+    looked_in: tuple[Path, ...]
+    """The directories in which a record of installations may be."""
 
 
-def installing(environment: Mapping[str, str] | None = None, anyway: Collection[str] = ()) -> Installing:
-    """Everything that changes clients' files; `anyway` names servers to be moved though a user may have to sign in."""
+def installing(
+    environment: Mapping[str, str] | None = None, anyway: Collection[str] = (), project: Path | None = None
+) -> Installing:
+    """Everything that changes clients' files, also where it was put behind riglm with other variables than these.
+
+    `anyway` names servers to be moved though a user may have to sign in; of a project its own files are looked at.
+    """
     environment = os.environ if environment is None else environment
     clients = ClientFiles(environment=environment, home=home_of(environment), anyway=anyway)
-    servers_file, files, installations = ServersFile(environment), SafeFiles(), _record(environment)
+    directories = _record_directories(environment, clients, project)
+    servers_file, files = ServersFile(environment), SafeFiles()
+    installations = JoinedRecords([InstallationRecord(directory) for directory in directories])
     surroundings = Surroundings(
         command=_command(),
         directory=configuration_directory(environment),
@@ -56,6 +74,14 @@ def installing(environment: Mapping[str, str] | None = None, anyway: Collection[
         ),
         Installer(files=files, installations=installations),
         Undoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
+        Clearing(
+            clients=clients,
+            files=files,
+            installations=installations,
+            own=(surroundings.directory, *directories),
+        ),
+        installations,
+        directories,
     )
 
 
@@ -75,11 +101,9 @@ def riglm_entries(
     environment = os.environ if environment is None else environment
     clients = ClientFiles(environment=environment, home=home_of(environment))
     found = []
-    for place in (*clients.places(None), *clients.places(directory or Path.cwd())):
-        try:
-            servers = clients.servers(place, place.file.read_bytes())
-        except (OSError, RiglmError) as error:
-            found.append(RiglmEntry(client=place.client, file=place.file, fault=str(error)))
+    for place, servers in _servers_at(clients, directory):
+        if isinstance(servers, str):
+            found.append(RiglmEntry(client=place.client, file=place.file, fault=servers))
             continue
         found += [
             RiglmEntry(client=place.client, file=place.file, entry=one.name, command=one.starts, url=one.url)
@@ -87,6 +111,32 @@ def riglm_entries(
             if is_riglm(one)
         ]
     return tuple(dict.fromkeys(found))
+
+
+def _servers_at(clients: ClientFiles, directory: Path | None) -> Iterator[tuple[Place, tuple[ClientServer, ...] | str]]:
+    """The servers of each place of the user's and of a project's, or why they cannot be read."""
+    for place in (*clients.places(None), *clients.places(directory or Path.cwd())):
+        try:
+            yield place, clients.servers(place, place.file.read_bytes())
+        except (OSError, RiglmError) as error:
+            yield place, str(error)
+
+
+def _record_directories(environment: Mapping[str, str], clients: ClientFiles, project: Path | None) -> tuple[Path, ...]:
+    """Where a record of installations may be: the one for these variables first, which new ones go into.
+
+    A riglm that was set up with others tells where in the client's file, since it has to know it when it starts.
+    """
+    found = [data_directory(environment), *other_data_directories(environment, home_of(environment))]
+    for _, servers in _servers_at(clients, project):
+        if isinstance(servers, str):
+            continue
+        said = [(one.definition or {}).get("env", {}).get(VARIABLE) for one in servers if is_riglm(one)]
+        found += [Path(directory) for directory in said if directory and Path(directory).is_absolute()]
+    different: dict[Path, Path] = {}
+    for directory in found:
+        different.setdefault(directory.resolve(), directory / _KEPT_IN)
+    return tuple(different.values())
 
 
 def cover(rewritings: Sequence[Rewriting]) -> Callable[[str], str]:

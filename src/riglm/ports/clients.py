@@ -104,6 +104,10 @@ class FilesPort(Protocol):
             Conflict: it cannot be written, or does not hold what it held before.
         """
 
+    @abstractmethod
+    def clear(self, directory: Path) -> tuple[Path, ...]:
+        """Remove what a riglm that was stopped while it wrote left in a directory; what was removed."""
+
 
 class InstallationsPort(Protocol):
     """What riglm keeps of its changes to clients' files: the newest last, and copies of what the files were."""

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -19,7 +20,8 @@ from riglm.cli.undo import undo
 from riglm.composition.importing import fronts
 from riglm.composition.installing import installations, installing, riglm_entries
 from riglm.domain.control import Conflict
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import ConfigurationError, UnusableInput
+from riglm.domain.installation import Place
 from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
 
 runner = CliRunner()
@@ -473,6 +475,68 @@ def test_without_a_client_there_is_nothing_to_do_and_an_unknown_one_is_refused(h
     assert "no client" in done("init").output
     assert "nothing to take back" in done("undo").output
     assert "riglm knows no client 'emacs'" in str(runner.invoke(app, ["init", "--client", "emacs"]).exception)
+
+
+@pytest.mark.parametrize("command", ["init", "undo"])
+def test_a_directory_that_is_not_there_is_wrong_use(home: Path, command: str) -> None:
+    refused = runner.invoke(app, [command, "--project", str(home / "typo")]).exception
+    assert isinstance(refused, UnusableInput)
+    assert f"--project {home}/typo: there is no such directory" in str(refused)
+
+
+def test_a_server_to_include_that_nobody_has_is_wrong_use_and_nothing_is_done(home: Path) -> None:
+    file = put(home, CLAUDE_CODE)
+    refused = runner.invoke(app, ["init", "--yes", "--include", "linaer"]).exception
+    assert isinstance(refused, UnusableInput)
+    assert "--include linaer: no server is called so" in str(refused)
+    assert "linear" in str(refused)
+    assert file.read_bytes() == CLAUDE_CODE.content
+    done("init", "--include", "linear")
+    done("init", "--include", "linear")  # it is behind riglm now
+
+
+def test_a_client_without_servers_is_told_so_beside_another_that_has_some(home: Path) -> None:
+    put(home, CURSOR)
+    output = done("init", "--client", "cursor", "--client", "codex").output
+    assert "codex has no servers on this machine that riglm knows of" in output
+    assert "cursor has no" not in output
+
+
+def test_what_a_stopped_riglm_left_goes_once_it_is_old_and_nothing_else_does(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    beside, own = file.parent, home / ".config/riglm"
+    left = [beside / ".mcp.riglm-a1b2c3d4.json", own / ".cursor.riglm-_2345678.yaml"]
+    others = [beside / name for name in (".mcp-a1b2c3d4.json", "mcp.riglm-a1b2c3d4.json", ".mcp.riglm-short.json")]
+    link = beside / ".link.riglm-a1b2c3d4.json"
+    young = beside / ".mcp.riglm-deadbeef.json"
+    link.symlink_to(others[0])
+    for each in (*left, *others, young):
+        each.touch()
+        if each is not young:
+            os.utime(each, (1, 1))
+    runner.invoke(app, ["undo", "--dry-run"])
+    assert all(each.exists() for each in left)
+    output = done("undo").output.replace("\n", "")
+    assert all(f"removed {each}" in output for each in left)
+    assert {*beside.iterdir()} == {file, link, young, *others}
+    assert [*own.iterdir()] == []
+
+
+def test_a_file_that_is_written_aside_has_the_name_by_which_it_is_cleared_away(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(Path, "replace", lambda aside, _: written.append(aside.name))  # killed before it takes over
+    file = home / "it.json"
+    SafeFiles().write(file, None, b"{}")
+    InstallationRecord(home).keep(Place(client="cursor", file=file, path=()), b"{}")
+    file.write_bytes(b"{}")
+    SafeFiles().write(file, b"{}", b"[]")
+    assert len(written) == 3
+    for name in written:
+        os.utime(home / name, (1, 1))
+    assert sorted(each.name for each in SafeFiles().clear(home)) == sorted(written)
 
 
 def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path) -> None:

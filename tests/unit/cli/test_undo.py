@@ -1,7 +1,10 @@
 """`riglm undo` where something else happened since `riglm init`."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -131,4 +134,56 @@ def test_servers_stand_where_they_stood_after_one_project_after_the_other_was_un
     assert [*read(file)["projects"][str(projects[0])]["mcpServers"]] == ["x", "s", "y", "t", "z"]
     done("undo")
     assert file.read_text("utf-8") == before
+    assert installations() == ()
+
+
+@pytest.mark.parametrize("variable", ["XDG_DATA_HOME", "RIGLM_DATA_DIR"])
+@pytest.mark.parametrize("is_set_for_init", [True, False])
+def test_undo_finds_what_init_did_with_another_data_directory(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variable: str, is_set_for_init: bool
+) -> None:
+    file, elsewhere = put(home, CURSOR), str(home / "elsewhere")
+    with monkeypatch.context() as patched:
+        if is_set_for_init:
+            patched.setenv(variable, elsewhere)
+        done("init")
+    if not is_set_for_init:
+        monkeypatch.setenv(variable, elsewhere)
+    done("undo")
+    assert file.read_bytes() == CURSOR.content
+    assert [each for each in home.rglob("*") if each.is_file()] == [file]
+
+
+def test_undo_of_what_was_not_set_up_names_what_was(home: Path) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    written = file.read_bytes()
+    output = done("undo", "--client", "codex").output
+    assert f"nothing to take back of what you named; `riglm init` set up cursor ({file})" in output
+    assert file.read_bytes() == written
+
+
+def test_undo_without_a_record_tells_where_it_looked_and_who_starts_riglm(home: Path) -> None:
+    put(home, CURSOR)
+    done("init")
+    shutil.rmtree(home / ".local/share/riglm/clients")
+    output = done("undo").output
+    assert f"nothing to take back: no record of `riglm init` in {home}/.local/share/riglm/clients" in output
+    assert "cursor starts riglm as 'riglm'" in output
+    assert "XDG_DATA_HOME" in output
+
+
+def test_a_reader_that_goes_away_stops_nothing_that_was_said_yes_to(home: Path) -> None:
+    files = put(home, CURSOR), put(home, CODEX)
+
+    def run_without_a_reader(command: str) -> None:
+        reading, writing = os.pipe()
+        os.close(reading)
+        subprocess.run([sys.executable, "-m", "riglm", command, "--yes"], stdout=writing, check=False, timeout=60)
+        os.close(writing)
+
+    run_without_a_reader("init")
+    assert [("riglm" in servers_in(file)) for file in files] == [True, True]
+    run_without_a_reader("undo")
+    assert [file.read_bytes() for file in files] == [CURSOR.content, CODEX.content]
     assert installations() == ()

@@ -1,6 +1,7 @@
 """What riglm changed in clients' files, kept with copies of what they were."""
 
 import contextlib
+import heapq
 import json
 import os
 import secrets
@@ -81,7 +82,8 @@ class InstallationRecord(InstallationsPort):
     def _write(self, name: str, content: bytes) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            aside = self._directory / f".{name}-{secrets.token_hex(4)}"
+            stem, dot, suffix = name.rpartition(".")
+            aside = self._directory / f".{stem}.riglm-{secrets.token_hex(4)}{dot}{suffix}"
             with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
                 file.flush()
@@ -92,6 +94,42 @@ class InstallationRecord(InstallationsPort):
                 f"{self._directory} cannot be written ({error.strerror}) — fix: let riglm write there, or name another "
                 "directory by RIGLM_DATA_DIR"
             ) from None
+
+
+class JoinedRecords(InstallationsPort):
+    """Several records as one, where riglm's data are not always in one directory; the first takes what is new."""
+
+    def __init__(self, records: Sequence[InstallationRecord]) -> None:
+        """There is at least one."""
+        self._records = tuple(records)
+
+    def all(self) -> tuple[Installation, ...]:
+        """Every change that was not taken back, in the order in which they were made."""
+        return tuple(heapq.merge(*(record.all() for record in self._records), key=lambda each: each.at))
+
+    def keep(self, place: Place, content: bytes) -> str:
+        """Keep a copy of a client's file; its name."""
+        return self._records[0].keep(place, content)
+
+    def kept(self, name: str) -> bytes | None:
+        """A copy that was kept; None when somebody removed it."""
+        return next((found for record in self._records if (found := record.kept(name)) is not None), None)
+
+    def where(self, name: str) -> Path:
+        """Where a copy is kept."""
+        holding = (record for record in self._records if record.kept(name) is not None)
+        return next(holding, self._records[0]).where(name)
+
+    def add(self, installation: Installation) -> None:
+        """Note a change that is about to be made."""
+        self._records[0].add(installation)
+
+    def drop(self, installations: Sequence[Installation]) -> None:
+        """Forget changes that were taken back, and their copies."""
+        for record in self._records:
+            there = record.all()
+            if found := [each for each in installations if each in there]:
+                record.drop(found)
 
 
 def _written(installation: Installation) -> dict[str, Any]:

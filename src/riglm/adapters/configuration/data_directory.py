@@ -1,5 +1,6 @@
 """Where riglm keeps what it records."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,17 @@ def data_directory(environment: Mapping[str, str]) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("riglm", appauthor=False))
+
+
+def other_data_directories(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[Path]:
+    """Where riglm's data are for somebody without RIGLM_DATA_DIR, with XDG_DATA_HOME as it is here and without it."""
+    usual = {
+        "win32": Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local"),
+        "darwin": home / "Library" / "Application Support",
+    }
+    xdg = environment.get("XDG_DATA_HOME") if platform != "win32" else None
+    bases = [*([Path(xdg)] if xdg else []), usual.get(platform, home / ".local" / "share")]
+    return [base / "riglm" for base in bases]
 
 
 def configuration_directory(environment: Mapping[str, str]) -> Path:

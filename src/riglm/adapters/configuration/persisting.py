@@ -5,7 +5,6 @@ import os
 import shlex
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from riglm.adapters.configuration import merging
+from riglm.adapters.configuration.aside import opened_aside
 from riglm.adapters.configuration.cannot_edit import CannotEdit
 from riglm.adapters.configuration.disclosure import document as document_of
 from riglm.adapters.configuration.file_as_read import FileAsRead
@@ -218,7 +218,7 @@ def _require_unprotected(target: Path) -> None:
 
 def _written(target: Path, content: bytes) -> Path:
     there = target.stat()
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    descriptor, aside = opened_aside(target)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if sys.platform != "win32":
@@ -229,9 +229,9 @@ def _written(target: Path, content: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
         raise
-    return Path(name)
+    return aside
 
 
 def _sync_directory(directory: Path) -> None:

@@ -1,8 +1,10 @@
 """Files of the user, each at any time the old one or the new one, whole."""
 
+import contextlib
 import os
 from pathlib import Path
 
+from riglm.adapters.configuration.aside import left_behind, opened_aside
 from riglm.adapters.configuration.persisting import Replacement
 from riglm.domain.control import Conflict
 from riglm.ports.clients import FilesPort
@@ -45,6 +47,15 @@ class SafeFiles(FilesPort):
         except OSError as error:
             raise Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
 
+    def clear(self, directory: Path) -> tuple[Path, ...]:
+        """Remove what a riglm that was stopped while it wrote left in a directory; what was removed."""
+        removed = []
+        with contextlib.suppress(OSError):
+            for file in left_behind(directory):
+                file.unlink()
+                removed.append(file)
+        return tuple(removed)
+
 
 def _replace(file: Path, before: bytes, after: bytes) -> None:
     replacement = Replacement(file, before, after, lambda: None)
@@ -57,9 +68,13 @@ def _replace(file: Path, before: bytes, after: bytes) -> None:
 
 def _make(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_name(f".{file.name}-{os.getpid()}")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(opened.fileno())
-    aside.replace(file)
+    descriptor, aside = opened_aside(file)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        aside.replace(file)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
