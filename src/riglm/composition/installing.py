@@ -125,11 +125,13 @@ def _servers_at(clients: ClientFiles, directory: Path | None) -> Iterator[tuple[
 def _record_directories(environment: Mapping[str, str], clients: ClientFiles, project: Path | None) -> tuple[Path, ...]:
     """Where a record of installations may be: the one for these variables first, which new ones go into.
 
-    A riglm that was set up with others tells where in the client's file, since it has to know it when it starts.
+    A riglm that was set up with others tells where in the client's file, since it has to know it when it starts. What
+    a project brings along is not believed: a record says which files are written, and with what.
     """
     found = [data_directory(environment), *other_data_directories(environment, home_of(environment))]
-    for _, servers in _servers_at(clients, project):
-        if isinstance(servers, str):
+    for place, servers in _servers_at(clients, project):
+        is_brought_along = place.project is not None and place.file.is_relative_to(place.project)
+        if isinstance(servers, str) or is_brought_along:
             continue
         said = [(one.definition or {}).get("env", {}).get(VARIABLE) for one in servers if is_riglm(one)]
         found += [Path(directory) for directory in said if directory and Path(directory).is_absolute()]

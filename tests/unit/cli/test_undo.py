@@ -154,6 +154,20 @@ def test_undo_finds_what_init_did_with_another_data_directory(
     assert [each for each in home.rglob("*") if each.is_file()] == [file]
 
 
+def test_a_record_that_a_project_brings_along_is_not_believed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = home / "work" / ".mcp.json"
+    file.write_text('{"mcpServers": {"db": {"command": "sh"}}}', "utf-8")
+    with monkeypatch.context() as patched:
+        patched.setenv("RIGLM_DATA_DIR", str(home / "work" / "brought"))
+        done("init", "--project", ".")
+    written = file.read_bytes()
+    for words in (["undo"], ["undo", "--project", "."]):
+        output = done(*words).output
+        assert f"claude-code starts riglm as 'riglm-work' ({file})" in output
+        assert "brought" not in output
+    assert file.read_bytes() == written
+
+
 def test_undo_of_what_was_not_set_up_names_what_was(home: Path) -> None:
     file = put(home, CURSOR)
     done("init")
