@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from riglm.demo.scene import Scene
     from riglm.domain.cooccurrence import ToolCooccurrence
     from riglm.domain.invocation import ToolInvocation
-    from riglm.ports.analytics import SessionSummary
+    from riglm.ports.overview import SessionSummary
 
 _INSTALL_S = 60.0
 _PLAY_S = 50.0

@@ -7,7 +7,7 @@ from riglm.domain.invocation import OWN_UPSTREAM
 
 if TYPE_CHECKING:
     from riglm.domain.exposure import ExposureTotals
-    from riglm.ports.analytics import SessionSummary, ToolStatistics
+    from riglm.ports.overview import SessionSummary, ToolStatistics
 
 EXPOSURE_COLUMNS = (
     "filtering",

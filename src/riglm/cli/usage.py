@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from riglm.domain.exposure import ExposureTotals
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort, SessionSummary, ToolStatistics
+    from riglm.ports.analytics import AnalyticsPort
+    from riglm.ports.overview import SessionSummary, ToolStatistics
 
 _MOST_PAIRS = 20
 

@@ -16,7 +16,7 @@ from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.ports.maintenance import ROWS_AT_ONCE, MaintenancePort
 from riglm.ports.overrides import OverridesPort
-from riglm.ports.overview import OverviewPort
+from riglm.ports.overview import OverviewPort, SessionSummary, ToolStatistics
 from riglm.ports.warm_sets import WarmSetsPort
 
 
@@ -41,49 +41,6 @@ Record = Session | SessionClosed | ToolInvocation | Exposure | LearnedPair | Pai
 
 class RecordRefused(RiglmError):
     """The store works and cannot hold a record among those given; none of them was stored, and trying again is vain."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
-    """A session as people list it, with how many calls it made and how many of them failed.
-
-    The session's `sequence` is the highest sequence number that is stored. `exposures` counts all of them, `lists`
-    those that are no answers, `list_changes` the lists that differ from the one before, `searches` the answers to
-    searches.
-    """
-
-    session: Session
-    invocations: int
-    failures: int
-    exposures: int
-    lists: int = 0
-    list_changes: int = 0
-    searches: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStatistics:
-    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
-
-    `uses` counts the invocations in which the tool ran, be it to an error of its own; a tool without any may not even
-    exist. `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
-    (nearest rank), to the microsecond. For a tool that was shown and never used, all numbers are
-    zero and `upstream` is empty. `in_lists` says whether a list in that time had it; a name that clients made up is in
-    none.
-    """
-
-    tool: str
-    upstream: str
-    invocations: int
-    failures: int
-    sessions: int
-    median_ms: float
-    p95_ms: float
-    last_used: float
-    uses: int = 0
-    listed: int = 0
-    searched: int = 0
-    in_lists: bool = False
 
 
 class RecordedCall(NamedTuple):

@@ -3,15 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
-
-if TYPE_CHECKING:  # the port that has these has this one among its bases
-    from riglm.ports.analytics import SessionSummary, ToolStatistics
+from riglm.domain.session import Session
 
 
 class SessionKey(NamedTuple):
@@ -40,6 +38,49 @@ class Usage:
     tools_available: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """A session as people list it, with how many calls it made and how many of them failed.
+
+    The session's `sequence` is the highest sequence number that is stored. `exposures` counts all of them, `lists`
+    those that are no answers, `list_changes` the lists that differ from the one before, `searches` the answers to
+    searches.
+    """
+
+    session: Session
+    invocations: int
+    failures: int
+    exposures: int
+    lists: int = 0
+    list_changes: int = 0
+    searches: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStatistics:
+    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
+
+    `uses` counts the invocations in which the tool ran, be it to an error of its own; a tool without any may not even
+    exist. `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
+    (nearest rank), to the microsecond. For a tool that was shown and never used, all numbers are
+    zero and `upstream` is empty. `in_lists` says whether a list in that time had it; a name that clients made up is in
+    none.
+    """
+
+    tool: str
+    upstream: str
+    invocations: int
+    failures: int
+    sessions: int
+    median_ms: float
+    p95_ms: float
+    last_used: float
+    uses: int = 0
+    listed: int = 0
+    searched: int = 0
+    in_lists: bool = False
+
+
 class OverviewPort(Protocol):
     """Questions about all that was recorded, or the latest of it.
 
@@ -49,11 +90,11 @@ class OverviewPort(Protocol):
     @abstractmethod
     def sessions_before(
         self, key: SessionKey | None, limit: int, *, active_only: bool = False
-    ) -> "Sequence[SessionSummary]":
+    ) -> Sequence[SessionSummary]:
         """The latest sessions whose place is before `key`, newest first; with None the latest of all."""
 
     @abstractmethod
-    def session_of(self, session_id: UUID) -> "SessionSummary | None":
+    def session_of(self, session_id: UUID) -> SessionSummary | None:
         """The session with this id."""
 
     @abstractmethod
@@ -69,11 +110,11 @@ class OverviewPort(Protocol):
         """The latest of one session's exposures, in the order of their time."""
 
     @abstractmethod
-    def tools_known(self, since: float = 0.0) -> "Sequence[ToolStatistics]":
+    def tools_known(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         """Every tool used since the given time, shown in a list or hidden from one; as at `tool_statistics`."""
 
     @abstractmethod
-    def tool_totals(self, tool: str, since: float = 0.0) -> "ToolStatistics | None":
+    def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
         """How a tool was used since the given time, whichever upstream had it; None when it was not.
 
         `upstream` is the one that ran it most often.

@@ -12,7 +12,8 @@ from riglm.domain.exposure import CONTEXT_SURFACE, NOTHING_TO_SAVE, SEARCH_SURFA
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed, SessionSummary
+from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed
+from riglm.ports.overview import SessionSummary
 from riglm.testing.maintenance import MaintenanceContract
 from riglm.testing.overview import OverviewContract
 from riglm.testing.prediction_store import PredictionStoreContract

@@ -27,10 +27,9 @@ from riglm.ports.analytics import (
     RecordedSession,
     RecordRefused,
     SessionClosed,
-    SessionSummary,
-    ToolStatistics,
 )
 from riglm.ports.maintenance import ROWS_AT_ONCE
+from riglm.ports.overview import SessionSummary, ToolStatistics
 from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES
 
 CAPACITY: Final = 100_000

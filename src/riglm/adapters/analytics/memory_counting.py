@@ -10,7 +10,7 @@ from riglm.adapters.analytics.percentiles import nearest_rank
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, ExposureTotals
 from riglm.domain.invocation import USES, Found, ToolInvocation
 from riglm.domain.session import Session
-from riglm.ports.analytics import SessionSummary, ToolStatistics
+from riglm.ports.overview import SessionSummary, ToolStatistics
 
 
 def summary(session: Session, calls: Sequence[ToolInvocation], exposures: Sequence[Exposure]) -> SessionSummary:

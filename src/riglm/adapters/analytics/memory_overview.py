@@ -11,8 +11,7 @@ from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, USES, Found, ToolInvocation
 from riglm.domain.session import Session
-from riglm.ports.analytics import SessionSummary, ToolStatistics
-from riglm.ports.overview import OverviewPort, SessionKey, Usage
+from riglm.ports.overview import OverviewPort, SessionKey, SessionSummary, ToolStatistics, Usage
 
 
 class InMemoryOverview(OverviewPort):

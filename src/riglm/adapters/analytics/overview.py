@@ -28,8 +28,7 @@ from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, 
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, Found, ToolInvocation
-from riglm.ports.analytics import SessionSummary, ToolStatistics
-from riglm.ports.overview import SessionKey, Usage
+from riglm.ports.overview import SessionKey, SessionSummary, ToolStatistics, Usage
 
 _PAIRS_PER_TOOL: Final = 200
 """So many of the most frequent pairs are read for each tool of a map."""

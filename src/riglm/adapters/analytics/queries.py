@@ -17,7 +17,7 @@ from riglm.adapters.analytics.rows import Names
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
-from riglm.ports.analytics import SessionSummary, ToolStatistics
+from riglm.ports.overview import SessionSummary, ToolStatistics
 
 _SESSIONS_AT_ONCE: Final = 500
 _MICROSECONDS: Final = 1000.0  # of a millisecond

@@ -26,10 +26,9 @@ from riglm.ports.analytics import (
     RecordedSession,
     RecordRefused,
     SessionClosed,
-    SessionSummary,
-    ToolStatistics,
 )
 from riglm.ports.maintenance import ROWS_AT_ONCE
+from riglm.ports.overview import SessionSummary, ToolStatistics
 
 _PAIRS_AT_ONCE: Final = 1000
 _ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or met a file that was replaced or mended

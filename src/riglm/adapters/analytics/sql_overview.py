@@ -9,8 +9,7 @@ from riglm.adapters.analytics.database import Database
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
-from riglm.ports.analytics import SessionSummary, ToolStatistics
-from riglm.ports.overview import OverviewPort, SessionKey, Usage
+from riglm.ports.overview import OverviewPort, SessionKey, SessionSummary, ToolStatistics, Usage
 
 _MOST_SIZES: Final = 100_000
 

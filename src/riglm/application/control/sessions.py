@@ -20,8 +20,8 @@ from riglm.domain.control import (
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Session
-from riglm.ports.analytics import AnalyticsPort, SessionSummary
-from riglm.ports.overview import SessionKey
+from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.overview import SessionKey, SessionSummary
 
 
 class Sessions:

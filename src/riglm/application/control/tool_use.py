@@ -12,7 +12,8 @@ from riglm.application.control.history import History
 from riglm.domain.control import Companion, CooccurrenceMap, NotThere, Page, ToolDetail, ToolEntry, ToolPair
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.invocation import OWN_UPSTREAM
-from riglm.ports.analytics import AnalyticsPort, ToolStatistics
+from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.overview import ToolStatistics
 
 _BUCKETS: Final = 60
 _MOST_COMPANIONS: Final = 50
