@@ -1,1 +1,0 @@
-"""Several servers in front of a client as one, in both eras."""

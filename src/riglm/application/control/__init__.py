@@ -1,1 +1,0 @@
-"""Those who look on, and what they decide: the control API, behind its port."""

@@ -1,1 +1,0 @@
-"""How well each strategy would have done: on evaluation data, and in the sessions that riglm recorded."""

@@ -1,1 +1,0 @@
-"""What `riglm doctor` looks at: checks that find something, each without the others."""

@@ -1,1 +1,0 @@
-"""What clients wrote down without riglm, made records and lessons."""

@@ -1,1 +1,0 @@
-"""riglm put in front of a client's servers, and taken away again."""

@@ -1,1 +1,0 @@
-"""`inner_voice.retrieve`: what is known, found by meaning and told as it is."""

@@ -1,1 +1,0 @@
-"""What happened, noted without any call waiting for it, and kept."""

@@ -1,1 +1,0 @@
-"""What `riglm report` says: what was recorded, counted, and what it means."""

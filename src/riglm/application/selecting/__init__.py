@@ -1,1 +1,0 @@
-"""Prediction and filtering for agents in the same process, without a wire."""

@@ -1,1 +1,0 @@
-"""Several processes as one: connections, sessions and news that they share."""

@@ -1,1 +1,0 @@
-"""Spans of clients' requests, and of what servers are asked for them."""
