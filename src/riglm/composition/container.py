@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.service import PredictionService
-    from riglm.application.prediction.worker import Worker
     from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
+    from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
     from riglm.ports.session_state import SessionStatePort
 

@@ -10,7 +10,7 @@ from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.prediction.worker import Worker
+    from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from riglm.application.prediction.knowledge import Recollection
     from riglm.application.prediction.plan import Plan
     from riglm.application.prediction.service import PredictionService
-    from riglm.application.prediction.worker import Worker
     from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
+    from riglm.application.worker import Worker
     from riglm.ports.embedder import EmbedderPort, Embedders
     from riglm.ports.predictor import PredictorPort
     from riglm.ports.telemetry import MeterPort
@@ -68,7 +68,7 @@ def make_embedders(settings: Settings) -> "Embedders":
 
 def make_worker(name: str) -> "Worker":
     """A thread for what would hold the event loop."""
-    from riglm.application.prediction.worker import Worker
+    from riglm.application.worker import Worker
 
     return Worker(name)
 

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.control import ControlUnavailable
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.analytics import AnalyticsPort

@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from riglm.application.filtering.service import FilteringService
 from riglm.application.prediction.plan import Plan
 from riglm.application.prediction.service import PredictionService
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.override import Override
 from riglm.ports.overrides import OverridesPort
 

@@ -8,7 +8,7 @@ from riglm.application.knowledge.journal import Journal
 from riglm.application.knowledge.parameters import Defaults
 from riglm.application.knowledge.retrieval import Bounds, Retrieval
 from riglm.application.knowledge.storing import StoreAside
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.schemas.knowledge import Knowledge
 from riglm.ports.embedder import Embedders
 from riglm.ports.knowledge import KnowledgePort

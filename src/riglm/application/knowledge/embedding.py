@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from riglm.application.knowledge.retrieval import Embedded
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.knowledge.pieces import Embedding
 from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailable
 

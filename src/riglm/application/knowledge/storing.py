@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from riglm.application.knowledge.retrieval import Store
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.knowledge.pieces import Candidate, Embedding
 from riglm.domain.knowledge.provenance import Table

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from riglm.application.prediction.replay import latest, replaying
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.prediction import Situation
 from riglm.ports.analytics import RecordedCall, RecordedSession

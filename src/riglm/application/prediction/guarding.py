@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.prediction import Prediction, Situation
 from riglm.ports.predictor import PredictorPort
 

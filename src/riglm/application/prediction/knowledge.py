@@ -10,7 +10,7 @@ from riglm.application.prediction.experience import Experience, Experiences, OnL
 from riglm.application.prediction.learner import Learner
 from riglm.application.prediction.plan import Plan
 from riglm.application.prediction.tool_index import ToolIndex
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Situation

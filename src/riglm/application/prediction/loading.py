@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.plan import Plan
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.tool import Catalogue
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker

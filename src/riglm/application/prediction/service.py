@@ -16,7 +16,7 @@ from riglm.application.prediction.loading import Loading
 from riglm.application.prediction.plan import LearningScope, Plan
 from riglm.application.prediction.teaching import Listener, Taught, Teaching
 from riglm.application.prediction.warm_sets import WarmSets
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Context, Prediction, Situation
 from riglm.domain.retrieval.outcome import SearchOutcome

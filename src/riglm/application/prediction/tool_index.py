@@ -11,7 +11,7 @@ from typing import Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.prediction import Context, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever, passage

@@ -4,7 +4,7 @@ import pytest
 
 from riglm.application.control.steering import Steering
 from riglm.application.filtering.overrides import Overrides
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.control import Conflict, ControlUnavailable, Invalid, NotThere, OverrideWish
 from riglm.domain.identifier import uuid7
 from riglm.domain.override import OverrideKind, OverrideScope

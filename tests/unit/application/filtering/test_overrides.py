@@ -8,7 +8,7 @@ import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.filtering.overrides import Overrides
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.testing.records import an_override
 

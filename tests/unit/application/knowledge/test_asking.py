@@ -12,7 +12,7 @@ from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.embedding.shared import SharedEmbedder
 from riglm.application.knowledge.embedding import QuestionEmbedder
 from riglm.application.knowledge.storing import StoreAside
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.embedder import Embedders, EmbedderUnavailable

@@ -13,7 +13,7 @@ from riglm.application.owners import ToolOwners
 from riglm.application.prediction.knowledge import Recollection
 from riglm.application.prediction.service import PredictionService
 from riglm.application.prediction.warm_sets import WarmSets
-from riglm.application.prediction.worker import Worker
+from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.invocation import Found, ToolInvocation

@@ -8,7 +8,7 @@ import pytest
 
 from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.application.prediction.experience import MOST_SCOPES
-from riglm.application.prediction.worker import Urgency
+from riglm.application.worker import Urgency
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Situation

@@ -6,7 +6,7 @@ import numpy as np
 
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.tool_index import ToolIndex
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.texts import request_texts

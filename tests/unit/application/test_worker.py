@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from riglm.application.prediction.worker import Urgency, Worker
+from riglm.application.worker import Urgency, Worker
 
 
 def test_jobs_are_done_the_most_urgent_first_and_in_order_among_equals():
