@@ -157,7 +157,11 @@ class PredictedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListWithout:
-    """The list as it would be without one signal, and how it differs from the list."""
+    """The list that would be chosen now if one signal were silent, and how it differs from one chosen now with it.
+
+    What a session's list holds because it was chosen or used before in the same context is not in it. A list that
+    prediction does not choose is the same without any signal.
+    """
 
     shown: tuple[str, ...]
     added: tuple[str, ...]
@@ -172,7 +176,7 @@ class SessionPrediction:
     In the mode `shadow` the client sees all tools, and `shown` says what it would see. `size` is how many tools the
     list has, `confidence` how sure the choice is and `context_confidence` how well the context is known, both between 0
     and 1. `tools` has every tool of the catalogue: first those that can be shown, the likeliest first. `without` says
-    by signal what the list would be if that signal said nothing.
+    by signal what would be chosen now if that signal said nothing.
     """
 
     session_id: UUID

@@ -103,7 +103,11 @@ class PredictedTool(Shape):
 
 
 class ListWithout(Shape):
-    """The list as it would be without one signal, and how it differs from the list."""
+    """The list that would be chosen now if one signal were silent, and how it differs from one chosen now with it.
+
+    What a session's list holds because it was chosen or used before in the same context is not in it. A list that
+    prediction does not choose is the same without any signal.
+    """
 
     shown: list[str]
     added: list[str]
@@ -130,7 +134,9 @@ class Prediction(Shape):
     signals: list[str]
     tools: list[PredictedTool]
     shown: list[str] = Field(description="The tools in the list; in the mode `shadow`, those that would be in it.")
-    without: dict[str, ListWithout] = Field(description="By signal: the list, had that signal said nothing.")
+    without: dict[str, ListWithout] = Field(
+        description="By signal: the list that would be chosen now, if that signal said nothing."
+    )
 
 
 @router.get("/sessions", summary="All sessions", responses=told(404, 503), response_model=SessionPage)

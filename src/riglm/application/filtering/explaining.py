@@ -1,5 +1,6 @@
 """Why a session is shown what it is shown: the list as it would be made now, taken apart."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -101,8 +102,11 @@ class Explanation:
         scores = None if self._prediction is None else self._prediction.scores.tolist()
         parts = {signal: part.tolist() for signal, part in self._parts.items()}
         order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
+        lower = deque(name for name in order if name in self._shown)
         for rank, name in enumerate(order, start=1):
             place, standing, shown = places[name], _standing(view, name), name in self._shown
+            if shown:
+                lower.popleft()
             yield PredictedTool(
                 tool=name,
                 upstream=owner(name)[0],
@@ -110,7 +114,7 @@ class Explanation:
                 score=None if scores is None else scores[place],
                 shown=shown,
                 standing=standing.value,
-                why=grounds.why(name, standing, None if scores is None else rank, shown=shown),
+                why=grounds.why(name, standing, None if scores is None else rank, shown=shown, lower=lower),
                 contributions={signal: part[place] for signal, part in parts.items()},
             )
         for name in self._catalogue.names:
@@ -127,27 +131,16 @@ class Explanation:
                 )
 
     def _list_without(self, part: Scores) -> ListWithout:
-        """The list, with what a choice made now would gain and lose if one signal were silent.
-
-        A list that is whole stays whole, and so does one that this prediction does not choose. What was used since the
-        choice stays in the list as well.
-        """
-        names, choice = self._outlook.names, self._outlook.choice
-        if self._prediction is None or not self._is_predicted or choice.tools is None:
-            return ListWithout(shown=names, added=(), removed=())
-        then = self._chosen_by(_less(self._prediction, part))
-        kept = self._state.used_in_turn.keys() if self._state.choice is not None else frozenset()
-        lost = (self._chosen - then) & self._shown - kept
-        gained = then - self._chosen - self._shown - self._own
+        """What would be chosen now if one signal were silent; a list that prediction does not choose stays as it is."""
+        if self._prediction is None or not self._is_predicted:
+            return ListWithout(shown=self._outlook.names, added=(), removed=())
+        then, now = self._chosen_by(_less(self._prediction, part)) - self._own, self._chosen - self._own
         return ListWithout(
-            shown=tuple(
-                name
-                for name in self._outlook.view.candidates
-                if name in gained or (name in self._shown and name not in lost)
-            ),
-            added=tuple(name for name in self._outlook.view.candidates if name in gained),
-            removed=tuple(name for name in names if name in lost),
+            shown=self._in_order(then), added=self._in_order(then - now), removed=self._in_order(now - then)
         )
+
+    def _in_order(self, names: frozenset[str]) -> tuple[str, ...]:
+        return tuple(name for name in self._outlook.view.candidates if name in names)
 
     def _chosen_by(self, prediction: Prediction | None) -> frozenset[str]:
         """What would be in the list if it were chosen now by this prediction."""

@@ -1,12 +1,22 @@
 """Why a tool is in a session's list or not, in words."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from riglm.application.lists.surfaces import Outlook
 from riglm.domain.override import Override, OverrideKind
 from riglm.domain.policy import Standing
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.surface import Surface
+
+_KEPT: Final = "kept"
+_USED: Final = "used"
+_WARM: Final = "in the warm set"
+_BEFORE: Final = "chosen before"
+_HOLDS: Final = (_KEPT, _USED, _WARM, _BEFORE)
+_LATE: Final = ", or once this one has its vector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +37,11 @@ class Grounds:
     used: frozenset[str]
     used_lately: frozenset[str]
 
-    def why(self, tool: str, standing: Standing, rank: int | None, *, shown: bool) -> str:
-        """Why a tool is shown, or why it is not; `rank` is its place by prediction, if there is one."""
+    def why(self, tool: str, standing: Standing, rank: int | None, *, shown: bool, lower: Sequence[str] = ()) -> str:
+        """Why a tool is shown, or why it is not.
+
+        `rank` is its place by prediction, if there is one, and `lower` are the tools of the list with a lower one.
+        """
         match standing:
             case Standing.DENIED:
                 return self._denied()
@@ -37,7 +50,7 @@ class Grounds:
             case Standing.KEPT if shown:
                 pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
                 return pinned or "filtering.pinned names it"
-        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
+        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank, lower)
 
     def _denied(self) -> str:
         if not self.rules.denylist:
@@ -70,12 +83,13 @@ class Grounds:
         if tool in self.used_lately:
             return "used lately in this session"
         if tool in self.chosen and rank is not None:
-            return f"number {rank} by prediction"
+            is_by_rank = rank <= len(self.chosen)
+            return f"number {rank} by prediction" if is_by_rank else "in the warm set, with which a list begins"
         if tool in self.used:
             return "used in this session"
         return "chosen before: while the context is the same, lists only grow"
 
-    def _why_hidden(self, tool: str, rank: int | None) -> str:
+    def _why_hidden(self, tool: str, rank: int | None, lower: Sequence[str]) -> str:
         if tool in self.own:
             return "riglm's own tool has this name: it is reached by call_tool"
         if self.surface is Surface.STABLE:
@@ -83,5 +97,25 @@ class Grounds:
         if rank is None:
             return "not chosen"
         if tool in self.chosen:
-            return f"number {rank} by prediction now, which the list follows with the next context or turn"
-        return f"number {rank} by prediction, and the list holds {len(self.outlook.names)}"
+            return f"number {rank} by prediction now: {self._when_followed()}"
+        held = f"number {rank} by prediction, and the list holds {len(self.outlook.names)}"
+        return f"{held}, {self._why_lower(lower)}" if rank <= len(self.outlook.names) else held
+
+    def _when_followed(self) -> str:
+        """When a list that hides something takes a tool in; a new turn only shortens one that is whole."""
+        when = "when it is used, and is chosen anew with the next context"
+        return f"the list takes it in {when}" + ("" if self.outlook.choice.settled else _LATE)
+
+    def _why_lower(self, lower: Sequence[str]) -> str:
+        """Why tools of a lower rank are in the list."""
+        holds = Counter(map(self._hold, lower))
+        words = "some of lower rank: " + ", ".join(f"{holds[each]} {each}" for each in _HOLDS if each in holds)
+        return f"{words} (while the context is the same, lists only grow)" if _BEFORE in holds else words
+
+    def _hold(self, tool: str) -> str:
+        """By what a tool has its place that its rank would not give it."""
+        if tool in self.outlook.view.kept:
+            return _KEPT
+        if tool in self.used:
+            return _USED
+        return _WARM if tool in self.chosen else _BEFORE

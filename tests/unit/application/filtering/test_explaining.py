@@ -102,13 +102,29 @@ async def test_it_tells_what_the_list_would_be_if_a_signal_were_silent(catalogue
     assert (without["likes"].shown, without["likes"].added, without["likes"].removed) == (tuple(shown), (), ())
 
 
-async def test_tools_that_were_used_since_the_choice_stay_without_any_signal(catalogue):
+async def test_what_the_list_would_be_without_a_signal_is_chosen_now_whatever_the_list_holds_from_before(catalogue):
+    stage, session = Stage(retained_turns=0), a_session()
+    await about_mail(stage, session, catalogue, words={"tool09": 3.0, "tool03": 2.0, "tool20": 1.0})
+    stage.calls(session, "tool25")
+    use = {"tool29": 9.0, "tool28": 8.0, "tool27": 7.0}
+    stage.prediction.signals = {"words": {"tool11": 6.0, "tool09": 5.0, "tool12": 4.0}, "use": use, "mute": {}}
+    explained = stage.filtering.explain(session).told()
+    assert explained.shown == ("tool03", "tool09", "tool20", "tool25")
+    without = explained.without["use"]
+    assert without.shown == ("tool09", "tool11", "tool12")
+    assert (without.added, without.removed) == (without.shown, ("tool27", "tool28", "tool29"))
+    mute = explained.without["mute"]
+    assert (mute.shown, mute.added, mute.removed) == (("tool27", "tool28", "tool29"), (), ())
+    await stage.filtering.set_context(session, "calendar")
+    assert stage.shown(session, catalogue) == list(mute.shown)
+
+
+async def test_a_tool_that_was_used_in_the_session_says_so(catalogue):
     stage, session = Stage(retained_turns=0), a_session()
     await about_mail(stage, session, catalogue, words={"tool09": 3.0, "tool03": 2.0, "tool20": 1.0})
     stage.calls(session, "tool09", "tool25")
     explained = stage.filtering.explain(session).told()
     assert set(explained.shown) == {"tool03", "tool09", "tool20", "tool25"}
-    assert "tool09" not in explained.without["words"].removed
     assert told(explained)["tool25"].why == "used in this session"
 
 
@@ -203,8 +219,52 @@ async def test_what_would_be_chosen_now_and_is_not_shown_yet_is_told_so(catalogu
     explained = stage.filtering.explain(session).told()
     assert stage.shown(session, catalogue) == list(explained.shown) == ["tool03", "tool09", "tool20"]
     found = told(explained)
-    assert found["tool29"].why.startswith("number 1 by prediction now, ")
     assert found["tool09"].why == "chosen before: while the context is the same, lists only grow"
+    promise = "the list takes it in when it is used, and is chosen anew with the next context"
+    assert found["tool29"].why == f"number 1 by prediction now: {promise}"
+    for turn in range(8):
+        stage.calls(session, "tool09", turn_key=f"turn {turn}")
+        assert stage.shown(session, catalogue) == ["tool03", "tool09", "tool20"]
+    stage.calls(session, "tool29")
+    assert stage.shown(session, catalogue) == ["tool03", "tool09", "tool20", "tool29"]
+    stage.prediction.likes = ("tool28",)
+    await stage.filtering.set_context(session, "calendar")
+    assert "tool28" in stage.shown(session, catalogue)
+
+
+async def test_a_list_whose_context_has_no_vector_yet_is_said_to_follow_once_it_has(catalogue):
+    stage, session = Stage(cold_start_limit=2), a_session()
+    stage.shown(session, catalogue)
+    await stage.about(session, "mail", "tool00", "tool01", confidence=0.1)
+    stage.shown(session, catalogue)
+    stage.prediction.likes, stage.prediction.confidence = ("tool28", "tool29"), 0.8
+    why = told(stage.filtering.explain(session).told())["tool28"].why
+    assert why.endswith("chosen anew with the next context, or once this one has its vector")
+    state = stage.filtering.state(session)
+    state.context = replace(state.context, vector=np.ones((1, 4)))
+    assert "tool28" in stage.shown(session, catalogue)
+
+
+async def test_a_tool_that_ranks_high_and_is_hidden_is_told_what_holds_the_places(catalogue):
+    stage, session = Stage(pinned=["tool00"]), a_session()
+    await about_mail(stage, session, catalogue, words={"tool09": 3.0, "tool03": 2.0, "tool20": 1.0})
+    stage.calls(session, "tool25")
+    stage.prediction.signals = {"words": {f"tool{number}": number for number in range(26, 30)}}
+    explained = stage.filtering.explain(session).told()
+    assert explained.shown == ("tool00", "tool03", "tool09", "tool25")
+    reasons = "some of lower rank: 1 kept, 1 used, 2 chosen before (while the context is the same, lists only grow)"
+    assert told(explained)["tool27"].why == f"number 3 by prediction, and the list holds 4, {reasons}"
+
+
+def test_the_warm_set_with_which_a_list_begins_is_the_reason_for_its_tools_and_for_those_it_keeps_out(catalogue):
+    stage, session = Stage(cold_start_limit=2), a_session()
+    stage.prediction.warm = ("tool29",)
+    stage.prediction.signals = {"words": {"tool20": 2.0, "tool21": 1.0}}
+    assert stage.shown(session, catalogue) == ["tool20", "tool29"]
+    found = told(stage.filtering.explain(session).told())
+    assert found["tool20"].why == "number 1 by prediction"
+    assert found["tool29"].why == "in the warm set, with which a list begins"
+    assert found["tool21"].why == "number 2 by prediction, and the list holds 2, some of lower rank: 1 in the warm set"
 
 
 @pytest.mark.parametrize("surface", ["stable", "hints"])

@@ -28,7 +28,7 @@ export function predictionPanels(data, refusals) {
   const find = h("label", {}, "Find ", h("input", { type: "search", "data-action": "find", value: state.wanted, placeholder: "part of a name", spellcheck: "false" }));
   return [
     panel("prediction", "Its next list", { tools: find }, about(prediction), ranking(data)),
-    panel("without", "Without each signal", { note: "The same rule for the size, with what the signal says taken away." }, without(prediction)),
+    panel("without", "Without each signal", { note: "A list chosen now by the same rules, with what the signal says taken away, beside one chosen now with it." }, without(prediction)),
   ];
 }
 
