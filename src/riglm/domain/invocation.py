@@ -18,7 +18,7 @@ class ErrorKind(StrEnum):
     """Why an invocation did not succeed."""
 
     TOOL = "tool"  # the tool answered with isError
-    PROTOCOL = "protocol"  # the upstream answered with a JSON-RPC error
+    PROTOCOL = "protocol"  # the upstream answered with a JSON-RPC error, or isError to a name that it does not list
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     UNAVAILABLE = "unavailable"  # the upstream could not be reached, died, or sent no answer that can be passed on

@@ -22,12 +22,14 @@ class Catalogue:
     """One upstream's list of tools, in its order, never changed in place.
 
     `raw` is the result it was read from, so that the next list can be compared with it byte by byte. `others` are the
-    entries without a name, each with the number of tools before it.
+    entries without a name, each with the number of tools before it. `next_cursor` is the raw cursor of the page that
+    follows, empty when none does.
     """
 
     tools: tuple[Tool, ...] = ()
     raw: bytes = b""
     others: tuple[tuple[int, Raw], ...] = ()
+    next_cursor: bytes = b""
 
     def entries(self) -> Iterator[tuple[Raw, Tool | None]]:
         """All entries in order, with the tool that each one is; None for those without a name."""
@@ -74,13 +76,15 @@ def read_catalogue(result: bytes) -> Catalogue:
     """Read the raw result of a `tools/list`; entries without a name are no tools."""
     tools: list[Tool] = []
     others = []
-    for raw in jsonrpc.elements(jsonrpc.members(result).get("tools", b"[]")):
+    fields = jsonrpc.members(result)
+    for raw in jsonrpc.elements(fields.get("tools", b"[]")):
         name = jsonrpc.text(jsonrpc.members(raw).get("name"))
         if name is None:
             others.append((len(tools), raw))
         else:
             tools.append(Tool(name, raw))
-    return Catalogue(tuple(tools), result, tuple(others))
+    following = bytes(fields.get("nextCursor", b""))
+    return Catalogue(tuple(tools), result, tuple(others), b"" if following == b"null" else following)
 
 
 @dataclass(frozen=True, kw_only=True)

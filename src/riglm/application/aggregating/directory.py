@@ -25,6 +25,11 @@ class Directory:
         """Whether the server's list is known."""
         return server in self._lists[method]
 
+    def lacks(self, method: str, server: str, own: str) -> bool:
+        """Whether the server's list is known, and has nothing that the server itself calls `own`."""
+        known = self._lists[method].get(server)
+        return known is not None and own not in known.name_set
+
     def knows_any(self, method: str) -> bool:
         """Whether any server's list is known."""
         return bool(self._lists[method])

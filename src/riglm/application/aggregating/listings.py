@@ -33,6 +33,11 @@ class ServerList:
         self.entries = tuple(entries)
         self.names = tuple(jsonrpc.text(jsonrpc.members(entry).get(key)) for entry in entries)
 
+    @cached_property
+    def name_set(self) -> frozenset[str | None]:
+        """The server's own names, for whoever only wants to know whether one is among them."""
+        return frozenset(self.names)
+
 
 class JoinedList:
     """The lists of several servers as one, in the order configured and each server's own, never changed.

@@ -82,6 +82,10 @@ class Router:
             return None
         return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {name}")
 
+    def is_unlisted(self, route: Route) -> bool:
+        """Whether the server's list of tools is known, and does not have the one that a call means."""
+        return route.own is not None and self._directory.lacks("tools/list", route.server, route.own)
+
     def unknown(self, message: Message, permits: Permits = lambda *_: True) -> Message | None:
         """The error for a request that must be known by now; None when it may still be offered around.
 

@@ -39,8 +39,10 @@ class ShownTools:
         refused = router.refusal(message, route, partial(self._services.permits, session))
         if not tool:
             return None, refused
-        server = route.server if route is not None and refused is None else ""
-        return self._services.call(session, server, tool, given, tool in self._catalogue.name_set), refused
+        known, unlisted, server = tool in self._catalogue.name_set, False, ""
+        if route is not None and refused is None:
+            server, unlisted = route.server, not known and router.is_unlisted(route)
+        return self._services.call(session, server, tool, given, known, unlisted=unlisted), refused
 
     def input_schema(self, tool: str) -> bytes | None:
         """The raw `inputSchema` of a shown tool."""

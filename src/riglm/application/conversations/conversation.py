@@ -208,7 +208,9 @@ class DirectConversation(Conversation):
         if not tool:
             return
         known = self._seen is not None and tool in self._seen
-        exchange.call = self._services.call(session, self._upstream.spec.name, tool, given, known)
+        name = self._upstream.spec.name
+        unlisted = not known and self._services.catalogues.lacks(name, tool)
+        exchange.call = self._services.call(session, name, tool, given, known, unlisted=unlisted)
 
     def _note_list(self, exchange: Exchange, message: Message) -> Message:
         self._seen = self._seen or SeenTools()

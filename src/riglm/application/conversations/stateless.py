@@ -190,7 +190,8 @@ class Stateless(ModernService):
                 tool = tool_name(given)
                 if tool:
                     known = tool in self._services.catalogues.of(name).by_name
-                    exchange.call = self._services.call(session, name, tool, given, known)
+                    unlisted = not known and self._services.catalogues.lacks(name, tool)
+                    exchange.call = self._services.call(session, name, tool, given, known, unlisted=unlisted)
             else:
                 exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
         exchange.send(self._link)

@@ -46,6 +46,10 @@ class Catalogues:
             whole = self._whole[upstream] = _joined(list(self._pages.get(upstream, {}).values()))
         return whole
 
+    def lacks(self, upstream: str, tool: str) -> bool:
+        """Whether `upstream` listed no such tool, and no part of its list is unknown."""
+        return tool not in self.of(upstream).name_set and self._is_complete(upstream)
+
     def counts(self) -> dict[str, int]:
         """How many tools each upstream has listed, of those that listed any or none."""
         return {upstream: len(self.of(upstream).names) for upstream in self._pages}
@@ -53,6 +57,15 @@ class Catalogues:
     def input_schema(self, upstream: str, tool: str) -> Raw | None:
         """The raw `inputSchema` of a listed tool."""
         return self.of(upstream).input_schema(tool)
+
+    def _is_complete(self, upstream: str) -> bool:
+        pages = self._pages.get(upstream, {})
+        page = pages.get(b"")
+        for _ in pages:  # a cursor may lead back to where it came from
+            if page is None or not page.next_cursor:
+                break
+            page = pages.get(page.next_cursor)
+        return page is not None and not page.next_cursor
 
 
 class SeenTools:

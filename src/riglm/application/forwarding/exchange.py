@@ -26,6 +26,7 @@ class Call:
         "clock",
         "found",
         "is_confidential",
+        "is_unlisted",
         "on_end",
         "sequence_number",
         "session",
@@ -45,16 +46,22 @@ class Call:
         upstream: str,
         arguments: bytes | None,
         found: Found,
+        is_unlisted: bool = False,
         on_end: Callable[[ErrorKind | None], None] | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
-        """`on_end` is told how it ended, by None when it succeeded; `stopwatch` measures what riglm takes of it."""
+        """A call that starts now.
+
+        `is_unlisted` says that the upstream's list is known and does not have the tool. `on_end` is told how it ended,
+        by None when it succeeded; `stopwatch` measures what riglm takes of it.
+        """
         self.tracking = tracking
         self.session = session
         self.tool = tool
         self.upstream = upstream
         self.arguments = arguments
         self.found = found
+        self.is_unlisted = is_unlisted
         self.on_end = on_end
         self.stopwatch = stopwatch
         self.is_confidential = False
@@ -81,11 +88,16 @@ class Call:
             self.on_end(kind)
 
     def answered(self, message: Message) -> None:
-        """Record the invocation by the answer that it got."""
+        """Record the invocation by the answer that it got.
+
+        Some servers answer a name that they do not know by `isError`: one that is not listed may be no tool at all.
+        """
         if message.error:
             self.ended(ErrorKind.PROTOCOL, jsonrpc.error_code(message))
+        elif jsonrpc.is_tool_error(message.result):
+            self.ended(ErrorKind.PROTOCOL if self.is_unlisted else ErrorKind.TOOL)
         else:
-            self.ended(ErrorKind.TOOL if jsonrpc.is_tool_error(message.result) else None)
+            self.ended(None)
 
 
 class Exchange(Reply, Underway):

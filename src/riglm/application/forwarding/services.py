@@ -69,8 +69,13 @@ class Services:
     overhead: Overhead | None = None
     """Measures what riglm takes of calls; None when nobody wants to know."""
 
-    def call(self, session: Session, upstream: str, tool: str, given: Parameters, known: bool) -> Call:
-        """Note that an invocation starts; `known` says whether the client was shown the tool."""
+    def call(
+        self, session: Session, upstream: str, tool: str, given: Parameters, known: bool, *, unlisted: bool = False
+    ) -> Call:
+        """Note that an invocation starts; `known` says whether the client was shown the tool.
+
+        `unlisted` says that the upstream's whole list is known, and does not have it.
+        """
         found, on_end = Found.LISTED if known else Found.NAMED, None
         if self.observer is not None:
             found, on_end = self.observer.calling(session, tool, given, known=known)
@@ -81,6 +86,7 @@ class Services:
             upstream=upstream,
             arguments=bytes(given.arguments) if given.arguments else None,
             found=found,
+            is_unlisted=unlisted and found is Found.NAMED,
             on_end=on_end,
             stopwatch=None if self.overhead is None else self.overhead.stopwatch(upstream),
         )

@@ -280,6 +280,25 @@ async def test_a_call_is_one_request_and_needs_no_list(two):
     assert two.records.calls == [("a__unlisted", "a", None, Found.NAMED)]
 
 
+async def test_a_failed_call_of_a_name_that_its_server_does_not_list_is_no_tool_s(two):
+    """The prefix leads to the server even so, which answers by `isError`."""
+
+    async def fail(number, name):
+        sink = two.send(asks(number, "tools/call", call(name)))
+        two.link("a").of("tools/call")[-1].result(b'{"isError":true}')
+        await sink.answer()
+
+    await fail(7, b"a__before_any_list")
+    await two.names()
+    await fail(8, b"a__t")
+    await fail(9, b"a__made_up")
+    assert [(name, server, kind) for name, server, kind, _ in two.records.calls] == [
+        ("a__before_any_list", "a", ErrorKind.TOOL),
+        ("a__t", "a", ErrorKind.TOOL),
+        ("a__made_up", "a", ErrorKind.PROTOCOL),
+    ]
+
+
 async def test_a_call_that_names_no_tool_is_refused_and_is_no_invocation(two):
     answer = await two.ask("tools/call", b'{"name":5}')
     assert jsonrpc.error_code(answer) == -32602

@@ -121,6 +121,23 @@ async def test_a_tool_was_listed_if_this_client_was_shown_it():
     ]
 
 
+async def test_a_name_that_the_server_does_not_list_is_a_tool_only_if_it_runs(stage):
+    """Servers made with the SDK answer `isError` to whatever name they do not know."""
+    stage.call(1, b"before_any_list")
+    stage.link.asked[-1].result(b'{"isError":true}')
+    stage.send(asks(2, "tools/list").line)
+    stage.link.asked[-1].result(tools("t"))
+    for number, (name, answer) in enumerate([(b"t", True), (b"made_up", True), (b"secret", False)], 3):
+        stage.call(number, name)
+        stage.link.asked[-1].result(b'{"isError":%b}' % jsonrpc.encode(answer))
+    assert [(name, kind) for name, _, kind, _ in stage.records.calls] == [
+        ("before_any_list", ErrorKind.TOOL),
+        ("t", ErrorKind.TOOL),
+        ("made_up", ErrorKind.PROTOCOL),
+        ("secret", None),
+    ]
+
+
 @pytest.mark.parametrize("params", [b'{"name":5}', b'{"name":""}', b"{}", b"[]"])
 async def test_a_call_that_names_no_tool_passes_and_is_no_invocation(stage, params):
     stage.send(asks(7, "tools/call", params).line)

@@ -100,6 +100,14 @@ def test_lists_are_noted_and_calls_know_them():
     assert len(stage.records.opened) == 2
 
 
+def test_a_failed_call_of_a_name_that_the_server_does_not_list_is_no_tool_s():
+    stage = Stage(modern=True, **{"tools/list": tools("t"), "tools/call": b'{"isError":true}'})
+    stage.send(1, "tools/list")
+    stage.send(2, "tools/call", b'"name":"t"')
+    stage.send(3, "tools/call", b'"name":"made_up"')
+    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.TOOL, ErrorKind.PROTOCOL]
+
+
 def test_schemas_are_known_by_tool():
     stage = Stage(modern=True, **{"tools/list": b'{"tools":[{"name":"t","inputSchema":{"x": 1}},{"name":"u"}]}'})
     stage.send(1, "tools/list")

@@ -47,6 +47,25 @@ def test_upstreams_do_not_know_each_other_s_tools():
     assert known.input_schema("other", "a") is None
 
 
+def test_a_tool_is_lacking_only_once_every_page_is_known():
+    known = Catalogues()
+    assert not known.lacks("up", "x")
+    known.read("up", FIRST, tools("a", nextCursor="2"))
+    assert not known.lacks("up", "x")
+    known.read("up", page(b'"2"'), tools("b", nextCursor=None))
+    assert (known.lacks("up", "x"), known.lacks("up", "a"), known.lacks("up", "b")) == (True, False, False)
+    assert not known.lacks("other", "x")
+    known.read("up", FIRST, tools("a", nextCursor="2"))
+    assert not known.lacks("up", "b"), "the list began anew, and its second page may have it still"
+
+
+def test_pages_that_go_in_circles_are_never_all_known():
+    known = Catalogues()
+    known.read("up", FIRST, tools("a", nextCursor="2"))
+    known.read("up", page(b'"2"'), tools("b", nextCursor="2"))
+    assert not known.lacks("up", "x")
+
+
 def test_endless_pages_are_passed_on_and_not_remembered(monkeypatch):
     monkeypatch.setattr(catalogues, "MOST_PAGES", 3)
     known, seen = Catalogues(), SeenTools()

@@ -74,6 +74,27 @@ def test_a_call_is_recorded_once_by_how_it_ended(end, kind, code):
     assert (note.arguments, note.sequence_number, note.found) == (b"{}", 1, Found.LISTED)
 
 
+@pytest.mark.parametrize(
+    ("result", "kind"), [(b'{"isError":true}', ErrorKind.PROTOCOL), (b'{"content":[]}', None)], ids=["failed", "ran"]
+)
+def test_only_a_success_shows_that_an_unlisted_name_is_a_tool(result, kind):
+    world, told = World(), []
+    session = world.sessions.of_connection(Caller(transport=Transport.HTTP), Client(), "")
+    call = Call(
+        world.tracking,
+        session,
+        tool="t",
+        upstream="up",
+        arguments=None,
+        found=Found.NAMED,
+        is_unlisted=True,
+        on_end=told.append,
+    )
+    Exchange(ASKED, Sink(), call=call).replied(jsonrpc.result(b"7", result))
+    assert world.records.calls == [("t", "up", kind, Found.NAMED)]
+    assert told == [kind]
+
+
 def test_a_hook_may_change_the_answer_and_sees_it_once():
     other = jsonrpc.result(b"7", b"{}")
     seen = []
