@@ -44,13 +44,15 @@ class ToolUse:
     async def known(self, since: float) -> Sequence[ToolEntry]:
         """Every tool that ran or was listed since then, or is listed now, most used first, then by name.
 
-        Names that only clients used, of tools that there never were, are none.
+        Names that only clients used, of tools that there never were, are none. A call that riglm refused counts for no
+        tool: no server had it.
         """
         recorded = await self._counting.counted(("tools", since), lambda store: store.tools_known(since))
         live = await self._proxy.look(self._live_tools)
-        found = [_entry(each, live) for each in recorded if each.tool in live or _exists(each)]
-        names = {each.tool for each in recorded}
-        found += [ToolEntry(tool=tool, upstream=upstream) for tool, upstream in live.items() if tool not in names]
+        servers = {**{each.tool: "" for each in recorded if _exists(each)}, **live}
+        found = [_entry(each) for each in recorded if each.tool in servers and _was_reached(each)]
+        names = {each.tool for each in found}
+        found += [ToolEntry(tool=tool, upstream=upstream) for tool, upstream in servers.items() if tool not in names]
         return sorted(found, key=_place)
 
     async def entries(self, *, unused_only: bool, since: float, limit: int, cursor: str | None) -> Page[ToolEntry]:
@@ -73,7 +75,7 @@ class ToolUse:
         entry = entries[0]
         if len(entries) > 1:
             totals = await self._counting.counted(("tool", name, since), lambda store: store.tool_totals(name, since))
-            entry = entry if totals is None else _entry(totals, {})
+            entry = entry if totals is None else _entry(totals)
         pairs = await self._together(("company", name), lambda store: store.get_cooccurrences([name]))
         series = await self._history.buckets(since=since or None, until=None, count=_BUCKETS, tool=name)
         return ToolDetail(tool=entry, cooccurrences=tuple(_companions(name, pairs)), series=series)
@@ -111,9 +113,12 @@ def _exists(found: ToolStatistics) -> bool:
     return bool(found.uses or found.listed or found.searched or found.in_lists or found.upstream == OWN_UPSTREAM)
 
 
-def _entry(found: ToolStatistics, live: Mapping[str, str]) -> ToolEntry:
-    if not found.invocations:
-        return ToolEntry(tool=found.tool, upstream=found.upstream or live.get(found.tool, ""))
+def _was_reached(found: ToolStatistics) -> bool:
+    """Whether the calls got to the tool's server, or ran without one, as tools of an agent's own do."""
+    return bool(found.upstream or found.uses)
+
+
+def _entry(found: ToolStatistics) -> ToolEntry:
     return ToolEntry(
         tool=found.tool,
         upstream=found.upstream,

@@ -93,6 +93,23 @@ async def test_a_name_that_only_clients_used_is_no_tool(desk):
         await desk.use.detail("made_up_1", since=0.0)
 
 
+async def test_calls_that_riglm_refused_make_no_second_tool_and_count_for_none(desk):
+    session = a_session()
+    refused = {"upstream": "", "success": False, "error_kind": ErrorKind.PROTOCOL, "found": Found.NAMED}
+    names = ("ran", "only_refused", "listed_then", "made_up")
+    calls = [an_invocation(session, name, **refused) for name in names]
+    calls += [an_invocation(session, "ran", upstream="alpha"), an_invocation(session, "of_an_agent", upstream="")]
+    desk.archive.record_many([*calls, an_exposure(session, "listed_then")])
+    desk.live = {"ran": "alpha", "only_refused": "alpha"}
+    page = await desk.use.entries(unused_only=False, since=0.0, limit=1000, cursor=None)
+    assert [(each.tool, each.upstream, each.invocations, each.failures) for each in page.items] == [
+        ("of_an_agent", "", 1, 0),
+        ("ran", "alpha", 1, 0),
+        ("listed_then", "", 0, 0),
+        ("only_refused", "alpha", 0, 0),
+    ]
+
+
 async def test_tools_come_most_used_first_then_by_name_page_by_page(desk):
     session = a_session()
     for name, uses in {"b": 2, "a": 2, "z": 5, "m": 1}.items():
