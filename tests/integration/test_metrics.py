@@ -58,6 +58,7 @@ async def test_calls_their_ends_and_what_riglm_took_of_them(tmp_path):
         await client.call("tool02")
         stage.upstream.handlers["tools/call"] = blame_itself
         await client.ask("tools/call", {"name": "tool03", "arguments": {}})
+        await client.ask("tools/call", {"name": "made_up", "arguments": {}})
         assert await client.call("tool39") is None  # is denied, and goes nowhere
         found = values(stage)
         name = found_upstream(found)
@@ -65,13 +66,15 @@ async def test_calls_their_ends_and_what_riglm_took_of_them(tmp_path):
         assert found[calls % "success"] == 3
         assert found[calls % "protocol"] == 1
         assert found[calls % "tool"] == 1
-        assert found[f"riglm_call_errors_total{{kind=protocol,upstream={name}}}"] == 1
+        assert found[f"riglm_calls_total{{found=named,outcome=protocol,upstream={name}}}"] == 1
+        assert found[f"riglm_call_errors_total{{kind=protocol,upstream={name}}}"] == 2
         assert found["riglm_calls_total{found=named,outcome=protocol,upstream=_none}"] == 1
-        assert found[f"riglm_call_duration_seconds_count{{upstream={name}}}"] == 5
-        assert found[f"riglm_call_overhead_seconds_count{{upstream={name}}}"] == 5
+        assert found[f"riglm_call_duration_seconds_count{{upstream={name}}}"] == 6
+        assert found[f"riglm_call_overhead_seconds_count{{upstream={name}}}"] == 6
         assert found[f"riglm_call_duration_seconds_sum{{upstream={name}}}"] > 0
         assert found[f"riglm_call_overhead_seconds_sum{{upstream={name}}}"] > 0
         assert found["riglm_zero_hop_total{result=hit}"] == 4  # the tool's own failure is a use of it
+        assert found["riglm_zero_hop_total{result=missed}"] == 0  # there is no tool of a name that was made up
         assert found[f"riglm_upstream_state{{state=open,upstream={name}}}"] == 1
         assert kept(found)
 

@@ -195,7 +195,10 @@ async def tools(
     """Every tool that was listed or ran, or that a server has now: most used first, then by name.
 
     riglm's own tools are among them, with the upstream `riglm`; the summary counts those of servers alone. A name that
-    only clients used, and no server ever listed, is none.
+    only clients used, and no server ever listed, is none. A call that riglm refused counts for no tool.
+
+    Pages are read one after the other, while tools are used: one whose count grows meanwhile may move in front of the
+    cursor, and be in no page. Up to 1,000 tools fit into one page, which is of one moment.
     """
     return await port.tools(unused_only=unused, since=since, limit=limit, cursor=cursor)
 
