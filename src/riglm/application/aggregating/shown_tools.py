@@ -39,10 +39,10 @@ class ShownTools:
         refused = router.refusal(message, route, partial(self._services.permits, session))
         if not tool:
             return None, refused
-        known, unlisted, server = tool in self._catalogue.name_set, False, ""
+        known, is_unlisted, server = tool in self._catalogue.name_set, None, ""
         if route is not None and refused is None:
-            server, unlisted = route.server, not known and router.is_unlisted(route)
-        return self._services.call(session, server, tool, given, known, unlisted=unlisted), refused
+            server, is_unlisted = route.server, None if known else partial(router.is_unlisted, route)
+        return self._services.call(session, server, tool, given, known, is_unlisted), refused
 
     def input_schema(self, tool: str) -> bytes | None:
         """The raw `inputSchema` of a shown tool."""

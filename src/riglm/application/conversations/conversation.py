@@ -209,8 +209,8 @@ class DirectConversation(Conversation):
             return
         known = self._seen is not None and tool in self._seen
         name = self._upstream.spec.name
-        unlisted = not known and self._services.catalogues.lacks(name, tool)
-        exchange.call = self._services.call(session, name, tool, given, known, unlisted=unlisted)
+        is_unlisted = None if known else functools.partial(self._services.catalogues.lacks, name, tool)
+        exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
 
     def _note_list(self, exchange: Exchange, message: Message) -> Message:
         self._seen = self._seen or SeenTools()

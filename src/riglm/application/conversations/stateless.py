@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Final
 
 from riglm.application.forwarding.exchange import NOWHERE, Exchange
@@ -190,8 +191,8 @@ class Stateless(ModernService):
                 tool = tool_name(given)
                 if tool:
                     known = tool in self._services.catalogues.of(name).by_name
-                    unlisted = not known and self._services.catalogues.lacks(name, tool)
-                    exchange.call = self._services.call(session, name, tool, given, known, unlisted=unlisted)
+                    is_unlisted = None if known else partial(self._services.catalogues.lacks, name, tool)
+                    exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
             else:
                 exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
         exchange.send(self._link)

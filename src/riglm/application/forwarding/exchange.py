@@ -46,14 +46,15 @@ class Call:
         upstream: str,
         arguments: bytes | None,
         found: Found,
-        is_unlisted: bool = False,
+        is_unlisted: Callable[[], bool] | None = None,
         on_end: Callable[[ErrorKind | None], None] | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         """A call that starts now.
 
-        `is_unlisted` says that the upstream's list is known and does not have the tool. `on_end` is told how it ended,
-        by None when it succeeded; `stopwatch` measures what riglm takes of it.
+        `is_unlisted` tells, once the call has failed, whether the upstream's list is known by then and does not have
+        the tool; None when it surely does. `on_end` is told how it ended, by None when it succeeded; `stopwatch`
+        measures what riglm takes of it.
         """
         self.tracking = tracking
         self.session = session
@@ -95,7 +96,8 @@ class Call:
         if message.error:
             self.ended(ErrorKind.PROTOCOL, jsonrpc.error_code(message))
         elif jsonrpc.is_tool_error(message.result):
-            self.ended(ErrorKind.PROTOCOL if self.is_unlisted else ErrorKind.TOOL)
+            is_tool = self.is_unlisted is None or not self.is_unlisted()
+            self.ended(ErrorKind.TOOL if is_tool else ErrorKind.PROTOCOL)
         else:
             self.ended(None)
 

@@ -70,11 +70,17 @@ class Services:
     """Measures what riglm takes of calls; None when nobody wants to know."""
 
     def call(
-        self, session: Session, upstream: str, tool: str, given: Parameters, known: bool, *, unlisted: bool = False
+        self,
+        session: Session,
+        upstream: str,
+        tool: str,
+        given: Parameters,
+        known: bool,
+        is_unlisted: Callable[[], bool] | None = None,
     ) -> Call:
         """Note that an invocation starts; `known` says whether the client was shown the tool.
 
-        `unlisted` says that the upstream's whole list is known, and does not have it.
+        `is_unlisted` tells of one that was not shown whether the upstream's whole list is known, and does not have it.
         """
         found, on_end = Found.LISTED if known else Found.NAMED, None
         if self.observer is not None:
@@ -86,7 +92,7 @@ class Services:
             upstream=upstream,
             arguments=bytes(given.arguments) if given.arguments else None,
             found=found,
-            is_unlisted=unlisted and found is Found.NAMED,
+            is_unlisted=is_unlisted if found is Found.NAMED else None,
             on_end=on_end,
             stopwatch=None if self.overhead is None else self.overhead.stopwatch(upstream),
         )

@@ -281,19 +281,24 @@ async def test_a_call_is_one_request_and_needs_no_list(two):
 
 
 async def test_a_failed_call_of_a_name_that_its_server_does_not_list_is_no_tool_s(two):
-    """The prefix leads to the server even so, which answers by `isError`."""
+    """The prefix leads to the server even so, which answers by `isError`; what counts is what is known by then."""
 
-    async def fail(number, name):
-        sink = two.send(asks(number, "tools/call", call(name)))
-        two.link("a").of("tools/call")[-1].result(b'{"isError":true}')
-        await sink.answer()
+    def ask(number, name):
+        two.send(asks(number, "tools/call", call(name)))
+        return two.link("a").of("tools/call")[-1]
 
-    await fail(7, b"a__before_any_list")
+    def fail(asked):
+        asked.result(b'{"isError":true}')
+
+    fail(ask(6, b"a__before_any_list"))
+    early = ask(7, b"a__before_the_list")
     await two.names()
-    await fail(8, b"a__t")
-    await fail(9, b"a__made_up")
+    fail(early)
+    fail(ask(8, b"a__t"))
+    fail(ask(9, b"a__made_up"))
     assert [(name, server, kind) for name, server, kind, _ in two.records.calls] == [
         ("a__before_any_list", "a", ErrorKind.TOOL),
+        ("a__before_the_list", "a", ErrorKind.PROTOCOL),
         ("a__t", "a", ErrorKind.TOOL),
         ("a__made_up", "a", ErrorKind.PROTOCOL),
     ]

@@ -87,7 +87,7 @@ def test_only_a_success_shows_that_an_unlisted_name_is_a_tool(result, kind):
         upstream="up",
         arguments=None,
         found=Found.NAMED,
-        is_unlisted=True,
+        is_unlisted=lambda: True,
         on_end=told.append,
     )
     Exchange(ASKED, Sink(), call=call).replied(jsonrpc.result(b"7", result))
