@@ -64,6 +64,7 @@ class ConfigurationDocuments(ConfigurationPort):
         paths = merging.differences(found.settings, wanted)
         if not paths:
             return None
+        _require_a_server(wanted)
         self._as_read.require_unchanged(paths, found.settings)
         for path in paths:
             self._require_effect(path, found)
@@ -163,10 +164,17 @@ class Replacement(WrittenAside):
             self.path.unlink(missing_ok=True)
 
 
+def _require_a_server(wanted: Settings) -> None:
+    """Raise Invalid where riglm could not start again."""
+    if not wanted.upstream_specs():
+        detail = "there would be no server to stand in front of — fix: leave one in use"
+        raise Invalid(Fault(path="mcpServers", detail=detail))
+
+
 def _edited(text: str, paths: list[KeyPath], wanted: Settings, file: Path) -> str:
     editor = _editor(file)
-    for path in paths:
-        value = merging.value_at(wanted, path)
+    values = [(path, merging.value_at(wanted, path)) for path in paths]
+    for path, value in sorted(values, key=_is_taken_out):
         if value is None:
             text = editor.without(text, path)
             continue
@@ -179,6 +187,11 @@ def _edited(text: str, paths: list[KeyPath], wanted: Settings, file: Path) -> st
             raise Invalid(Fault(path=dotted(path), detail=fault))
         text = editor.with_value(text, path, value)
     return text
+
+
+def _is_taken_out(change: tuple[KeyPath, Any]) -> bool:
+    """Whether a change comes last: a section that gets something new first is not empty, and stays with its comment."""
+    return change[1] is None
 
 
 def _editor(file: Path) -> ModuleType:

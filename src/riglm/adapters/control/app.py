@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from riglm.adapters.control import configuration, health, overrides, sessions, statistics
 from riglm.adapters.control.access import Access
 from riglm.adapters.control.health import MetricsSource
+from riglm.adapters.control.overrides import SHAPES_OF_WISHES
 from riglm.adapters.control.page.files import page_routes
 from riglm.adapters.control.problem import PROBLEM_TYPE, problem
 from riglm.adapters.control.rights import Tokens
@@ -132,7 +133,11 @@ async def _not_usable(_: Request, error: RequestValidationError) -> Response:
 
 
 def _place(location: Sequence[object]) -> str:
-    return ".".join(str(part) for part in location[1:]) or "body"
+    """Where in a request something is wrong, as people who sent it know the place."""
+    source, *path = location
+    if source == "body" and path and path[0] in SHAPES_OF_WISHES:
+        path = path[1:]
+    return ".".join(map(str, path)) or "body"
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:

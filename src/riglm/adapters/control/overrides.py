@@ -92,6 +92,9 @@ Wish = Annotated[
 ]
 """What somebody wants; what `key` is depends on the scope."""
 
+SHAPES_OF_WISHES: Final = frozenset(str(scope) for scope in OverrideScope)
+"""What a fault in a wish begins with before its place: which shape it was taken for. No member is called so."""
+
 
 @router.post(
     "/override",

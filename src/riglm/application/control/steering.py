@@ -64,7 +64,7 @@ class Steering:
             raise Invalid(*faults)
         expires_at = _end(wish, now)
         if expires_at is not None and expires_at <= now:
-            raise Conflict("expires_at lies in the past — fix: a later time, or `expires_in` seconds")
+            raise Conflict(_over_already(wish, now))
         key = wish.key
         if key and wish.scope is OverrideScope.ALL:
             raise Conflict("an override with the scope `all` has no key — fix: leave it out, or choose another scope")
@@ -160,6 +160,13 @@ def _end(wish: OverrideWish, now: float) -> float | None:
     if wish.expires_in is not None:
         ends.append(min(now + wish.expires_in, _LATEST))
     return min(ends, default=None)
+
+
+def _over_already(wish: OverrideWish, now: float) -> str:
+    """What is wrong with an end that is not later than now, by the member that gave it."""
+    if wish.expires_at is not None and wish.expires_at <= now:
+        return "expires_at lies in the past — fix: a later time, or `expires_in` seconds"
+    return "expires_in is too short a time to tell from now — fix: more seconds"
 
 
 def _place(each: Override) -> tuple[float, UUID]:

@@ -277,3 +277,25 @@ def test_a_new_server_is_written_with_what_it_was_given_alone(tmp_path: Path) ->
     expected = '  b:\n    command: [npx]\n    args: ["-y", x]\n    env:\n      KEY: secret-value\n'
     assert riglm.write({"mcpServers": {"b": given}}) == text + expected
     assert riglm.write({"mcpServers": {"b": None}}) == text
+
+
+@pytest.mark.parametrize(
+    ("clients", "expected"),
+    [
+        ('{"claude*": hints}   # for claude', "{cursor: dynamic}   # for claude"),
+        ('# who gets what\n    "claude*": hints', "# who gets what\n    cursor: dynamic"),
+    ],
+)
+def test_a_section_whose_only_entry_is_replaced_stays_where_it_is_with_its_comment(
+    tmp_path: Path, clients: str, expected: str
+) -> None:
+    text = f"filtering:\n  clients: {clients}\n  max_tools: 9\nupstream: {{command: sh}}\n"
+    changed = Riglm(tmp_path, text).write({"filtering": {"clients": {"claude*": None, "cursor": "dynamic"}}})
+    assert changed == text.replace(clients, expected)
+
+
+@pytest.mark.parametrize("change", [None, {"disabled": True}])
+def test_a_file_in_which_no_server_would_be_in_use_is_not_written(tmp_path: Path, change: object) -> None:
+    riglm = Riglm(tmp_path, "mcpServers:\n  a: {command: sh}\n  b: {command: sh}\n")
+    assert "there would be no server" in riglm.refuses({"mcpServers": {"a": change, "b": change}})
+    assert riglm.write({"mcpServers": {"a": change}})
