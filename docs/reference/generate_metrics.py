@@ -46,10 +46,13 @@ start of a process) is the server's. Over HTTP the parsing and writing of HTTP i
 answer, and riglm's own tools, are not either.
 
 **Zero hops.** `riglm_zero_hop_total` counts the tools of servers that were used, be it to an error of their own, by how
-the client came to know them. The hit rate is `hit` over all three.
+the client came to know them. The hit rate is `hit` over all three. `mode` is that of the list that the session had when
+the call began, and `off` before its first in this process. In the mode `shadow` the client sees every tool: a tool that
+would have been in the list is a `hit` there, any other is `missed`; `riglm_calls_total` has what clients really did.
 
 **Tokens** are estimates of what definitions of tools cost a model, counted once for each list that is another than the
-session's last one. In the mode `shadow` they say what would have been.
+session's last one. In the mode `shadow` they say what would have been, with riglm's own tools beside each list that
+would have had them, as `riglm report` and `riglm stats` say it.
 """
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 
+from riglm.application.lists.surfaces import own_tokens
 from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, standing
 from tests.unit.adapters.upstream.web import error, reply, result
 
@@ -73,8 +74,8 @@ async def test_calls_their_ends_and_what_riglm_took_of_them(tmp_path):
         assert found[f"riglm_call_overhead_seconds_count{{upstream={name}}}"] == 6
         assert found[f"riglm_call_duration_seconds_sum{{upstream={name}}}"] > 0
         assert found[f"riglm_call_overhead_seconds_sum{{upstream={name}}}"] > 0
-        assert found["riglm_zero_hop_total{result=hit}"] == 4  # the tool's own failure is a use of it
-        assert found["riglm_zero_hop_total{result=missed}"] == 0  # there is no tool of a name that was made up
+        assert found["riglm_zero_hop_total{mode=enforce,result=hit}"] == 4  # the tool's own failure is a use of it
+        assert found["riglm_zero_hop_total{mode=enforce,result=missed}"] == 0  # a name that was made up is no tool's
         assert found[f"riglm_upstream_state{{state=open,upstream={name}}}"] == 1
         assert kept(found)
 
@@ -111,6 +112,24 @@ async def test_lists_hidden_tools_and_searches(tmp_path):
         ended = values(stage)
         assert (ended["riglm_session_searches_count"], ended["riglm_session_searches_sum"]) == (1, 2)
         assert ended["riglm_sessions_live"] == 0
+
+
+async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have_been(tmp_path):
+    text = FILE.replace("    min_tools: 1\n", "    mode: shadow\n    min_tools: 1\n    cold_start_limit: 5\n")
+    async with standing(tmp_path, text) as stage:
+        client = await stage.client()
+        assert len(await client.listed()) == len(TOOLS) - 1  # one is denied
+        own = own_tokens(stage.live.settings.filtering)
+        assert values(stage)["riglm_tokens_own_total{mode=shadow}"] == own > 0
+        await client.call("tool30")
+        await client.listed()
+        await client.call("tool30")
+        found = values(stage)
+        assert found["riglm_zero_hop_total{mode=shadow,result=missed}"] == 1
+        assert found["riglm_zero_hop_total{mode=shadow,result=hit}"] == 1  # once used it would have been in the list
+        assert found[f"riglm_calls_total{{found=listed,outcome=success,upstream={found_upstream(found)}}}"] == 2
+        lists = found["riglm_list_shown_tools_count{mode=shadow}"]
+        assert found["riglm_tokens_own_total{mode=shadow}"] == own * lists
 
 
 async def test_records_are_stored_and_all_are_accounted_for(tmp_path):

@@ -144,7 +144,18 @@ class Container(containers.DeclarativeContainer):
         make_maintenance, settings, recorder, kept.provider, prediction.provider
     )
     live: "providers.Provider[LiveConfiguration]" = providers.Singleton(
-        make_live, settings, configuration, logs, filtering, showing, prediction, tracking, sessions, maintenance, voice
+        make_live,
+        settings,
+        configuration,
+        logs,
+        filtering,
+        showing,
+        prediction,
+        tracking,
+        sessions,
+        maintenance,
+        voice,
+        metrics,
     )
     control: "providers.Provider[ControlService]" = providers.Factory(
         make_control, settings, services, filtering, prediction, overrides, recorder, live, analytics.provider

@@ -25,8 +25,10 @@ def make_metrics(settings: Settings) -> "PrometheusMetrics | None":
     if not settings.control.enabled:
         return None
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
+    from riglm.application.lists.surfaces import own_tokens
 
-    return PrometheusMetrics([spec.name for spec in settings.upstream_specs()], lambda: server_info()["version"])
+    names = [spec.name for spec in settings.upstream_specs()]
+    return PrometheusMetrics(names, lambda: server_info()["version"], own_tokens(settings.filtering))
 
 
 def make_overhead(meter: "MeterPort | None") -> Overhead | None:

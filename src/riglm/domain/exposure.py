@@ -64,6 +64,10 @@ class Exposure:
         """Whether riglm's own tools would have stood beside the list, which shadow mode does not offer nor count."""
         return self.mode == "shadow" and self.surface in SURFACES_WITH_OWN_TOOLS and self.reason != NOTHING_TO_SAVE
 
+    def tokens_lacking(self, own_tokens: int) -> int:
+        """What riglm's own tools, of so many tokens, would have added to `tokens_shown` and to `tokens_own`."""
+        return own_tokens if self.lacks_own else 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureTotals:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from riglm.domain.exposure import Exposure
+from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.session import Session
 from riglm.domain.upstream import UpstreamHealth
@@ -22,8 +22,21 @@ class MeterPort(Protocol):
     """
 
     @abstractmethod
-    def called(self, upstream: str, found: Found, error_kind: ErrorKind | None, seconds: float) -> None:
-        """An invocation ended; `error_kind` is None when it succeeded, `upstream` empty when it was refused."""
+    def called(
+        self,
+        upstream: str,
+        found: Found,
+        error_kind: ErrorKind | None,
+        seconds: float,
+        mode: Mode = "off",
+        *,
+        foreseen: bool = True,
+    ) -> None:
+        """An invocation ended; `error_kind` is None when it succeeded, `upstream` empty when it was refused.
+
+        `mode` is that of the list that the session had, `off` before the first. It is `foreseen` unless the mode is
+        `shadow`, and the list that would have been shown did not have the tool.
+        """
 
     @abstractmethod
     def held(self, upstream: str, seconds: float) -> None:

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from riglm.adapters.telemetry.exposition import content_type, written
 from riglm.adapters.telemetry.families import counter, gauge, histogram, of_embedder, of_records, of_upstreams
 from riglm.adapters.telemetry.tallies import CallTally, ShownTally, Tally
-from riglm.domain.exposure import SEARCH_SURFACE, Exposure
+from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ErrorKind, Found
 from riglm.domain.session import Session
 from riglm.ports.telemetry import MeterPort, Readings
@@ -30,7 +30,7 @@ _HELD: Final = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005
 _PREDICTED: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
 _TOOLS: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 128.0, 256.0, 512.0, 1024.0)
 _SEARCHES: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
-_MODES: Final = ("enforce", "shadow", "off")
+_MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow", "off")
 _HITS: Final = {Found.LISTED: "hit", Found.SEARCHED: "searched", Found.NAMED: "missed"}
 
 
@@ -40,11 +40,11 @@ class PrometheusMetrics(MeterPort):
     Labels are bounded: servers by the names configured, and nothing that clients or servers choose.
     """
 
-    def __init__(self, upstreams: Iterable[str], version: Callable[[], str]) -> None:
-        """Metrics of a riglm of this `version`, in front of the servers with these names."""
+    def __init__(self, upstreams: Iterable[str], version: Callable[[], str], own_tokens: int = 0) -> None:
+        """Metrics of a riglm of this `version`, in front of servers with these names; for `own_tokens` see `charge`."""
+        self.charge(own_tokens)
         self._calls = {name: CallTally(_DURATION, _HELD) for name in (*upstreams, OWN_UPSTREAM, REFUSED, OTHER)}
         self._calls[""] = self._calls[REFUSED]
-        self._zero_hop = dict.fromkeys(Found, 0)
         self._shown = {mode: ShownTally(_TOOLS) for mode in _MODES}
         self._predicted = Tally(_PREDICTED)
         self._searched = 0
@@ -62,12 +62,25 @@ class PrometheusMetrics(MeterPort):
         """Tell what `readings` say as well, from now on."""
         self._readings = readings
 
-    def called(self, upstream: str, found: Found, error_kind: ErrorKind | None, seconds: float) -> None:
+    def charge(self, own_tokens: int) -> None:
+        """Count riglm's own tools as so many tokens from now on, beside lists of shadow mode, which lack them."""
+        self._own_tokens = own_tokens
+
+    def called(
+        self,
+        upstream: str,
+        found: Found,
+        error_kind: ErrorKind | None,
+        seconds: float,
+        mode: Mode = "off",
+        *,
+        foreseen: bool = True,
+    ) -> None:
         """Count a call."""
         calls = self._calls.get(upstream) or self._calls[OTHER]
         calls.add(found, error_kind, seconds)
         if error_kind in USES and upstream and upstream != OWN_UPSTREAM:
-            self._zero_hop[found] += 1
+            self._shown[mode].found[found if foreseen else Found.NAMED] += 1
 
     def held(self, upstream: str, seconds: float) -> None:
         """Count what riglm took of a call."""
@@ -75,7 +88,7 @@ class PrometheusMetrics(MeterPort):
 
     def exposed(self, exposure: Exposure, *, changed: bool) -> None:
         """Count what was shown."""
-        self._shown[exposure.mode].add(exposure, changed=changed)
+        self._shown[exposure.mode].add(exposure, self._own_tokens, changed=changed)
         if exposure.surface == SEARCH_SURFACE:
             self._searched += 1
             self._by_session[exposure.session_id] = self._by_session.get(exposure.session_id, 0) + 1
@@ -159,9 +172,13 @@ class PrometheusMetrics(MeterPort):
         yield counter(
             "riglm_zero_hop",
             "Tools of servers that were used, by result: hit, the tool was in the list shown; searched, a search found "
-            "it; missed, it was called by a name that was in neither.",
-            [((_HITS[found],), count) for found, count in dict(self._zero_hop).items()],
-            ("result",),
+            "it; missed, it was called by a name that was in neither. In the mode shadow, what would have been.",
+            [
+                ((mode, _HITS[found]), count)
+                for mode, shown in self._shown.items()
+                for found, count in dict(shown.found).items()
+            ],
+            ("mode", "result"),
         )
 
     def _of_lists(self) -> Iterator[Metric]:

@@ -56,33 +56,36 @@ class CallTally:
 
 
 class ShownTally:
-    """What the lists of one mode came to."""
+    """What the lists of one mode came to, and how the tools were found that were used with them."""
 
-    __slots__ = ("available", "changes", "hidden", "own", "resent", "shown", "tools")
+    __slots__ = ("available", "changes", "found", "hidden", "own", "resent", "shown", "tools")
 
     def __init__(self, tools: Sequence[float]) -> None:
         """`tools` are the bounds of the buckets for numbers of tools."""
         self.tools = Tally(tools)
         self.available = Tally(tools)
+        self.found = dict.fromkeys(Found, 0)
         self.changes = 0
         self.shown = 0
         self.hidden = 0
         self.own = 0
         self.resent = 0
 
-    def add(self, exposure: Exposure, *, changed: bool) -> None:
-        """Count what was shown."""
+    def add(self, exposure: Exposure, own_tokens: int, *, changed: bool) -> None:
+        """Count what was shown; riglm's own tools are `own_tokens` where shadow mode left them out."""
         if not exposure.is_list:
             self.own += exposure.tokens_shown
             return
         self.tools.add(len(exposure.shown))
         self.available.add(len(exposure.shown) + len(exposure.hidden))
-        self.shown += exposure.tokens_shown
+        lacking = exposure.tokens_lacking(own_tokens)
+        shown = exposure.tokens_shown + lacking
+        self.shown += shown
         self.hidden += exposure.tokens_hidden
-        self.own += exposure.tokens_own
+        self.own += exposure.tokens_own + lacking
         if changed:
             self.changes += 1
-            self.resent += exposure.tokens_shown
+            self.resent += shown
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> Iterator[tuple[str, float]]:

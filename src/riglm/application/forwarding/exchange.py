@@ -35,6 +35,7 @@ class Call:
         "tool",
         "tracking",
         "upstream",
+        "with_list",
     )
 
     def __init__(
@@ -66,6 +67,7 @@ class Call:
         self.on_end = on_end
         self.stopwatch = stopwatch
         self.is_confidential = False
+        self.with_list = tracking.list_of(session)
         self.sequence_number = session.next_sequence_number()
         self.started = time.time()
         self.clock = time.perf_counter()
@@ -84,6 +86,7 @@ class Call:
             error_code=code,
             found=self.found,
             is_confidential=self.is_confidential,
+            with_list=self.with_list,
         )
         if self.on_end is not None:
             self.on_end(kind)

@@ -23,8 +23,22 @@ _BYTES_PER_NOTE: Final = 600
 _BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
 
 
-_Said = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""What was shown, what was hidden, and the rest that tells one exposure from another."""
+class NotedList(NamedTuple):
+    """What tells one list from another, as in `Exposure`."""
+
+    shown: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    predictor: str = ""
+    reason: str = ""
+    mode: Mode = "off"
+    surface: str = ""
+
+    def foresees(self, tool: str) -> bool:
+        """Whether a tool can be found as it is found; in shadow mode only what would have been shown can."""
+        return self.mode != "shadow" or tool in self.shown
+
+
+_NO_LIST: Final = NotedList()
 
 
 class RecordSink(Protocol):
@@ -98,8 +112,8 @@ class TrackingService:
         self._hasher = hasher
         self.take_arguments(privacy.arguments)
         self._clock = clock
-        self._last_exposures: dict[UUID, _Said] = {}
-        self._latest: _Said = ((), (), ())
+        self._last_exposures: dict[UUID, NotedList] = {}
+        self._latest = _NO_LIST
         self._listeners: list[Callable[[Session], None]] = []
         self._first_list: Callable[[], None] | None = None
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
@@ -184,12 +198,16 @@ class TrackingService:
             if exposure.is_list and not self._is_new(session, exposure):
                 return
             if self._meter is not None:
-                changed = exposure.is_list and before is not None and before[0] != shown
+                changed = exposure.is_list and before is not None and before.shown != shown
                 self._meter.exposed(exposure, changed=changed)
             self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(shown) + len(hidden)))
             if self._first_list is not None:
                 listener, self._first_list = self._first_list, None
                 listener()
+
+    def list_of(self, session: Session) -> NotedList:
+        """The list that a session has now, which `called` is told of what begins now; an empty one before the first."""
+        return self._last_exposures.get(session.id, _NO_LIST)
 
     def called(
         self,
@@ -205,15 +223,18 @@ class TrackingService:
         error_code: int | None = None,
         found: Found = Found.NAMED,
         is_confidential: bool = False,
+        with_list: NotedList = _NO_LIST,
     ) -> None:
         """Note an invocation that ended; `started` is in seconds since the epoch, `sequence_number` was taken then.
 
+        `with_list` is what `list_of` gave then: lists may have changed since.
         `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none; of
         those that are confidential no more than the hash is stored.
         """
         with self._guarded:
             if self._meter is not None:
-                self._meter.called(upstream, found, error_kind, duration_ms / 1000.0)
+                seconds, foreseen = duration_ms / 1000.0, with_list.foresees(tool)
+                self._meter.called(upstream, found, error_kind, seconds, with_list.mode, foreseen=foreseen)
             if self._hides_arguments:
                 arguments = None
             note = CalledNote(
@@ -234,8 +255,9 @@ class TrackingService:
 
     def _is_new(self, session: Session, exposure: Exposure) -> bool:
         """Whether a list differs from the session's last one; if so it is the last one now."""
-        kind = (exposure.predictor, exposure.reason, exposure.mode, exposure.surface)
-        said = (exposure.shown, exposure.hidden, kind)
+        said = NotedList(
+            exposure.shown, exposure.hidden, exposure.predictor, exposure.reason, exposure.mode, exposure.surface
+        )
         if self._last_exposures.get(session.id) == said:
             return False
         if said == self._latest:

@@ -104,7 +104,7 @@ def _lists(shown_lists: Sequence[Exposure], answered: Callable[[float], int], ow
     found = []
     for place, each in enumerate(shown_lists):
         until = shown_lists[place + 1].timestamp if place + 1 < len(shown_lists) else math.inf
-        own = each.tokens_own + (own_tokens if each.lacks_own else 0)
+        own = each.tokens_own + each.tokens_lacking(own_tokens)
         shown = each.tokens_shown - each.tokens_own
         changed = place > 0 and shown_lists[place - 1].shown != each.shown
         one = RecordedList(

@@ -15,11 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 
 from riglm.adapters.telemetry.exposition import OPENMETRICS, PLAIN, written
 from riglm.adapters.telemetry.metrics import OTHER, REFUSED, PrometheusMetrics
-from riglm.domain.exposure import SEARCH_SURFACE, Exposure
+from riglm.application.reporting.record import read_record
+from riglm.domain.exposure import NOTHING_TO_SAVE, SEARCH_SURFACE, Exposure
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
 from riglm.domain.session import Era, Method, Session, Transport
 from riglm.domain.upstream import UpstreamHealth
+from riglm.ports.analytics import RecordedSession
 from riglm.ports.embedder import EmbedderStatus
 from riglm.ports.telemetry import Readings
 
@@ -177,8 +179,21 @@ def test_zero_hop_counts_the_tools_of_servers_that_were_used(metrics):
     metrics.called("docs", Found.NAMED, ErrorKind.PROTOCOL, 0.1)  # ran perhaps not at all
     metrics.called(OWN_UPSTREAM, Found.LISTED, None, 0.1)
     metrics.called("", Found.NAMED, ErrorKind.PROTOCOL, 0.0)
-    found = [value(metrics, "riglm_zero_hop_total", result=result) for result in ("hit", "searched", "missed")]
-    assert found == [2, 1, 1]
+    assert found_by_mode(metrics, "off") == [2, 1, 1]
+
+
+def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
+    return [value(metrics, "riglm_zero_hop_total", mode=mode, result=one) for one in ("hit", "searched", "missed")]
+
+
+def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_client_saw_it(metrics):
+    metrics.called("docs", Found.LISTED, None, 0.1, "shadow", foreseen=False)
+    metrics.called("docs", Found.LISTED, None, 0.1, "shadow", foreseen=False)
+    metrics.called("docs", Found.LISTED, None, 0.1, "shadow")
+    metrics.called("docs", Found.SEARCHED, None, 0.1, "enforce")
+    assert found_by_mode(metrics, "shadow") == [1, 0, 2]
+    assert found_by_mode(metrics, "enforce") == [0, 1, 0]
+    assert value(metrics, "riglm_calls_total", upstream="docs", found="listed", outcome="success") == 3
 
 
 def test_names_that_are_not_configured_are_folded_into_one(metrics):
@@ -208,8 +223,31 @@ def test_lists_are_counted_with_their_sizes_changes_and_tokens(metrics):
     assert value(metrics, "riglm_tokens_own_total", **of_all) == 210
     assert value(metrics, "riglm_tokens_resent_total", **of_all) == 700
     assert value(metrics, "riglm_tokens_net", **of_all) == 2800 - 210 - 700
-    assert value(metrics, "riglm_tokens_net", mode="shadow") == 10
+    assert value(metrics, "riglm_tokens_net", mode="shadow") == 10  # riglm's own tools take nothing yet
     assert value(metrics, "riglm_searches_total") == 1
+
+
+def test_tokens_of_shadow_mode_are_what_the_report_says_of_the_same_lists(metrics):
+    session_id = uuid7()
+    of_shadow = {"mode": "shadow", "session_id": session_id, "tokens_hidden": 1500}
+    lists = [
+        exposed(5, 15, timestamp=1.0, tokens_shown=500, **of_shadow),
+        exposed(7, 13, timestamp=2.0, tokens_shown=700, **of_shadow),
+        exposed(20, timestamp=3.0, tokens_shown=900, reason=NOTHING_TO_SAVE, mode="shadow", session_id=session_id),
+    ]
+    metrics.charge(70)
+    for place, each in enumerate(lists):
+        metrics.exposed(each, changed=place > 0)
+    known = RecordedSession(
+        id=session_id, started_at=0.0, client="", client_id="", principal="", tools_available=(), calls=()
+    )
+    record = read_record([known], lambda _: lists, 70)
+    of_all = {"mode": "shadow"}
+    assert value(metrics, "riglm_tokens_own_total", **of_all) == 140 == sum(one.tokens_own for one in record.lists)
+    resent = value(metrics, "riglm_tokens_resent_total", **of_all)
+    assert resent == 770 + 900 == sum(one.tokens_resent for one in record.lists)
+    net = value(metrics, "riglm_tokens_net", **of_all)
+    assert net == 3000 - 140 - 1670 == sum(one.tokens_net for one in record.lists)
 
 
 def test_searches_are_counted_for_each_session_that_ended_and_saw_a_list(metrics):

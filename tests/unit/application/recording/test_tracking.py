@@ -44,6 +44,19 @@ def tracking(sink, arguments="hash"):
     return TrackingService(sink, HASHER, SimpleNamespace(arguments=arguments), clock=lambda: 77.0)
 
 
+class Meter:
+    """Notes of calls in which mode they were, and whether their tool was foreseen."""
+
+    def __init__(self):
+        self.calls = []
+
+    def exposed(self, exposure, *, changed):
+        """Lists are not noted."""
+
+    def called(self, upstream, found, error_kind, seconds, mode="off", *, foreseen=True):
+        self.calls.append((mode, foreseen))
+
+
 def call(service, session, **known):
     service.called(
         session,
@@ -272,3 +285,17 @@ def test_what_is_stored_of_arguments_can_change_between_calls(sink, choice, kept
     service.called(session, tool="a", upstream="u", arguments=b"{}", sequence_number=1, started=1.0, duration_ms=1.0)
     note = sink.items[-1]
     assert (note.arguments, note.keep_arguments) == kept
+
+
+def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
+    meter, session = Meter(), a_session()
+    service = TrackingService(sink, HASHER, SimpleNamespace(arguments="hash"), meter=meter, clock=lambda: 77.0)
+    before_any = service.list_of(session)
+    service.exposed(session, ("write",), ("read",), mode="shadow", surface="dynamic")
+    without = service.list_of(session)
+    service.exposed(session, ("read",), ("write",), mode="shadow", surface="dynamic")
+    now = service.list_of(session)
+    service.exposed(session, ("write",), ("read",), mode="enforce", surface="dynamic")
+    for with_list in (before_any, without, now, service.list_of(session)):
+        call(service, session, tool="read", with_list=with_list)
+    assert meter.calls == [("off", True), ("shadow", False), ("shadow", True), ("enforce", True)]
