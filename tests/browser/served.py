@@ -42,6 +42,17 @@ class Served:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 
+    def change(self, settings: dict[str, Any]) -> None:
+        """Change the configuration that is in force."""
+        request = urllib.request.Request(
+            f"{self.control}/config",
+            json.dumps(settings).encode(),
+            {"Authorization": f"Bearer {WRITE_TOKEN}", "Content-Type": "application/json"},
+            method="PUT",
+        )
+        with urllib.request.urlopen(request, timeout=20):
+            pass
+
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
         """A client of the handshake era, whose lists may change."""

@@ -148,6 +148,54 @@ def test_a_tool_is_pinned_by_keyboard_alone(page, riglm):
     page.says("No override is in force")
 
 
+async def test_a_tool_is_excluded_once_and_stays_in_sight_with_the_focus_on_it(page, riglm):
+    riglm.change({"filtering": {"strategy": "allowlist", "allowlist": ["*_song"]}})
+    try:
+        async with riglm.client() as client:
+            await listed(client)
+            page.open(f"{riglm.control}/#/sessions")
+            page.click("tbody th a")
+            page.says("Show all")
+            first = page.find("[data-action=override]")
+            tool = first.get_attribute("data-tool")
+            first.send_keys(Keys.ENTER)
+            page.click("dialog [name=kind][value=exclude]")
+            page.find("dialog .main-button")
+            page.run("for (let times = 0; times < 3; times++) document.querySelector('dialog .main-button').click()")
+            page.until(lambda: "away" in (page.run(_ROW, tool) or ""), "its row says so")
+            page.next_turn()
+            assert page.run("return document.activeElement.dataset.tool") == tool
+            made = riglm.ask("/override")["items"]
+            page.open(f"{riglm.control}/#/overrides")
+            page.click("[data-action=delete-override]")
+            page.says("No override is in force")
+    finally:
+        riglm.change({"filtering": {"strategy": None, "allowlist": None}})
+    assert [(one["kind"], one["tool"]) for one in made] == [("exclude", tool)]
+
+
+def test_the_focus_of_what_is_gone_goes_to_what_was_around_it(page, riglm):
+    page.open(f"{riglm.control}/")
+    page.says("Tools used most")
+    assert page.driver.execute_async_script(_FOCUS_AFTER_MORPH) == "list"
+
+
+_FOCUS_AFTER_MORPH = """
+const [done] = arguments;
+const list = document.createElement("div");
+list.id = "list";
+list.tabIndex = 0;
+const next = list.cloneNode();
+list.innerHTML = "<p><button>Gone</button></p>";
+document.body.append(list);
+list.querySelector("button").focus();
+import("./assets/core/morph.js").then(({ morph }) => {
+  morph(list, next);
+  done(document.activeElement.id);
+});
+"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_stands_out_in_light_and_in_dark(page, riglm, scheme):
     page.prefer(scheme)

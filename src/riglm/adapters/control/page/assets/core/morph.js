@@ -1,11 +1,24 @@
 /**
  * Makes `old` like `next` with as few changes as possible, so that focus, selection and scrolling stay.
  * Elements are the same when their tag and `data-key` are. What is inside an element with `data-keep` is left alone.
+ * The focus of an element that is gone goes to what was around it, so that the next Tab goes on from there.
  */
 export function morph(old, next) {
   const focused = document.activeElement;
+  const around = withAncestors(focused);
   update(old, next);
-  if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
+  if (focused !== document.activeElement) around.find(takesFocus);
+}
+
+function withAncestors(element) {
+  const found = [];
+  for (let at = element; at; at = at.parentElement) found.push(at);
+  return found;
+}
+
+function takesFocus(element) {
+  if (element.isConnected) element.focus({ preventScroll: true });
+  return document.activeElement === element;
 }
 
 function update(old, next) {

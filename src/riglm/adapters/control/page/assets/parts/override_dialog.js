@@ -20,10 +20,13 @@ export function askForOverride({ tool = "", session, principal, tools = [] }) {
     let made = null;
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      if (form.ariaBusy === "true") return; // a button that is disabled would lose the focus
+      form.ariaBusy = "true";
       try {
         made = await post("/override", wish(form, session, principal));
         dialog.close();
       } catch (refusal) {
+        form.ariaBusy = "false";
         fault.textContent = [refusal.message, ...refusal.faults.map((one) => `${one.path}: ${one.detail}`)].join("\n");
       }
     });

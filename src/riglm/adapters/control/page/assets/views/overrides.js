@@ -49,10 +49,14 @@ export function overrideButton(tool, session) {
   return h("button", { type: "button", "data-action": "override", ...about, "aria-label": `Override for ${tool}` }, "Override …");
 }
 
-/** The overrides that concern a tool, in words; of a session only its own. */
+/** The overrides that concern a tool; of a session only its own. */
 export function overridesOf(answer, tool, session) {
-  const concerned = (answer?.items ?? []).filter((one) => one.tool === tool && (!session || one.scope === "all" || one.key === (one.scope === "session" ? session.id : session.principal)));
-  return concerned.map((one) => h("div", {}, mark(KINDS[one.kind], told(one)), one.reason && h("span", { class: "soft" }, ` ${one.reason}`)));
+  return (answer?.items ?? []).filter((one) => one.tool === tool && (!session || one.scope === "all" || one.key === (one.scope === "session" ? session.id : session.principal)));
+}
+
+/** Overrides in words, each in a line of its own. */
+export function inWords(overrides) {
+  return overrides.map((one) => h("div", {}, mark(KINDS[one.kind], told(one)), one.reason && h("span", { class: "soft" }, ` ${one.reason}`)));
 }
 
 const readOnly = () => access !== "write" && h("p", { class: "notice" }, mark("quiet", "Looking only"), " The token in use may not change anything; the other one that ", h("code", {}, "riglm control token"), " prints may.");

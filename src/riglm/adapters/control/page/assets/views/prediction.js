@@ -4,7 +4,7 @@ import { address } from "../core/routes.js";
 import { shower, step } from "../parts/numbers.js";
 import { empty, facts, mark, missing, panel } from "../parts/panels.js";
 import { bar, table } from "../parts/tables.js";
-import { overrideButton, overridesOf } from "./overrides.js";
+import { inWords, overrideButton, overridesOf } from "./overrides.js";
 
 const BEYOND = 10;
 const state = { wanted: "", isWhole: false };
@@ -54,7 +54,7 @@ function ranking({ prediction, session, overrides }) {
   const wanted = state.wanted.toLowerCase();
   const found = wanted ? rows.filter((row) => row.tool.toLowerCase().includes(wanted)) : rows;
   const isCut = !wanted && !state.isWhole && found.length > prediction.size + BEYOND;
-  const shown = isCut ? found.filter((row, place) => row.shown || place < prediction.size + BEYOND) : found;
+  const shown = isCut ? found.filter((row, place) => row.shown || place < prediction.size + BEYOND || overridesOf(overrides, row.tool, session).length > 0) : found;
   if (found.length === 0) return empty("No tool has this in its name.");
   return [
     table({
@@ -84,7 +84,7 @@ function columns(prediction, session, overrides) {
       title: `what the signal ${signal} adds to the score`,
       cell: (row) => contribution(row.contributions[signal], highest, () => show(`/tools/${row.index}/contributions/${step(signal)}`, format.score)),
     })),
-    { head: "Why", wide: true, cell: (row) => [row.why, overridesOf(overrides, row.tool, session)] },
+    { head: "Why", wide: true, cell: (row) => [row.why, inWords(overridesOf(overrides, row.tool, session))] },
     { head: "Override", cell: (row) => overrideButton(row.tool, session) },
   ];
 }

@@ -6,7 +6,7 @@ import { ago, shower } from "../parts/numbers.js";
 import { draw, overTime } from "../parts/over_time.js";
 import { empty, facts, missing, panel } from "../parts/panels.js";
 import { bar, table } from "../parts/tables.js";
-import { overrideButton, overridesOf } from "./overrides.js";
+import { inWords, overrideButton, overridesOf } from "./overrides.js";
 
 const CHARTS = ["calls", "found"];
 
@@ -23,7 +23,7 @@ export const tool = {
       above,
       title,
       about(data.tool, show),
-      h("div", { class: "made" }, overridesOf(data.overrides, subject), overrideButton(subject)),
+      h("div", { class: "made" }, inWords(overridesOf(data.overrides, subject)), overrideButton(subject)),
       h("div", { class: "charts" }, panel("calls", "Calls", {}, overTime("calls", data.tool.series.buckets, show, "/series/buckets")), panel("found", "How it was found", {}, overTime("found", data.tool.series.buckets, show, "/series/buckets"))),
       panel("companions", "Used together with", {}, companions(data.tool, show)),
     ];
