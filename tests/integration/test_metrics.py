@@ -130,6 +130,11 @@ async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have
         assert found[f"riglm_calls_total{{found=listed,outcome=success,upstream={found_upstream(found)}}}"] == 2
         lists = found["riglm_list_shown_tools_count{mode=shadow}"]
         assert found["riglm_tokens_own_total{mode=shadow}"] == own * lists
+        await stage.live.put({"filtering": {"meta_tools": {"index_status": False}}})
+        smaller = own_tokens(stage.live.settings.filtering)
+        assert smaller < own
+        await (await stage.client()).listed()
+        assert values(stage)["riglm_tokens_own_total{mode=shadow}"] == own * lists + smaller
 
 
 async def test_records_are_stored_and_all_are_accounted_for(tmp_path):
