@@ -64,7 +64,7 @@ class ConfigurationDocuments(ConfigurationPort):
         paths = merging.differences(found.settings, wanted)
         if not paths:
             return None
-        _require_a_server(wanted)
+        _require_servers_as_before(found.settings, wanted)
         self._as_read.require_unchanged(paths, found.settings)
         for path in paths:
             self._require_effect(path, found)
@@ -164,9 +164,9 @@ class Replacement(WrittenAside):
             self.path.unlink(missing_ok=True)
 
 
-def _require_a_server(wanted: Settings) -> None:
-    """Raise Invalid where riglm could not start again."""
-    if not wanted.upstream_specs():
+def _require_servers_as_before(before: Settings, wanted: Settings) -> None:
+    """Raise Invalid where riglm could not start again; servers may be named elsewhere than in the file."""
+    if before.upstream_specs() and not wanted.upstream_specs():
         detail = "there would be no server to stand in front of — fix: leave one in use"
         raise Invalid(Fault(path="mcpServers", detail=detail))
 

@@ -299,3 +299,8 @@ def test_a_file_in_which_no_server_would_be_in_use_is_not_written(tmp_path: Path
     riglm = Riglm(tmp_path, "mcpServers:\n  a: {command: sh}\n  b: {command: sh}\n")
     assert "there would be no server" in riglm.refuses({"mcpServers": {"a": change, "b": change}})
     assert riglm.write({"mcpServers": {"a": change}})
+
+
+def test_a_file_that_names_no_server_is_changed_like_any_other(tmp_path: Path) -> None:
+    text = "filtering: {max_tools: 9}\n"
+    assert Riglm(tmp_path, text).write({"filtering": {"max_tools": 8}}) == text.replace("9", "8")
