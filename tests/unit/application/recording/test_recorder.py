@@ -342,7 +342,7 @@ def test_there_is_room_again_after_records_were_given_up(shop):
     recorder.put(a_session(), 100)
     recorder.put(a_session(), 100)
     recorder.close(timeout=0.01)
-    assert recorder.counts().queued == 0
+    until(lambda: recorder.counts().queued == 0)  # the one in hand a moment later, on a busy machine
     assert recorder._queue._bytes == 0
 
 
