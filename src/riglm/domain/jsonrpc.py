@@ -6,7 +6,7 @@ JSON, so what riglm does not own passes byte for byte, whatever a newer protocol
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -290,6 +290,12 @@ def error_code(message: Message) -> int | None:
     """The code of an error response, None when it is none."""
     code = plain(members(message.error).get("code", b"null")) if message.error else None
     return code if isinstance(code, int) and not isinstance(code, bool) else None
+
+
+def next_cursor(fields: Mapping[str, Raw]) -> bytes:
+    """The raw cursor of the page that follows a page of a list with these members; empty when none does."""
+    cursor = bytes(fields.get("nextCursor", b""))
+    return b"" if cursor == b"null" else cursor
 
 
 def is_tool_error(raw: Raw) -> bool:

@@ -83,8 +83,7 @@ def read_catalogue(result: bytes) -> Catalogue:
             others.append((len(tools), raw))
         else:
             tools.append(Tool(name, raw))
-    following = bytes(fields.get("nextCursor", b""))
-    return Catalogue(tuple(tools), result, tuple(others), b"" if following == b"null" else following)
+    return Catalogue(tuple(tools), result, tuple(others), jsonrpc.next_cursor(fields))
 
 
 @dataclass(frozen=True, kw_only=True)

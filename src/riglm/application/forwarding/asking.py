@@ -83,8 +83,8 @@ class Asking:
             fields = jsonrpc.members(answer.result) if answer.result else {}
             entries += jsonrpc.elements(fields.get(member, b"[]"))
             size += len(answer.line)
-            cursor = bytes(fields.get("nextCursor", b""))
-            if not cursor or cursor == b"null":
+            cursor = jsonrpc.next_cursor(fields)
+            if not cursor:
                 return entries, answer
             late = asyncio.get_running_loop().time() > deadline
             if cursor in seen or len(seen) >= MOST_PAGES - 1 or size > MOST_BYTES or late:

@@ -38,7 +38,7 @@ class AlwaysListed:
         fields = jsonrpc.members(answer.result) if answer.result else {}
         if "tools" not in fields:
             return answer
-        is_last = bytes(fields.get("nextCursor", b"null")) == b"null"
+        is_last = not jsonrpc.next_cursor(fields)
         if is_last:
             self._when_listed()
         fields["tools"] = Raw(self._entries(bytes(fields["tools"]), is_last=is_last))

@@ -77,8 +77,8 @@ class ListWalk(ReplySink, Underway):
         self.pages.append(message)
         self.fields.append(fields)
         self._size += len(message.line)
-        cursor = bytes(fields.get("nextCursor", b"null"))
-        if cursor == b"null" or self._is_endless(cursor):
+        cursor = jsonrpc.next_cursor(fields)
+        if not cursor or self._is_endless(cursor):
             self._whole(self)
             return
         self._seen.add(cursor)

@@ -185,7 +185,7 @@ class Showing:
         with self._guarded:
             fields = jsonrpc.members(page.result)
             if "tools" in fields:
-                is_whole = bytes(fields.get("nextCursor", b"null")) == b"null"
+                is_whole = not jsonrpc.next_cursor(fields)
                 self.filtering.passed(session, self._lists.read([page], plainly=False), is_whole=is_whole)
                 return self.filtering.is_on and self.filtering.reconfigured(session)
         return False
