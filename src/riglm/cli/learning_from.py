@@ -162,6 +162,7 @@ def _recorded(
             hasher,
             lessons,
             principal=principal,
+            profile=settings.filtering.profile,
             most_pairs=settings.learning.max_pairs,
             open_since=now - settings.sessions.idle_gap,
         )

@@ -29,6 +29,7 @@ def evidence(settings: Settings) -> Evidence:
         environment=os.environ,
         idle_gap=sessions.idle_gap,
         most_kept=settings.downstream.max_sessions,
+        profile=settings.filtering.profile,
     )
 
 

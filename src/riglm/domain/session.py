@@ -64,6 +64,10 @@ MOST_RESERVED: Final = 1_000
 """Numbers beyond so many are no longer reserved, the oldest first: nothing took them for long."""
 
 
+PROFILE: Final = "profile"
+"""The key of a session's metadata that holds the `filtering.profile` that it began with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """What a client says of itself. Self-reported: good for statistics, never for decisions about rights."""
@@ -77,9 +81,10 @@ class Session:
     """A session has identity and changes as calls come in.
 
     `client_id`, `principal` and the values of `keys` are keyed hashes, never what was sent. `started_at` and `ended_at`
-    are seconds since the epoch. `sequence` is the number of invocations so far. `reserved` are the numbers of calls
-    that are about to start, where several processes count together. `forgotten_at` is when the session was to be
-    forgotten, and what was remembered of it till then let go; 0 if never.
+    are seconds since the epoch. `metadata` is what riglm recorded at the start, such as `PROFILE`. `sequence` is
+    the number of invocations so far. `reserved` are the numbers of calls that are about to start, where several
+    processes count together. `forgotten_at` is when the session was to be forgotten, and what was remembered of it till
+    then let go; 0 if never.
     """
 
     started_at: float

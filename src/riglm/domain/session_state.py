@@ -37,8 +37,9 @@ class SessionState:
     `turn_key` the last key that was seen. `view` is what the session may see of the last catalogue, `choice` what the
     lists of its context hold, `shown` the names of the last list in its order; all None before the first. In shadow
     mode they say what would have been shown. `has` is the list that the client has, None when that is not known; a
-    list that is known in part has no names. `searched` were named in the answer to a search or a new context,
-    `queries` gives the words of the last search that found each, the latest last.
+    list that is known in part has no names. `searched` are the tools that a search found, `queries` gives the words of
+    the last search that found each, the latest last. `suggested` are the tools that riglm added to an answer without
+    being asked for them: a call of one counts as listed.
     `changes` counts the lists that differed from the one before, `made` all calls so far, of which `calls` are the
     latest. `last_at` is the time of the last call or context, in
     seconds since the epoch.
@@ -54,6 +55,7 @@ class SessionState:
     shown: tuple[str, ...] | None = None
     has: ClientList | None = None
     searched: set[str] = field(default_factory=set)
+    suggested: set[str] = field(default_factory=set)
     queries: dict[str, str] = field(default_factory=dict)
     changes: int = 0
     made: int = 0
@@ -78,6 +80,10 @@ class SessionState:
             self.queries[tool] = query
         while len(self.queries) > MOST_QUERIES:
             del self.queries[next(iter(self.queries))]
+
+    def suggest(self, tools: Iterable[str]) -> None:
+        """Note tools that riglm added to an answer; one that a search found before still counts as found by search."""
+        self.suggested.update(tool for tool in tools if tool not in self.searched)
 
     def listed(self, names: tuple[str, ...]) -> None:
         """Note the list that was shown."""

@@ -57,7 +57,8 @@ class RecordedCall(NamedTuple):
 class RecordedSession:
     """A recorded session with its calls in order, for prediction to learn from again.
 
-    `client` is the name that the client gave itself; `client_id` and `principal` are keyed hashes. `tools_available`
+    `client` is the name that the client gave itself; `client_id` and `principal` are keyed hashes. `profile` is the
+    `filtering.profile` that it began with, empty when none was recorded. `tools_available`
     are the tools that it was last told of, or that were hidden from it. Times are in seconds since the epoch.
     """
 
@@ -68,6 +69,7 @@ class RecordedSession:
     principal: str
     tools_available: tuple[str, ...]
     calls: tuple[RecordedCall, ...]
+    profile: str = ""
 
 
 class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, MaintenancePort, Protocol):

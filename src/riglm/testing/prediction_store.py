@@ -133,6 +133,7 @@ class PredictionStoreContract:
             client=Client(name="cursor", version="1"),
             client_id="c" * 32,
             principal="p" * 32,
+            metadata={"profile": "work"},
             tools_available=("read", "write"),
         )
         first = an_invocation(early, "read", found=Found.LISTED, timestamp=11.0)
@@ -145,13 +146,14 @@ class PredictionStoreContract:
             client="cursor",
             client_id="c" * 32,
             principal="p" * 32,
+            profile="work",
             tools_available=("read", "write"),
             calls=(
                 RecordedCall("read", "github", Found.LISTED, True, 11.0),
                 RecordedCall("write", "files", Found.NAMED, False, 10.5),
             ),
         )
-        assert (later.id, len(later.calls)) == (late.id, 1)
+        assert (later.id, later.profile, len(later.calls)) == (late.id, "", 1)
 
     def test_calls_in_which_no_tool_surely_ran_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
         """And a session of nothing else takes no place."""

@@ -18,7 +18,7 @@ from riglm.domain.cooccurrence import MOST_SESSIONS, CooccurrenceCounter, ToolCo
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.learning import LearnedPair
-from riglm.domain.session import Session
+from riglm.domain.session import PROFILE, Session
 from riglm.ports.analytics import (
     AnalyticsPort,
     PairsForgotten,
@@ -284,6 +284,7 @@ def _recorded(session: Session, calls: Iterable[ToolInvocation]) -> RecordedSess
         client=session.client.name,
         client_id=session.client_id,
         principal=session.principal,
+        profile=session.metadata.get(PROFILE, ""),
         tools_available=session.tools_available,
         calls=tuple(told),
     )

@@ -12,6 +12,7 @@ from riglm.adapters.analytics.queries import ran
 from riglm.adapters.analytics.tables import invocation, learned_pair, session
 from riglm.domain.invocation import OWN_UPSTREAM, Found
 from riglm.domain.learning import LearnedPair
+from riglm.domain.session import PROFILE
 from riglm.ports.analytics import RecordedCall, RecordedSession
 from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES
 
@@ -31,6 +32,7 @@ def recent_sessions(
             columns.client_name,
             columns.client_id,
             columns.principal,
+            columns.metadata,
             columns.tools_available,
         )
         .where(whose, columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, _teaches))
@@ -47,6 +49,7 @@ def recent_sessions(
             client=row.client_name,
             client_id=row.client_id,
             principal=row.principal,
+            profile=row.metadata.get(PROFILE, ""),
             tools_available=names[row.tools_available],
             calls=tuple(calls[row.id]),
         )

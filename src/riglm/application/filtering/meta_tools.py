@@ -134,7 +134,7 @@ class MetaTools:
         dynamic = self._filtering.surface(session) is Surface.DYNAMIC
         listed = self._listed(session, view, dynamic=dynamic)
         best = await self._likeliest(session, view, text, confidence)
-        state.searched.update(best)
+        state.suggest(best)
         way = way_to_call(self._own(session), best)
         fields: dict[str, bytes] = {
             "message": jsonrpc.encode(context_message(len(best), len(listed), way, changed=changed)),

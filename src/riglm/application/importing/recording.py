@@ -8,7 +8,7 @@ from riglm.application.importing.conversations import Conversation
 from riglm.application.importing.lessons import ContextLessons, latest_that_fit
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session import PROFILE, Client, Era, Method, Session, Transport
 from riglm.ports.analytics import AnalyticsPort, Record
 from riglm.ports.embedder import EmbedderUnavailable
 
@@ -31,6 +31,7 @@ class ImportRecorder:
         lessons: ContextLessons | None,
         *,
         principal: str,
+        profile: str,
         most_pairs: int,
         open_since: float,
     ) -> None:
@@ -39,6 +40,7 @@ class ImportRecorder:
         self._hasher = hasher
         self._lessons = lessons
         self._principal = principal
+        self._profile = profile
         self._most_pairs = most_pairs
         self._open_since = open_since
         self.contexts_failed = ""
@@ -89,7 +91,7 @@ class ImportRecorder:
             client=Client(name=conversation.client),
             client_id=self._hasher.client_id(conversation.client, self._principal),
             principal=self._principal,
-            metadata={"source": "transcript"},
+            metadata={"source": "transcript", PROFILE: self._profile},
         )
 
     def _invocations(self, conversation: Conversation) -> list[Record]:

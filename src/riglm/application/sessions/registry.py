@@ -17,7 +17,7 @@ from riglm.application.sessions.kept import KeptSessions, Place
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session import PROFILE, Client, Era, Method, Session, Transport
 from riglm.ports.downstream import Caller
 
 
@@ -26,6 +26,7 @@ class Evidence:
     """Where to look for conversation keys, and how long a session that no connection holds is kept.
 
     `idle_gap` is the silence, in seconds, after which it is over; `most_kept` is how many such sessions there may be.
+    `profile` is recorded with each new session.
     """
 
     meta_keys: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Evidence:
     environment: Mapping[str, str] = field(default_factory=dict)
     idle_gap: float = 1800.0
     most_kept: int = 10_000
+    profile: str = ""
 
 
 _NO_KEYS: Final[dict[str, str]] = {}
@@ -67,6 +69,7 @@ class SessionRegistry:
     def look_for(self, evidence: Evidence) -> None:
         """Go by other evidence from now on; the sessions that there are stay where they were found."""
         self._evidence = evidence
+        self._metadata = {PROFILE: evidence.profile}
         self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
 
     def of_connection(self, caller: Caller, client: Client, version: str) -> Session:
@@ -275,6 +278,7 @@ class SessionRegistry:
             principal=self._hasher.principal(caller.principal) if caller.principal else "",
             protocol_version=version,
             keys={name: self._hasher.session_key(value) for name, value in keys if value} if keys else _NO_KEYS,
+            metadata=self._metadata,
         )
         self._tracking.session_opened(session)
         return session

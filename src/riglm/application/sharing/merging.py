@@ -32,7 +32,6 @@ def _progress(base: Progress | None, ours: Progress | None, theirs: Progress | N
     base = base or Progress()
     made_here = min(max(0, ours.made - base.made), len(ours.calls))
     calls = (*theirs.calls, *ours.calls[len(ours.calls) - made_here :])
-    gone = set(base.searched) - set(ours.searched)
     said_here = ours.context != base.context
     said_elsewhere = theirs.context != base.context
     listed = theirs if said_elsewhere and not said_here else ours
@@ -45,10 +44,16 @@ def _progress(base: Progress | None, ours: Progress | None, theirs: Progress | N
         used_in_turn=_used(base.used_in_turn, ours.used_in_turn, theirs.used_in_turn),
         choice=listed.choice if listed.choice != base.choice else theirs.choice,
         shown=listed.shown if listed.shown != base.shown else theirs.shown,
-        searched=tuple(sorted((set(theirs.searched) | set(ours.searched)) - gone)),
+        searched=_joined(base.searched, ours.searched, theirs.searched),
+        suggested=_joined(base.suggested, ours.suggested, theirs.suggested),
         changes=theirs.changes + max(0, ours.changes - base.changes),
         last_at=max(ours.last_at, theirs.last_at),
     )
+
+
+def _joined(base: tuple[str, ...], ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of both sides, without those that were removed here."""
+    return tuple(sorted((set(theirs) | set(ours)) - (set(base) - set(ours))))
 
 
 def _used(base: dict[str, int], ours: dict[str, int], theirs: dict[str, int]) -> dict[str, int]:

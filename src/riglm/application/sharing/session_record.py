@@ -32,6 +32,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choice: _Chosen | None = None
     shown: tuple[str, ...] | None = None
     searched: tuple[str, ...] = ()
+    suggested: tuple[str, ...] = ()
     changes: int = 0
     made: int = 0
     last_at: float = 0.0
@@ -54,6 +55,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     principal: str = ""
     protocol_version: str = ""
     keys: dict[str, str] = {}
+    metadata: dict[str, str] = {}
     sequence: int = 0
     forgotten_at: float = 0.0
     progress: Progress | None = None
@@ -71,6 +73,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             principal=self.principal,
             protocol_version=self.protocol_version,
             keys=dict(self.keys),
+            metadata=dict(self.metadata),
             sequence=self.sequence,
             forgotten_at=self.forgotten_at,
         )
@@ -98,6 +101,7 @@ def recorded(session: Session, state: SessionState | None) -> SessionRecord:
         principal=session.principal,
         protocol_version=session.protocol_version,
         keys=session.keys,
+        metadata=session.metadata,
         sequence=session.sequence,
         forgotten_at=session.forgotten_at,
         progress=None if state is None else _progress(state),
@@ -128,6 +132,7 @@ def _progress(state: SessionState) -> Progress:
         choice=None if choice is None else _chosen(choice),
         shown=state.shown,
         searched=tuple(sorted(state.searched)),
+        suggested=tuple(sorted(state.suggested)),
         changes=state.changes,
         made=state.made,
         last_at=state.last_at,
@@ -151,7 +156,7 @@ def _bring(progress: Progress, state: SessionState) -> bool:
     state.calls = list(progress.calls[-MOST_CALLS:])
     state.turn, state.turn_key = progress.turn, progress.turn_key
     state.used_in_turn = dict(list(progress.used_in_turn.items())[-MOST_USED:])
-    state.searched = set(progress.searched)
+    state.searched, state.suggested = set(progress.searched), set(progress.suggested)
     state.changes, state.made, state.last_at = progress.changes, progress.made, progress.last_at
     candidates = () if state.view is None else state.view.candidates
     if progress.shown != state.shown:

@@ -47,8 +47,12 @@ class CallWatch(Observer):
         return found, ended
 
     def _found(self, session: Session, tool: str, *, known: bool) -> Found:
-        """By the last list that the session was shown; by what the upstream listed if it was shown none."""
+        """By the last list that the session was shown; by what the upstream listed if it was shown none.
+
+        A tool that riglm suggested counts as listed: the client did not have to search for it.
+        """
         state = self._filtering.state(session)
-        if known if state.shown is None else tool in self._filtering.listed(session):
+        is_listed = known if state.shown is None else tool in self._filtering.listed(session)
+        if is_listed or tool in state.suggested:
             return Found.LISTED
         return Found.SEARCHED if tool in state.searched else Found.NAMED

@@ -147,7 +147,7 @@ async def test_a_search_gives_whole_tools_hidden_ones_too_and_says_why(catalogue
     assert (found["near"], stage.prediction.queries) == (["tool10"], [("mail", 10)])
 
 
-async def test_what_an_answer_names_counts_as_searched_and_as_shown(catalogue):
+async def test_what_a_search_answer_names_counts_as_searched_and_what_a_context_answer_names_as_suggested(catalogue):
     stage, session = Stage(), a_session()
     stage.shown(session, catalogue)
     stage.prediction.finds("tool09")
@@ -156,7 +156,10 @@ async def test_what_an_answer_names_counts_as_searched_and_as_shown(catalogue):
     stage.prediction.likes = ("tool10", "tool11", "tool12")
     answer, _ = await run(stage, session, "set_context", context="mail")
     assert (answer.selection.shown[:2], answer.selection.surface) == (("tool10", "tool11"), "context")
-    assert stage.filtering.state(session).searched >= {"tool09", "tool10", "tool11"}
+    state = stage.filtering.state(session)
+    assert state.searched == {"tool09"}
+    assert state.suggested >= {"tool10", "tool11", "tool12"}
+    assert "tool09" not in state.suggested
 
 
 async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_call(catalogue):

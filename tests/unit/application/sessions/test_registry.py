@@ -317,3 +317,11 @@ def test_other_evidence_counts_from_the_next_call_on_and_known_sessions_stay():
     here.clock.now += 11.0
     here.sessions.sweep()
     assert len(here.sessions) == 0
+
+
+def test_a_session_is_recorded_with_the_profile_that_it_began_with():
+    stage = world(profile="work")
+    first = stage.sessions.of_connection(HTTP, CODE, VERSION)
+    stage.sessions.look_for(Evidence(profile="home"))
+    second = stage.sessions.of_connection(HTTP, CODE, VERSION)
+    assert [each.metadata for each in (first, second)] == [{"profile": "work"}, {"profile": "home"}]

@@ -94,12 +94,13 @@ def test_of_two_contexts_the_one_that_is_kept_last_counts(base):
 def test_what_was_found_used_and_shown_is_joined(base):
     one, other = Side(base).calls("c"), Side(base).calls("a")
     one.state.searched, other.state.searched = {"x"}, {"y"}
+    one.state.suggested, other.state.suggested = {"v"}, {"w"}
     one.state.listed(("a", "c"))
     other.session.keys, one.session.keys = {"k": "1"}, {"l": "2"}
     session, state = after(base, one, other)
     assert list(state.used_in_turn) == ["b", "c", "a"]
     assert state.used_in_turn["a"] == 1
-    assert state.searched == {"x", "y"}
+    assert (state.searched, state.suggested) == ({"x", "y"}, {"v", "w"})
     assert state.shown == ("a", "c")
     assert session.keys == {"k": "1", "l": "2"}
 

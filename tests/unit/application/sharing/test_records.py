@@ -82,6 +82,7 @@ def a_session(**more):
         principal="whose",
         protocol_version="2026-07-28",
         keys={"k": "v"},
+        metadata={"profile": "work"},
         sequence=7,
         **more,
     )
@@ -97,6 +98,7 @@ def a_state():
         ),
         shown=("b", "a"),
         searched={"c"},
+        suggested={"d"},
         queries={"c": "words of a search"},
         changes=2,
     )
@@ -110,9 +112,31 @@ def test_a_session_comes_back_with_how_far_it_has_come():
     assert record is not None
     other, there = record.session(), SessionState()
     assert record.bring(other, there), "the context is new there"
-    for name in ("id", "started_at", "era", "method", "client", "client_id", "principal", "keys", "sequence"):
+    for name in (
+        "id",
+        "started_at",
+        "era",
+        "method",
+        "client",
+        "client_id",
+        "principal",
+        "keys",
+        "metadata",
+        "sequence",
+    ):
         assert getattr(other, name) == getattr(session, name)
-    for name in ("calls", "turn", "turn_key", "used_in_turn", "choice", "shown", "searched", "changes", "last_at"):
+    for name in (
+        "calls",
+        "turn",
+        "turn_key",
+        "used_in_turn",
+        "choice",
+        "shown",
+        "searched",
+        "suggested",
+        "changes",
+        "last_at",
+    ):
         assert getattr(there, name) == getattr(state, name)
     assert there.context is not None
     assert there.context.text == "about"

@@ -324,6 +324,20 @@ async def test_how_a_tool_was_found_is_recorded(stage):
     ]
 
 
+async def test_a_tool_that_riglm_suggested_counts_as_listed_unless_a_search_had_found_it_before(stage):
+    stage.filter.shown = {"b"}
+    stage.list()
+    stage.link.asked[-1].result(tools("a", "b", "c"))
+    search = stage.call(2, "search_available_tools", b'{"query":"c"}')
+    await search.answer()
+    for state in stage.filter.states.values():
+        state.suggest(["a", "c"])
+    for name in ("a", "c"):
+        stage.call(3, name)
+        stage.link.asked[-1].result(b'{"content":[]}')
+    assert [(tool, found) for tool, found, _ in stage.filter.calls] == [("a", "listed"), ("c", "searched")]
+
+
 async def test_the_list_is_that_of_the_conversation_that_called_last():
     stage = Stage(meta_keys=("threadId",))
     for number, thread in enumerate(("one", "two"), 1):
