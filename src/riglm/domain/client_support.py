@@ -8,6 +8,12 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
+DEFAULT_LIST_TIMEOUT_SECONDS: Final = 10.0
+"""Seconds that a client waits for a list if nothing else is known."""
+
+_MARGIN_SECONDS: Final = 0.5
+"""How much earlier than that a list is sent, so that it arrives in time."""
+
 
 class Relisting(StrEnum):
     """What a client does with `notifications/tools/list_changed`."""
@@ -24,8 +30,8 @@ class Relisting(StrEnum):
 class ClientSupport:
     """What is known of one client; `most_tools` is how many tools it takes, None where no bound is known.
 
-    `key` is what `riglm init` calls it. `first_list` is how many seconds it may wait for its first
-    list: well below the time after which it gives a server up.
+    `key` is what `riglm init` calls it. `list_timeout` is the number of seconds that it is known to wait for a list.
+    `starts_without_list`: its first model request does not wait for slow servers.
     """
 
     key: str
@@ -33,7 +39,8 @@ class ClientSupport:
     names: tuple[str, ...]
     relisting: Relisting
     most_tools: int | None = None
-    first_list: float = 20.0
+    list_timeout: float = DEFAULT_LIST_TIMEOUT_SECONDS
+    starts_without_list: bool = False
 
     @property
     def follows_changes(self) -> bool:
@@ -42,16 +49,25 @@ class ClientSupport:
 
 
 CLIENTS: Final = (
-    ClientSupport(key="claude-code", title="Claude Code", names=("claude-code*",), relisting=Relisting.LATE),
+    ClientSupport(
+        key="claude-code",
+        title="Claude Code",
+        names=("claude-code*",),
+        relisting=Relisting.LATE,
+        list_timeout=27.0,
+    ),
     ClientSupport(
         key="claude-desktop",
         title="Claude Desktop",
         names=("claude-ai*", "claude-desktop*"),
         relisting=Relisting.DISCARDS,
     ),
-    ClientSupport(key="codex", title="Codex", names=("codex*",), relisting=Relisting.NO, first_list=8.0),
-    ClientSupport(key="opencode", title="opencode", names=("opencode*",), relisting=Relisting.YES),
-    ClientSupport(key="gemini", title="Gemini CLI", names=("gemini-cli*",), relisting=Relisting.YES),
+    ClientSupport(key="codex", title="Codex", names=("codex*",), relisting=Relisting.NO, starts_without_list=True),
+    ClientSupport(key="opencode", title="opencode", names=("opencode*",), relisting=Relisting.YES, list_timeout=9.0),
+    ClientSupport(key="gemini", title="Gemini CLI", names=("gemini-cli*",), relisting=Relisting.YES, list_timeout=9.0),
+    ClientSupport(
+        key="copilot", title="Copilot CLI", names=("copilot-cli*",), relisting=Relisting.YES, list_timeout=20.0
+    ),
     ClientSupport(
         key="vscode",
         title="VS Code",
@@ -61,10 +77,17 @@ CLIENTS: Final = (
     ),
     ClientSupport(key="zed", title="Zed", names=("zed*",), relisting=Relisting.YES),
     ClientSupport(key="cursor", title="Cursor", names=("cursor*",), relisting=Relisting.REPORTED_NO, most_tools=40),
-    ClientSupport(key="cline", title="Cline", names=("cline*",), relisting=Relisting.UNKNOWN),
+    ClientSupport(
+        key="qwen", title="Qwen Code", names=("qwen-cli-mcp-client*",), relisting=Relisting.NO, list_timeout=4.0
+    ),
+    ClientSupport(key="cline", title="Cline", names=("cline*", "@cline/*"), relisting=Relisting.NO, list_timeout=2.0),
+    ClientSupport(key="continue", title="Continue", names=("continue*",), relisting=Relisting.NO, list_timeout=9.0),
     ClientSupport(key="windsurf", title="Windsurf", names=("windsurf*",), relisting=Relisting.UNKNOWN),
 )
-"""Measured with Claude Code 2.1.330 and Codex 0.169.0, read in the source of VS Code, reported of the others."""
+"""Measured with Claude Code, Codex, opencode, Gemini CLI, Copilot CLI, Qwen Code, Cline and Continue in November 2026.
+
+VS Code was read in its source, the others are reported.
+"""
 
 
 def support_by_key(key: str) -> ClientSupport | None:
@@ -78,12 +101,18 @@ def support_of(name: str) -> ClientSupport | None:
     return next((known for known in CLIENTS if any(fnmatchcase(folded, each) for each in known.names)), None)
 
 
-def patience_of(known: ClientSupport | None, grace: float, longest: float) -> float:
-    """For how many seconds a client's lists wait for the slowest of several servers.
+def longest_wait_of(known: ClientSupport | None, longest: float) -> float:
+    """Return the number of seconds, at most `longest`, after which a client must have an answer to its list request."""
+    timeout = known.list_timeout if known is not None else DEFAULT_LIST_TIMEOUT_SECONDS
+    return min(timeout - _MARGIN_SECONDS, longest)
 
-    A client that hears of what comes later waits for the grace, and so does one of which nothing is known. One that
-    does not has to get the whole list at once, and waits for as long as it surely can, at most for `longest`.
+
+def list_timeout_of(known: ClientSupport | None, grace: float, longest: float) -> float:
+    """Return the number of seconds that a client's list waits for each server whose list is not known.
+
+    A client that follows list-changed notifications or starts without the list waits for the grace. Any other client
+    needs the complete list at once.
     """
-    if known is None or known.follows_changes:
+    if known is not None and (known.follows_changes or known.starts_without_list):
         return grace
-    return max(grace, min(known.first_list, longest))
+    return max(grace, longest_wait_of(known, longest))

@@ -1,11 +1,11 @@
 """Tools as upstreams list them: names for riglm, raw bytes for the client."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Raw
 
 
@@ -23,13 +23,15 @@ class Catalogue:
 
     `raw` is the result it was read from, so that the next list can be compared with it byte by byte. `others` are the
     entries without a name, each with the number of tools before it. `next_cursor` is the raw cursor of the page that
-    follows, empty when none does.
+    follows, empty when none does. `missing` are the names of the upstream servers whose tools are not in it yet: unless
+    it is empty, the list is incomplete.
     """
 
     tools: tuple[Tool, ...] = ()
     raw: bytes = b""
     others: tuple[tuple[int, Raw], ...] = ()
     next_cursor: bytes = b""
+    missing: tuple[str, ...] = ()
 
     def entries(self) -> Iterator[tuple[Raw, Tool | None]]:
         """All entries in order, with the tool that each one is; None for those without a name."""
@@ -83,7 +85,13 @@ def read_catalogue(result: bytes) -> Catalogue:
             others.append((len(tools), raw))
         else:
             tools.append(Tool(name, raw))
-    return Catalogue(tuple(tools), result, tuple(others), jsonrpc.next_cursor(fields))
+    return Catalogue(tuple(tools), result, tuple(others), jsonrpc.next_cursor(fields), _missing_servers(fields))
+
+
+def _missing_servers(fields: Mapping[str, Raw]) -> tuple[str, ...]:
+    """Return the upstream servers that the `_meta` of a result names as missing."""
+    named = jsonrpc.members(fields["_meta"]).get(protocol.META_MISSING) if "_meta" in fields else None
+    return tuple(name for raw in jsonrpc.elements(named) if (name := jsonrpc.text(raw))) if named else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ class Records:
 class World:
     """The services of one process, with everything recorded in a list."""
 
-    def __init__(self, *, grace=0.05, **evidence):
+    def __init__(self, *, grace=0.05, longest_list=0.05, **evidence):
         self.clock = Clock()
         self.records = Records()
         self.hasher = KeyedHasher(bytes(32))
@@ -75,6 +75,7 @@ class World:
             sessions=self.sessions,
             catalogues=Catalogues(),
             grace=grace,
+            longest_list=longest_list,
         )
 
 

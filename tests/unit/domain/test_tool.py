@@ -1,5 +1,7 @@
 """Catalogues: names for riglm, bytes for the client."""
 
+import pytest
+
 from riglm.domain.tool import Catalogue, read_catalogue
 
 RESULT = (
@@ -29,3 +31,17 @@ def test_what_lists_no_tools_is_empty():
     for result in (b"{}", b'{"tools":3}', b"[]", b"", b'{"tools":[]}'):
         assert read_catalogue(result).tools == ()
     assert Catalogue().names == ()
+
+
+@pytest.mark.parametrize(
+    ("meta", "missing"),
+    [
+        (b'{"riglm/missing":["a","b"]}', ("a", "b")),
+        (b"{}", ()),
+        (b"null", ()),
+        (b'{"riglm/missing":5}', ()),
+        (b'{"riglm/missing":[5,"a"]}', ("a",)),
+    ],
+)
+def test_an_incomplete_list_names_the_servers_that_are_missing(meta, missing):
+    assert read_catalogue(b'{"tools":[{"name":"t"}],"_meta":%b}' % meta).missing == missing

@@ -17,9 +17,9 @@ from riglm.application.forwarding.services import Services
 from riglm.application.forwarding.workers import Workers
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, parameters, protocol
-from riglm.domain.client_support import patience_of, support_of
+from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import Client, Session
 from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, Conversation, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
@@ -54,7 +54,7 @@ class AggregateConversation(Conversation):
         self._errands = Errands()
         self._client = Client()
         self._session: Session | None = None
-        self._shown = ShownTools(services)
+        self._shown = ShownTools(services, listings)
         self._router = Router(self._directory, asking)
         self._workers = Workers()
         self._open: dict[bytes, Exchange] = {}
@@ -131,7 +131,7 @@ class AggregateConversation(Conversation):
     def adopt(self, carried: Carried) -> bool:
         """Go on with a connection that another process began."""
         self._client, _ = parameters.client_of(carried.handshake)
-        self._be_patient()
+        self._set_timeouts()
         if self._session is None:
             self._session = carried.session
             self._services.sessions.hold(carried.session)
@@ -193,7 +193,7 @@ class AggregateConversation(Conversation):
 
     async def _initialize(self, exchange: Exchange) -> None:
         self._client, asked = parameters.client_of(exchange.message)
-        self._be_patient()
+        self._set_timeouts()
         await self._ensemble.open(bytes(exchange.message.params) or b"{}")
         version = asked if asked in protocol.HANDSHAKE_VERSIONS else protocol.HANDSHAKE_VERSIONS[-1]
         self.session.protocol_version = version
@@ -208,10 +208,11 @@ class AggregateConversation(Conversation):
             answer["instructions"] = instructions
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.encode(answer)))
 
-    def _be_patient(self) -> None:
-        """Let lists wait for as long as is good for this client."""
+    def _set_timeouts(self) -> None:
+        """Let lists wait for as long as this client does."""
         known, services = support_of(self._client.name), self._services
-        self._ensemble.patience = patience_of(known, services.grace, services.longest_list)
+        self._ensemble.list_timeout = list_timeout_of(known, services.grace, services.longest_list)
+        self._ensemble.longest_wait = longest_wait_of(known, services.longest_list)
 
     async def _list(self, exchange: Exchange) -> None:
         method = exchange.message.method or ""
@@ -219,9 +220,10 @@ class AggregateConversation(Conversation):
         if joined is None:
             exchange.failed(ErrorKind.UNAVAILABLE, f"no upstream has a list: {self._ensemble.failures()}")
             return
-        raw = self._shown.select(self.session, joined) if method == "tools/list" else joined.raw
-        answer = b'{"%b":%b}' % (protocol.LIST_MEMBER[method].encode(), raw)
-        exchange.replied(jsonrpc.result(exchange.message.id or b"null", answer))
+        fields = {protocol.LIST_MEMBER[method]: Raw(joined.raw)}
+        if method == "tools/list":
+            fields |= self._shown.show(self.session, joined, self._ensemble.missing())
+        exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 
     async def _set_log_level(self, exchange: Exchange) -> None:
         message_id = exchange.message.id or b"null"

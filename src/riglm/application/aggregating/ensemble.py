@@ -1,6 +1,7 @@
 """Several upstreams behind one client connection of the handshake era, as one."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -33,8 +34,10 @@ class Ensemble:
         self._asking = asking
         self._directory = directory
         self._grace = grace
-        self.patience = grace
-        """For how many seconds lists wait for the slowest server; the opening waits for the grace in any case."""
+        self.list_timeout = grace
+        """Seconds that lists wait for each server; the opening waits for the grace in any case."""
+        self.longest_wait = grace
+        """Seconds that lists wait for the first server while no server's list is known."""
         self._on_change = on_change
         self.members = {up.spec.name: Member(up, outlet, asking, directory) for up in upstreams}
         self._log_level = b""
@@ -67,19 +70,30 @@ class Ensemble:
     async def joined(self, method: str) -> JoinedList | None:
         """The servers' lists as one; None when no server's list could be had.
 
-        Nobody waits for a server that is late already. As long as nothing is known at all, and no open server failed to
-        give its list, everybody waits: an empty list would be taken for the truth.
+        A list waits for each server until its list timeout is over, counted from when that server was first asked; and
+        if no list is known then and no open server failed, for the first one. What comes later is announced.
         """
         fetching = self._fetching((method,))
-        waited_for = [task for member, task in fetching if not member.is_late(self.patience)]
+        waited_for = {task: left for member, task in fetching if (left := member.time_left(method, self.list_timeout))}
         if waited_for:
-            await asyncio.wait(waited_for, timeout=self.patience)
+            await asyncio.wait(waited_for, timeout=max(waited_for.values()))
         open_ends = {task for _, task in fetching if not task.done()}
-        while open_ends and not self._directory.knows_any(method) and not _any_failed(fetching):
-            _, open_ends = await asyncio.wait(open_ends, return_when=asyncio.FIRST_COMPLETED)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.longest_wait - self.list_timeout):
+                while open_ends and not self._directory.knows_any(method) and not _any_failed(fetching):
+                    _, open_ends = await asyncio.wait(open_ends, return_when=asyncio.FIRST_COMPLETED)
         for task in open_ends:
             task.add_done_callback(lambda task: self._came_late(method, task))
-        return self._directory.joined(method) if self._directory.knows_any(method) else None
+        is_known = self._directory.knows_any(method) or (method == "tools/list" and self.missing())
+        return self._directory.joined(method) if is_known else None
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the names of the servers whose tools are still awaited and not known from before."""
+        return tuple(
+            name
+            for name, member in self.members.items()
+            if member.is_fetching("tools/list") and not self._directory.knows("tools/list", name)
+        )
 
     async def refresh(self, methods: Iterable[str]) -> None:
         """Bring lists up to date that may tell more, as far as that is possible within the grace."""
@@ -157,7 +171,7 @@ class Ensemble:
         if self._log_level:
             self._tell_log_level(member)
         for method, capability in CAPABILITY.items():
-            if member.has(capability):
+            if member.has(capability) and not member.is_fetching(method):
                 self._on_change(method)
 
     def _came_late(self, method: str, fetching: "asyncio.Task[bool]") -> None:

@@ -54,6 +54,8 @@ class JointListen:
         self._undecided = set(links)
         self._decided = asyncio.Event()
         self._acknowledged = False
+        asked = jsonrpc.members(jsonrpc.members(exchange.message.params).get("notifications", b"{}"))
+        self._wanted = {name: note for name, note in _NOTES.items() if bytes(asked.get(name, b"")) == b"true"}
 
     async def run(self, grace: float) -> None:
         """Listen until every server has refused to; nobody waits longer than the grace, in seconds, for the first word.
@@ -67,7 +69,7 @@ class JointListen:
                 await asyncio.wait_for(self._decided.wait(), grace)
             if self._granted or self._undecided:
                 self._acknowledged = True
-                whole: dict[str, Any] = {}
+                whole: dict[str, Any] = dict.fromkeys(self._wanted, True)
                 for granted in self._granted.values():
                     whole = merged(whole, granted)
                 self._pass_on(jsonrpc.notification(ACKNOWLEDGED, jsonrpc.encode({"notifications": whole})))
@@ -77,6 +79,11 @@ class JointListen:
             self._announcer.close()
             for task in tasks:
                 task.cancel()
+
+    def announce(self, note: str) -> None:
+        """Send a list-changed notification of riglm itself, if the client listens for it."""
+        if self._acknowledged and note in self._wanted.values():
+            self._announcer.announce(note)
 
     async def _listen(self, server: str, link: UpstreamLink) -> Message:
         """Listen to one server again and again, until it refuses; the refusal."""

@@ -92,6 +92,7 @@ class Listings:
         self._lists: WeakValueDictionary[tuple[str, str, bytes], ServerList] = WeakValueDictionary()
         self._joined: WeakValueDictionary[tuple[str, tuple[ServerList, ...]], JoinedList] = WeakValueDictionary()
         self._told: set[tuple[str, str, str]] = set()
+        self._reported_missing: set[str] = set()
 
     def of_server(self, method: str, server: str, entries: Sequence[Raw]) -> ServerList:
         """A server's whole list."""
@@ -110,6 +111,13 @@ class Listings:
             if self._tells:
                 self._tell(method, known.collisions)
         return known
+
+    def report_missing(self, servers: Iterable[str]) -> None:
+        """Log the servers that an incomplete tool list lacks, each of them once."""
+        missing = [server for server in servers if server not in self._reported_missing]
+        if missing:
+            self._reported_missing.update(missing)
+            _log.warning("tool list is incomplete; servers have not sent their tools yet", extra={"missing": missing})
 
     def _tell(self, method: str, collisions: Iterable[Collision]) -> None:
         """Log once which two servers collide; those that show the same resource may well mean it."""

@@ -46,6 +46,8 @@ class Member:
         self._directory = directory
         self._opening: asyncio.Task[bool] | None = None
         self._fetching: dict[str, asyncio.Task[bool]] = {}
+        self._listed_at: dict[str, float] = {}
+        """When each list that is being fetched was asked for."""
         self._refused: UpstreamLink | None = None
         self._stale: set[str] = set(protocol.LIST_MEMBER)
         self._failed_at = 0.0
@@ -66,9 +68,14 @@ class Member:
             return False
         return await asyncio.shield(self._start_opening())
 
-    def is_late(self, grace: float) -> bool:
-        """Whether it has not opened within the grace, so that nobody should wait for it again."""
-        return not self.is_open and self._asked_at > 0.0 and time.monotonic() - self._asked_at > grace
+    def time_left(self, method: str, timeout: float) -> float:
+        """Return the seconds left of a timeout that began when the server was asked to open, or for its list."""
+        asked_at = self._listed_at.get(method, 0.0) if self.is_open else self._asked_at
+        return max(0.0, asked_at + timeout - time.monotonic()) if asked_at else timeout
+
+    def is_fetching(self, method: str) -> bool:
+        """Whether the list has been asked for and is not there yet."""
+        return method in self._fetching
 
     def has(self, capability: str) -> bool:
         """Whether the server declared a capability."""
@@ -91,7 +98,8 @@ class Member:
         running = self._fetching.get(method)
         if running is None:
             running = self._fetching[method] = asyncio.get_running_loop().create_task(self._fetch(method))
-            running.add_done_callback(lambda _: self._fetching.pop(method, None))
+            running.add_done_callback(lambda _: self._fetched(method))
+            self._listed_at[method] = time.monotonic()
         return running
 
     def listen(self, *, listening: bool) -> None:
@@ -206,6 +214,9 @@ class Member:
         if not self._announces(capability):
             self._stale.add(method)
         return self._directory.learn(method, self.name, entries)
+
+    def _fetched(self, method: str) -> None:
+        del self._fetching[method], self._listed_at[method]
 
     def _announces(self, capability: str) -> bool:
         """Whether the server says when its list changes; one that does not is asked each time."""

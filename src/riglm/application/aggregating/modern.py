@@ -14,19 +14,25 @@ from riglm.application.aggregating.modern_lists import ModernLists
 from riglm.application.aggregating.router import Route, Router
 from riglm.application.aggregating.shown_tools import ShownTools
 from riglm.application.conversations.stateless import refusal
+from riglm.application.forwarding.announcer import ANNOUNCEMENT
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import Services
 from riglm.application.forwarding.workers import Workers
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
+from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Envelope
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
 from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
 
-_COMPLETE: Final = b'"resultType":"complete","ttlMs":0,"cacheScope":"private"'
+_COMPLETE: Final = {
+    "resultType": Raw(b'"complete"'),
+    "ttlMs": Raw(b"0"),
+    "cacheScope": Raw(b'"private"'),
+}
 _LISTS: Final = ("tools", "prompts", "resources")
 
 
@@ -41,9 +47,10 @@ class AggregateModern(ModernService):
         self._consensus = Consensus(self._upstreams, self._links, services.grace)
         self._directory = Directory(self._upstreams, listings)
         self._asking = Asking()
-        self._lists = ModernLists(self._consensus.links, self._asking, self._directory, services.grace)
+        self._lists = ModernLists(self._consensus.links, self._asking, self._directory, self._announce)
+        self._listens: set[JointListen] = set()
         self._router = Router(self._directory, self._asking)
-        self._shown = ShownTools(services)
+        self._shown = ShownTools(services, listings)
         self._workers = Workers()
         self._owners: dict[Exchange, UpstreamLink] = {}
 
@@ -135,28 +142,30 @@ class AggregateModern(ModernService):
 
     async def _list(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
         method = exchange.message.method or ""
-        joined = await self._lists.joined(method, exchange.message)
+        known, services = support_of(envelope.client.name), self._services
+        timeout = list_timeout_of(known, services.grace, services.longest_list)
+        longest = longest_wait_of(known, services.longest_list)
+        joined = await self._lists.joined(method, exchange.message, timeout, longest)
         if joined is None:
             names = ", ".join(map(repr, self._consensus.links()))
             exchange.failed(ErrorKind.UNAVAILABLE, f"no upstream has a list: {names} did not answer")
             return
-        raw = joined.raw
+        fields = {protocol.LIST_MEMBER[method]: Raw(joined.raw), **_COMPLETE}
         if method == "tools/list":
-            session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
-            raw = self._shown.select(session, joined)
-        answer = b'{"%b":%b,%b}' % (protocol.LIST_MEMBER[method].encode(), raw, _COMPLETE)
-        exchange.replied(jsonrpc.result(exchange.message.id or b"null", answer))
+            session = services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
+            fields |= self._shown.show(session, joined, self._lists.missing())
+        exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 
     async def _route(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
         """Send a request to the server that it belongs to; what stays unknown is refused, or offered to all."""
         message = exchange.message
         route = self._router.find(message)
         if route is None:
-            await self._lists.refresh(self._router.lists_for(message), message)
+            await self._lists.refresh(self._router.lists_for(message), message, self._services.grace)
             self._services.waited()
             route = self._router.find(message)
         elif message.method == "tools/call" and not self._directory.knows("tools/list", route.server):
-            await self._lists.refresh(("tools/list",), message, (route.server,))
+            await self._lists.refresh(("tools/list",), message, self._services.grace, (route.server,))
             self._services.waited()
             route = self._router.find(message) or route
         if message.method == "tools/call":
@@ -194,7 +203,16 @@ class AggregateModern(ModernService):
             params=partial(self._wanted_of, exchange.message),
             on_change=self._lists.forget,
         )
-        await listen.run(self._services.grace)
+        self._listens.add(listen)
+        try:
+            await listen.run(self._services.grace)
+        finally:
+            self._listens.discard(listen)
+
+    def _announce(self, method: str) -> None:
+        """A list came after clients had got an answer without it."""
+        for listen in self._listens:
+            listen.announce(ANNOUNCEMENT[method])
 
     def _wanted_of(self, asked: Message, server: str) -> bytes:
         """The params of a listen, without the resources that are known to be another server's."""

@@ -1,6 +1,7 @@
 """The lists of several servers of the modern era, kept for as long as each server says that they may be."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
@@ -23,36 +24,54 @@ Key = tuple[str, str]
 
 
 class ModernLists:
-    """Asks for the lists whose time is over, all servers at once, and waits no longer than a grace.
+    """Asks for the lists whose time is over, all servers at once, and waits for them as long as the client does.
 
-    What comes later still counts for the next time. For a server that was late nobody waits until it gave a list.
+    The timeout of a server counts from when it was first asked without an answer. What comes after an answer without it
+    is announced.
     """
 
     def __init__(
-        self, links: Callable[[], Mapping[str, UpstreamLink]], asking: Asking, directory: Directory, grace: float
+        self,
+        links: Callable[[], Mapping[str, UpstreamLink]],
+        asking: Asking,
+        directory: Directory,
+        on_change: Callable[[str], None],
     ) -> None:
-        """`links` gives those of the servers that take part; `grace` is in seconds."""
+        """`links` gives those of the servers that take part; `on_change` gets the method of a list that changed."""
         self._links = links
         self._asking = asking
         self._directory = directory
-        self._grace = grace
+        self._on_change = on_change
         self._fresh_until: dict[Key, float] = {}
-        self._late: set[str] = set()
-        self._fetching: dict[Key, asyncio.Task[None]] = {}
+        self._asked_at: dict[str, float] = {}
+        """When each server that gave no answer since was first asked."""
+        self._sent_without: set[Key] = set()
+        """Lists that are being fetched, and that an answer did not wait for."""
+        self._fetching: dict[Key, asyncio.Task[bool]] = {}
         self._changed: set[Key] = set()
 
-    async def joined(self, method: str, asked: Message) -> JoinedList | None:
+    async def joined(self, method: str, asked: Message, list_timeout: float, longest_wait: float) -> JoinedList | None:
         """The servers' lists as one; None when no server's list could be had.
 
-        As long as nothing is known at all, everybody waits: an empty list would be taken for the truth.
+        It waits for as long as `Ensemble.joined`.
         """
-        await self.refresh((method,), asked)
-        running = {task for (of, _), task in self._fetching.items() if of == method}
-        while running and not self._directory.knows_any(method):
-            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        return self._directory.joined(method) if self._directory.knows_any(method) else None
+        await self.refresh((method,), asked, list_timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_wait - list_timeout):
+                while (running := self._running(method)) and not self._directory.knows_any(method):
+                    await asyncio.wait(running.values(), return_when=asyncio.FIRST_COMPLETED)
+        self._sent_without.update(self._running(method))
+        is_known = self._directory.knows_any(method) or (method == "tools/list" and self.missing())
+        return self._directory.joined(method) if is_known else None
 
-    async def refresh(self, methods: Iterable[str], asked: Message, servers: Container[str] | None = None) -> None:
+    def missing(self) -> tuple[str, ...]:
+        """Return the names of the servers whose tools are still awaited and not known from before."""
+        running = self._running("tools/list")
+        return tuple(server for _, server in running if not self._directory.knows("tools/list", server))
+
+    async def refresh(
+        self, methods: Iterable[str], asked: Message, list_timeout: float, servers: Container[str] | None = None
+    ) -> None:
         """Bring the lists of all servers, or of some, up to date; `asked` has the envelope to ask with."""
         meta = bytes(jsonrpc.members(asked.params).get("_meta", b"{}"))
         links = self._links()
@@ -61,10 +80,14 @@ class ModernLists:
         now = time.monotonic()
         for key in keys:
             if self._fresh_until.get(key, 0.0) <= now and key not in self._fetching:
+                self._asked_at.setdefault(key[1], now)
                 task = asyncio.get_running_loop().create_task(self._fetch(key, links[key[1]], meta))
                 self._fetching[key] = task
                 task.add_done_callback(partial(self._fetched, key))
-        await self._wait([key for key in keys if key in self._fetching and key[1] not in self._late])
+        left = {key: self._asked_at.get(key[1], now) + list_timeout - now for key in keys if key in self._fetching}
+        awaited = {self._fetching[key]: seconds for key, seconds in left.items() if seconds > 0.0}
+        if awaited:
+            await asyncio.wait(awaited, timeout=max(awaited.values()))
 
     def forget(self, server: str, methods: Iterable[str]) -> None:
         """Lists of a server changed, or may have."""
@@ -80,15 +103,11 @@ class ModernLists:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _wait(self, keys: list[Key]) -> None:
-        waited_for = {key: self._fetching[key] for key in keys}
-        if waited_for:
-            await asyncio.wait(waited_for.values(), timeout=self._grace)
-        for (_, server), task in waited_for.items():
-            if not task.done():
-                self._late.add(server)
+    def _running(self, method: str) -> dict[Key, asyncio.Task[bool]]:
+        return {key: task for key, task in self._fetching.items() if key[0] == method}
 
-    async def _fetch(self, key: Key, link: UpstreamLink, meta: bytes) -> None:
+    async def _fetch(self, key: Key, link: UpstreamLink, meta: bytes) -> bool:
+        """Ask for a list; whether it is another one than before."""
         method, server = key
         for _ in range(_MOST_TRIES):
             self._changed.discard(key)
@@ -96,18 +115,24 @@ class ModernLists:
             entries, answer = await self._asking.pages(link, method, protocol.LIST_MEMBER[method], params)
             if key not in self._changed:
                 break
+        if jsonrpc.error_code(answer) != jsonrpc.REQUEST_TIMEOUT:
+            self._asked_at.pop(server, None)
         if answer.result:
-            self._late.discard(server)
-            self._directory.learn(method, server, entries)
             if key not in self._changed:
                 self._fresh_until[key] = time.monotonic() + _ttl_seconds(answer)
         elif jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
-            self._late.discard(server)
-            self._directory.learn(method, server, ())
+            entries = []
+        else:
+            return False
+        return self._directory.learn(method, server, entries)
 
-    def _fetched(self, key: Key, task: "asyncio.Task[None]") -> None:
-        self._fetching.pop(key, None)
+    def _fetched(self, key: Key, task: "asyncio.Task[bool]") -> None:
+        del self._fetching[key]
         self._changed.discard(key)
+        was_sent_without = key in self._sent_without
+        self._sent_without.discard(key)
+        if was_sent_without and not task.cancelled() and task.result():
+            self._on_change(key[0])
 
 
 def _ttl_seconds(answer: Message) -> float:

@@ -1,13 +1,14 @@
 """The joined list of tools as one client is shown it, and the calls of its tools."""
 
+from collections.abc import Sequence
 from functools import partial
 
-from riglm.application.aggregating.listings import JoinedList
+from riglm.application.aggregating.listings import JoinedList, Listings
 from riglm.application.aggregating.router import Route, Router
 from riglm.application.forwarding.exchange import Call
 from riglm.application.forwarding.services import Services, tool_name
-from riglm.domain import parameters
-from riglm.domain.jsonrpc import Message
+from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import Session
 from riglm.domain.tool import Catalogue
 
@@ -15,16 +16,23 @@ from riglm.domain.tool import Catalogue
 class ShownTools:
     """Remembers the joined list that was shown."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, listings: Listings) -> None:
         self._services = services
+        self._listings = listings
         self._catalogue = Catalogue()
 
-    def select(self, session: Session, joined: JoinedList) -> bytes:
-        """The entries that the session sees, as a raw JSON array; the exposure is recorded."""
+    def show(self, session: Session, joined: JoinedList, missing: Sequence[str]) -> dict[str, Raw]:
+        """Note what a session is shown, and return what its result says of the servers that are missing.
+
+        An incomplete list is logged once for each server, and is no exposure.
+        """
         self._catalogue = joined.catalogue
         self._services.owners.note(joined.owners)
+        self._listings.report_missing(missing)
+        if missing:
+            return {"_meta": Raw(jsonrpc.encode({protocol.META_MISSING: missing}))}
         self._services.expose(session, joined.catalogue)
-        return joined.raw
+        return {}
 
     def call(
         self, session: Session, router: Router, message: Message, route: Route | None

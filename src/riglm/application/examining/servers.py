@@ -11,7 +11,7 @@ from riglm.application.examining.failure import Configured, diagnosis
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.visit import Visit
 from riglm.application.examining.visitor import Visited, Visitor
-from riglm.domain.client_support import ClientSupport, patience_of
+from riglm.domain.client_support import ClientSupport, list_timeout_of
 from riglm.domain.finding import Finding, Section, Severity
 from riglm.domain.schemas.section import Timeouts
 from riglm.ports.upstream import UpstreamPort
@@ -45,7 +45,7 @@ class ServersCheck(Check):
         self._open_all = open_all
         self._visitor = visitor
         self._tools = tools
-        self._patience = patience_of(client, timeouts.grace, timeouts.list)
+        self._list_timeout = list_timeout_of(client, timeouts.grace, timeouts.list)
 
     async def examine(self) -> Sequence[Finding]:
         """A finding or more for each server, and those about their tools."""
@@ -68,7 +68,7 @@ class ServersCheck(Check):
             told.append(finding(Severity.ERROR, what, known.fix))
         else:
             told.append(finding(Severity.OK, _greeting(found)))
-            if found.seconds > self._patience and not is_alone:
+            if found.seconds > self._list_timeout and not is_alone:
                 told.append(finding(*self._slow(found.seconds)))
         if heard.noise:
             lines = "one line" if heard.noise == 1 else f"{heard.noise} lines"
@@ -78,7 +78,7 @@ class ServersCheck(Check):
 
     def _slow(self, seconds: float) -> tuple[Severity, str, str]:
         """What it means that a server takes longer than lists wait for it."""
-        what = f"took {seconds:.1f} s: a first list comes without these tools after {self._patience:g} s"
+        what = f"took {seconds:.1f} s: a first list comes without these tools after {self._list_timeout:g} s"
         fix = f"if it is as slow the next time, set timeouts.grace to {seconds + 1:.0f}"
         if self._client is None:
             return Severity.NOTE, f"{what}, and a client that does not ask again never sees them", fix

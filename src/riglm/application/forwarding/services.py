@@ -115,8 +115,8 @@ class Services:
         return message
 
     def expose(self, session: Session, catalogue: Catalogue) -> None:
-        """Note that a session is shown a whole catalogue, unless an observer knows better."""
-        if self.observer is None or not self.observer.sees_lists:
+        """Note that a session is shown a whole catalogue, unless an observer knows better or the list is incomplete."""
+        if not catalogue.missing and (self.observer is None or not self.observer.sees_lists):
             with self.guarded:
                 self.tracking.exposed(session, catalogue.names, reason=WHOLE)
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from riglm.application.showing.disguise import has_one_name
@@ -49,7 +50,8 @@ class ReadLists:
 
 def read_plainly(result: bytes) -> Catalogue:
     """The tools in the raw result of a `tools/list`, less what has other names for other readers, or none for riglm."""
-    return Catalogue(tuple(tool for tool in read_catalogue(result).tools if has_one_name(tool)), result)
+    read = read_catalogue(result)
+    return Catalogue(tuple(tool for tool in read.tools if has_one_name(tool)), result, missing=read.missing)
 
 
 def _joined(parts: Sequence[Catalogue], raw: bytes) -> Catalogue:
@@ -61,12 +63,13 @@ def _joined(parts: Sequence[Catalogue], raw: bytes) -> Catalogue:
                 others.append((len(tools), entry))
             else:
                 tools.setdefault(tool.name, tool)
-    return Catalogue(tuple(tools.values()), raw, tuple(others))
+    missing = dict.fromkeys(server for part in parts for server in part.missing)
+    return Catalogue(tuple(tools.values()), raw, tuple(others), missing=tuple(missing))
 
 
 def _have_the_same(one: Catalogue, other: Catalogue) -> bool:
-    """Whether two lists have the same entries, in whatever order."""
-    if len(one.tools) != len(other.tools) or one.name_set != other.name_set:
+    """Whether two lists have the same entries, in whatever order, and lack the same servers."""
+    if one.missing != other.missing or len(one.tools) != len(other.tools) or one.name_set != other.name_set:
         return False
     first, second = (sorted(bytes(raw) for raw, _ in each.entries()) for each in (one, other))
     return first == second
@@ -79,4 +82,4 @@ def _in_order_of(known: Catalogue, read: Catalogue) -> Catalogue:
     if found == sorted(found):
         return read
     tools = sorted(read.tools, key=lambda tool: places.get(tool.name, len(places)))
-    return Catalogue(tuple(tools), read.raw, read.others)
+    return replace(read, tools=tuple(tools))

@@ -252,7 +252,8 @@ class Showing:
             answer = walk.pages[0]
             if not shown.untouched or self.filtering.guards:  # what riglm could not read must not pass unseen
                 answer = answer.replace(result=self._result(session, walk, shown.raw))
-            self.expose(session, self._with_always(shown.selection))
+            if not catalogue.missing:  # an incomplete list counts nowhere as one
+                self.expose(session, self._with_always(shown.selection))
             return answer
         return None
 

@@ -18,9 +18,9 @@ class Timeouts(Section):
     list: Seconds = Field(default=30, description="For one page of a list.")
     grace: Seconds = Field(
         default=0.8,
-        description="For the slowest of several servers, before a client gets what the others have; what comes later "
-        "is announced as a changed list. Clients that are known not to go by that wait longer for their lists: Codex "
-        "8 seconds, others 20, and none longer than `list`.",
+        description="For the slowest of several servers, when a client connects and, if it follows list-changed "
+        "notifications, when it lists tools. Other clients wait for a server whose tools are not known until shortly "
+        "before they would give up: after 10 seconds if nothing else is known, but not longer than `list`.",
     )
     call: Seconds = Field(default=900, description="For any other request; progress starts it anew.")
     call_max: Seconds = Field(default=14_400, description="For any other request in all, progress or not.")

@@ -1,7 +1,6 @@
 """Several servers as one, for a client of the handshake era."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -138,28 +137,49 @@ async def test_a_server_that_opens_late_is_announced_and_nobody_waits_for_it_aga
     await stage.conversation.close()
 
 
-CODEX = INITIALIZE.replace(b'"name":"c"', b'"name":"codex-mcp-client"')
-
-
 @pytest.mark.parametrize("slow_at", ["initialize", "tools/list"])
 async def test_the_first_list_of_a_client_that_never_asks_again_waits_for_the_slowest_server(slow_at):
     late = server("b", "late")
     at_last = late.answers[slow_at]
     late.answers[slow_at] = held
-    stage = Stage(server("a", "t"), late, grace=0.0)
-    await stage.ask("initialize", CODEX)
+    stage = Stage(server("a", "t"), late, grace=0.01, longest_list=30.0)
+    await stage.open()
     listing = asyncio.create_task(stage.names())
     (await stage.link("b").next(slow_at)).result(at_last)
     assert await listing == ["a__t", "b__late"]
     await stage.conversation.close()
 
 
-async def test_no_list_waits_for_ever_for_a_server_that_stays_silent():
-    stage = Stage(server("a", "t"), server("b", initialize=held), grace=0.0)
-    stage.services = replace(stage.services, longest_list=0.01)
-    stage.conversation = stage.converse(stage.channel)
-    await stage.ask("initialize", CODEX)
+@pytest.mark.parametrize("client", ["claude-code", "gemini-cli-mcp-client", "codex-mcp-client"])
+async def test_a_client_that_hears_of_changes_or_starts_without_its_list_does_not_wait(client):
+    stage = Stage(server("a", "t"), server("b", initialize=held), grace=0.01, longest_list=3600.0)
+    await stage.ask("initialize", INITIALIZE.replace(b'"name":"c"', b'"name":"%b"' % client.encode()))
     assert await stage.names() == ["a__t"]
+    await stage.conversation.close()
+
+
+async def test_an_incomplete_list_names_the_servers_that_it_lacks_and_is_no_exposure(caplog):
+    stage = Stage(server("a", "t"), server("b", "u", initialize=held), server("c", **{"tools/list": held}))
+    await stage.open()
+    for _ in range(2):
+        answer = await stage.ask("tools/list")
+        assert bytes(answer.result) == b'{"tools":[{"name":"a__t"}],"_meta":{"riglm/missing":["b","c"]}}'
+    assert [record.missing for record in caplog.records] == [["b", "c"]]
+    assert stage.records.shown == []
+    (await stage.link("b").next("initialize")).result(opened("tools"))
+    (await stage.link("c").next("tools/list")).result(tools("v"))
+    assert await stage.told(1) == [TOOLS_CHANGED]
+    stage.servers["c"].answers["tools/list"] = tools("v")
+    assert await stage.names() == ["a__t", "b__u", "c__v"]
+    assert stage.records.shown == [("a__t", "b__u", "c__v")]
+    await stage.conversation.close()
+
+
+async def test_while_no_list_is_known_the_answer_comes_before_the_client_gives_up():
+    stage = Stage(server("a", initialize=held), server("b", initialize=held))
+    await stage.open()
+    answer = await stage.ask("tools/list")
+    assert bytes(answer.result) == b'{"tools":[],"_meta":{"riglm/missing":["a","b"]}}'
     await stage.conversation.close()
 
 

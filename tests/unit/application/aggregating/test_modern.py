@@ -249,7 +249,6 @@ async def test_a_slow_list_hides_nobody_and_nobody_waits_for_it_twice_however_mu
     slow = server("b", "t", **{"tools/list": held})
     stage = Stage(server("a", "t"), slow, grace=0.05)
     assert await stage.names() == ["a__t"]
-    stage.modern._lists._grace = 60.0
     monkeypatch.setattr("time.monotonic", lambda real=time.monotonic: real() + 3600.0)
     assert await stage.names() == ["a__t"]
     (await stage.link("b").next("tools/list")).result(tools("t", **FRESH))
@@ -272,7 +271,6 @@ async def test_a_list_that_fails_is_neither_empty_nor_forgotten(two, monkeypatch
 async def test_while_nothing_is_known_everybody_waits(two):
     two.servers["a"].answers["tools/list"] = two.servers["b"].answers["tools/list"] = held
     sink, _ = two.send(1, "tools/list")
-    two.modern._lists._grace = 0.0
     (await two.link("a").next("tools/list")).dies()
     (await two.link("b").next("tools/list")).result(tools("t"))
     assert b'"name":"b__t"' in (await sink.answer()).line

@@ -55,3 +55,10 @@ def test_entries_without_a_name_keep_their_places_over_pages(lists):
     catalogue = read(lists, b'{"tools":[5,{"name":"a"},null]}', b'{"tools":[{"name":"a"},{"x":1},{"name":"b"}]}')
     entries = [bytes(raw) for raw, _ in catalogue.entries()]
     assert entries == [b"5", b'{"name":"a"}', b"null", b'{"x":1}', b'{"name":"b"}']
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+def test_the_same_tools_without_a_server_are_another_list(lists, plainly):
+    complete = read(lists, tools("a", "b"), plainly=plainly)
+    incomplete = read(lists, tools("b", "a", _meta={"riglm/missing": ["slow"]}), plainly=plainly)
+    assert (complete.missing, incomplete.missing) == ((), ("slow",))
