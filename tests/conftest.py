@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,14 @@ pytest.register_assert_rewrite("riglm.testing")
 settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", parent=settings.get_profile("same"), derandomize=False, max_examples=2000)
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _model_server() -> Iterator[None]:
+    """One model server for all tests, which exits at their end: its socket is in a directory that is removed then."""
+    with pytest.MonkeyPatch.context() as environment, tempfile.TemporaryDirectory(prefix="riglm-") as directory:
+        environment.setenv("XDG_RUNTIME_DIR", directory)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What learns and predicts, and what chooses by it."""
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -59,10 +60,11 @@ def make_embedders(settings: Settings) -> "Embedders":
     from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
     from riglm.adapters.embedding.building import build_embedders
     from riglm.adapters.embedding.shared import SharedEmbedder
+    from riglm.adapters.embedding.shared_server import socket_directory
 
     is_kept = settings.storage.kind != "memory"
     vectors = SqlVectors(store_url(settings), timeout=settings.storage.timeout) if is_kept else InMemoryVectors()
-    made = build_embedders(settings.embedder, vectors)
+    made = build_embedders(settings.embedder, vectors, socket_directory(os.environ))
     return dataclasses.replace(made, always=SharedEmbedder(made.always))
 
 

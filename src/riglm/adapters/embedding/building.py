@@ -26,8 +26,13 @@ def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> 
     return build_embedders(settings, cache).always
 
 
-def build_embedders(settings: Embedder, cache: VectorCachePort | None = None) -> Embedders:
-    """The same embedder, and beside it the chosen model, for whoever wants no stand-in; neither is open yet."""
+def build_embedders(
+    settings: Embedder, cache: VectorCachePort | None = None, shared_in: Path | None = None
+) -> Embedders:
+    """The same embedder, and beside it the chosen model, for whoever wants no stand-in; neither is open yet.
+
+    `shared_in` is the directory of the socket of the server that the user's riglm processes share, if they may.
+    """
     if settings.provider == "static":
         hashing = HashingEmbedder()
         return Embedders(always=hashing, chosen=hashing)
@@ -41,6 +46,7 @@ def build_embedders(settings: Embedder, cache: VectorCachePort | None = None) ->
         start_deadline=settings.start_deadline,
         batch=settings.batch,
         idle=settings.idle,
+        shared_in=shared_in if settings.shared else None,
     )
     configured = settings.model if "model" in settings.model_fields_set else None
     return Embedders(

@@ -10,6 +10,9 @@ BUNDLED_MODEL: Final = "riglm/all-MiniLM-L6-v2-int8"
 
 DIMENSIONS: Final = 384
 
+MAX_TOKENS: Final = 256
+"""Tokens of a text that count."""
+
 TOKENIZER: Final = Path(__file__).parent / "assets"
 """The directory of its tokenizer, which its package lacks."""
 

@@ -8,6 +8,7 @@ from typing import Final, Self
 import numpy as np
 
 from riglm.adapters.embedding.frames import Embed, Loaded
+from riglm.adapters.embedding.shared_server import SharedServer
 from riglm.adapters.embedding.supervision import Supervisor
 from riglm.adapters.embedding.text import readable
 from riglm.domain.prediction import Vector
@@ -22,7 +23,7 @@ _ATTEMPTS: Final = 3
 class FastembedEmbedder(EmbedderPort):
     """The first of several models that can be loaded without a network.
 
-    The model's libraries and its 250 MB live in another process, see `Supervisor`. Several threads may ask; their
+    The model's libraries and its 170 MB live in another process, see `Supervisor`. Several threads may ask; their
     batches take turns.
     """
 
@@ -36,6 +37,7 @@ class FastembedEmbedder(EmbedderPort):
         batch: int = 8,
         idle: float = 300.0,
         first_delay: float = 1.0,
+        shared_in: Path | None = None,
     ) -> None:
         """An embedder that is not started yet.
 
@@ -45,14 +47,21 @@ class FastembedEmbedder(EmbedderPort):
             deadline: seconds for one batch.
             start_deadline: seconds for the process to start and to load its model.
             batch: so many texts are asked for at once; another thread waits no longer than for one batch.
-            idle: after so many seconds without a question the process is ended.
+            idle: after so many seconds without a question the process ends.
             first_delay: seconds before the process is started again after it hung or could not load a model.
+            shared_in: the directory of the socket of the server that the user's riglm processes share; None for a
+                process of this riglm's own.
         """
         self._models = tuple(models)
         self._deadline = deadline
         self._batch = batch
         self._supervisor = Supervisor(
-            self._models, directory, start_deadline=start_deadline, idle=idle, first_delay=first_delay
+            self._models,
+            directory,
+            start_deadline=start_deadline,
+            idle=idle,
+            first_delay=first_delay,
+            server=None if shared_in is None else SharedServer(shared_in, self._models, directory),
         )
 
     def __enter__(self) -> Self:
@@ -84,7 +93,7 @@ class FastembedEmbedder(EmbedderPort):
 
     @property
     def pid(self) -> int | None:
-        """The id of the embedding process; None while there is none."""
+        """The id of riglm's own embedding process; None while there is none."""
         return self._supervisor.pid
 
     def embed(self, texts: Sequence[str]) -> Vector:

@@ -11,10 +11,14 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """Load the first of these models that can be; those of the hub are looked for in `directory` only."""
+    """Load the first of these models that can be; those of the hub are looked for in `directory` only.
+
+    The process exits after `idle` seconds without a request; of several clients' values the largest counts.
+    """
 
     models: tuple[str, ...]
     directory: str
+    idle: float
 
 
 class PassedOver(msgspec.Struct, frozen=True):

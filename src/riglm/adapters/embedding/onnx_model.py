@@ -1,13 +1,16 @@
-"""A model that fastembed runs. Used in the embedding process only: its libraries take a second and 80 MB to load."""
+"""A model in memory. Used in the embedding process only, since the libraries that run models are large.
+
+The bundled model needs onnxruntime and its tokenizer alone: fastembed takes another second and 80 MB to load.
+"""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from riglm.adapters.embedding.bundled import BUNDLED_MODEL, DIMENSIONS, REVISION, TOKENIZER, checked_file
+from riglm.adapters.embedding.bundled import BUNDLED_MODEL, MAX_TOKENS, REVISION, TOKENIZER, checked_file
 from riglm.adapters.embedding.frames import PassedOver
 from riglm.adapters.embedding.reporting import nothing_reported
 from riglm.domain.prediction import Vector
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
     from fastembed import TextEmbedding
 
 # More threads than one spin while they wait, and cost twice the processor time on a shared machine.
-_SESSION: Final[dict[str, Any]] = {"threads": 1, "providers": ["CPUExecutionProvider"]}
+_THREADS: Final = 1
+_PROVIDERS: Final = ("CPUExecutionProvider",)
 
 
 class UnknownModel(ValueError):
@@ -26,15 +30,15 @@ class UnknownModel(ValueError):
 class OnnxModel:
     """A loaded model."""
 
-    def __init__(self, name: str, revision: str, engine: "TextEmbedding") -> None:
-        """A model of this name, whose vectors no other revision makes; it is tried once.
+    def __init__(self, name: str, revision: str, run: Callable[[str], Any]) -> None:
+        """A model of this name, whose vectors no other revision makes; `run` gives one, and is tried once.
 
         Raises:
             ValueError: it gives no usable vector.
         """
         self.name = name
         self.identity = f"{name}@{revision}"
-        self._engine = engine
+        self._run = run
         self.dimensions = len(self.embed(""))
 
     def embed(self, text: str) -> Vector:
@@ -43,8 +47,7 @@ class OnnxModel:
         Each text is a run of its own: padding to a common length and kernels that are chosen by the size of a batch
         cannot make its vector depend on its company, and on one thread a batch is not faster.
         """
-        [row] = self._engine.embed([text], batch_size=1)
-        return _unit(np.asarray(row, dtype=np.float32))
+        return _unit(np.asarray(self._run(text), dtype=np.float32))
 
 
 def load_first(names: Iterable[str], directory: Path) -> tuple[OnnxModel | None, list[PassedOver]]:
@@ -83,37 +86,53 @@ def described_model(name: str) -> dict[str, Any]:
 
 def _load_bundled() -> OnnxModel:
     file = checked_file()
-    models = _fastembed()
-    from fastembed.common.model_description import ModelSource, PoolingType
+    with nothing_reported():
+        import onnxruntime
+    from tokenizers import Tokenizer
 
-    if not any(model["model"] == BUNDLED_MODEL for model in models.list_supported_models()):
-        models.add_custom_model(
-            model=BUNDLED_MODEL,
-            pooling=PoolingType.MEAN,
-            normalization=True,
-            dim=DIMENSIONS,
-            sources=ModelSource(hf="sentence-transformers/all-MiniLM-L6-v2"),  # asked for by the class, never asked
-            model_file=str(file),  # an absolute path wins over the directory that it is joined to
-        )
-    engine = models(BUNDLED_MODEL, specific_model_path=str(TOKENIZER), **_SESSION)
-    return OnnxModel(BUNDLED_MODEL, REVISION, engine)
+    tokenizer = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+    tokenizer.enable_truncation(MAX_TOKENS)
+    tokenizer.no_padding()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = _THREADS
+    options.enable_cpu_mem_arena = False  # it would keep what loading needs, 70 MB
+    session = onnxruntime.InferenceSession(str(file), options, providers=list(_PROVIDERS))
+
+    def run(text: str) -> Any:
+        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        [rows] = session.run(None, given)
+        mean = rows.sum(axis=1, dtype=np.float64)[0] / ids.shape[1]
+        return mean / np.linalg.norm(mean)
+
+    return OnnxModel(BUNDLED_MODEL, REVISION, run)
 
 
 def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
     described = described_model(name)
     try:
-        engine = _fastembed()(name, cache_dir=str(directory), local_files_only=not download, **_SESSION)
+        engine = _fastembed()(
+            name,
+            cache_dir=str(directory),
+            local_files_only=not download,
+            threads=_THREADS,
+            providers=_PROVIDERS,
+        )
     except Exception as error:
         if download:
             raise
         raise ValueError(f"{name} is not in {directory} — fix: riglm embedder pull {name}") from error
     inner: Any = engine.model
     revision = _revision(Path(inner._model_dir), described["model_file"])  # noqa: SLF001  # nothing else tells where
-    return OnnxModel(described["model"], revision, engine)
+
+    def run(text: str) -> Any:
+        [row] = engine.embed([text], batch_size=1)
+        return row
+
+    return OnnxModel(described["model"], revision, run)
 
 
 def _fastembed() -> "type[TextEmbedding]":
-    """The only place where riglm imports what runs models."""
     with nothing_reported():
         from fastembed import TextEmbedding
 

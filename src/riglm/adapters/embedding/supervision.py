@@ -2,30 +2,39 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from riglm.adapters.embedding.frames import Embed, Loaded, Vectors
+from riglm.adapters.embedding.shared_server import SharedServer
 from riglm.adapters.embedding.turns import Turns
 from riglm.adapters.embedding.worker_process import NothingLoaded, WorkerCrashed, WorkerProcess, WorkerSilent
 from riglm.ports.embedder import EmbedderUnavailable
 
 _log = logging.getLogger("riglm.embedder")
 _LONGEST_DELAY: Final = 300.0
+_MAX_SERVER_CRASHES: Final = 2
+_Result = TypeVar("_Result")
 
 
 class Supervisor:
-    """One embedding process at a time.
+    """One embedding process at a time: the user's shared server where that can be, else a process of this riglm's own.
 
-    After a crash it is started again at once; when that fails too, or when it hangs, the model is `down`: questions are
-    refused at once while it is started in the background, after pauses that double up to five minutes. A process that
-    nobody asked for a while is ended, and started by the next question.
+    After a crash it is started again at once; where the server has crashed twice, a process of riglm's own takes its
+    place until that has been idle. When that fails too, or when it hangs, the model is `down`: questions are refused at
+    once while it is started in the background, after pauses that double up to five minutes.
     """
 
     def __init__(
-        self, models: tuple[str, ...], directory: Path, *, start_deadline: float, idle: float, first_delay: float
+        self,
+        models: tuple[str, ...],
+        directory: Path,
+        *,
+        start_deadline: float,
+        idle: float,
+        first_delay: float,
+        server: SharedServer | None,
     ) -> None:
         """A supervisor without a process.
 
@@ -33,8 +42,9 @@ class Supervisor:
             models: the one that is wished for, then what may stand in for it.
             directory: where models of the hub are kept.
             start_deadline: seconds for the process to start and load a model.
-            idle: seconds without a question after which it is ended.
+            idle: seconds without a question after which it ends.
             first_delay: seconds of the first pause.
+            server: the shared server, None if riglm is to have a process of its own.
         """
         self.loaded: Loaded | None = None
         """The model that was loaded last."""
@@ -47,31 +57,32 @@ class Supervisor:
         self._start_deadline = start_deadline
         self._idle = idle
         self._first_delay = first_delay
+        self._server = server
         self._turns = Turns()  # held by whoever uses, starts or ends the process
         self._closing = threading.Lock()  # held to look whether it may still be started
         self._open = False
         self._worker: WorkerProcess | None = None
         self._timer: threading.Timer | None = None
         self._failures = 0
-        self._last_used = 0.0
+        self._crashes = 0
 
     @property
     def pid(self) -> int | None:
-        """The id of the process; None while there is none."""
+        """The id of riglm's own process; None while there is none."""
         worker = self._worker
         return worker.pid if worker else None
 
     def open(self) -> None:
         """Start the process and load a model; where that fails it is `down`."""
         with self._turns:
-            self._open, self.down, self._failures = True, None, 0
+            self._open, self.down, self._failures, self._crashes = True, None, 0, 0
             try:
-                self._start()
+                self._insist(self._start)
             except EmbedderUnavailable as error:
                 self._fail(error)
 
     def close(self) -> None:
-        """End the process; whoever waits for an answer gets `EmbedderUnavailable`."""
+        """End the process, or leave the server; whoever waits for an answer gets `EmbedderUnavailable`."""
         with self._closing:
             self._open = False
             worker, timer = self._worker, self._timer
@@ -92,7 +103,7 @@ class Supervisor:
         with self._turns:
             self.refuse_if_down()
             try:
-                return self._ask_twice(request, seconds)
+                return self._insist(lambda: self._ask(request, seconds))
             except (NothingLoaded, WorkerCrashed, WorkerSilent) as error:  # but not a text that the model refused
                 if self._open:
                     self._fail(error)
@@ -107,43 +118,56 @@ class Supervisor:
         if self.down is not None:
             raise EmbedderUnavailable(self.down)
 
-    def _ask_twice(self, request: Embed, seconds: float) -> tuple[Loaded, Vectors]:
-        try:
-            return self._ask(request, seconds)
-        except WorkerCrashed as error:
-            if not self._open:
-                raise
-            _log.warning("the embedding process is started again", extra={"reason": str(error)})
-            self._drop()
-            return self._ask(request, seconds)
+    def _insist(self, action: Callable[[], _Result]) -> _Result:
+        """Do something with the process, again with a new one after a crash; the last one is riglm's own."""
+        while True:
+            try:
+                result = action()
+            except WorkerCrashed as error:
+                self._crashes += 1
+                if not self._open or self._crashes > (_MAX_SERVER_CRASHES if self._server else 1):
+                    raise
+                _log.warning("the embedding process is started again", extra={"reason": str(error)})
+                self._drop()
+            else:
+                self._crashes = 0
+                return result
 
     def _ask(self, request: Embed, seconds: float) -> tuple[Loaded, Vectors]:
+        if self._worker is not None and self._worker.has_ended:
+            self._drop()
         worker = self._worker or self._start()
         if self.loaded is None:
             raise EmbedderUnavailable("no model was loaded")
         vectors = worker.ask(request, Vectors, seconds)
         self._failures = 0
-        self._last_used = time.monotonic()
         return self.loaded, vectors
 
     def _start(self) -> WorkerProcess:
         with self._closing:
             if not self._open:
                 raise EmbedderUnavailable("the embedder is not open")
-            worker = self._worker = WorkerProcess()
+            worker = self._worker = self._connect()
         before = self.loaded
-        self.loaded = worker.load(self._models, self._directory, self._start_deadline)
+        self.loaded = worker.load(self._models, self._directory, idle=self._idle, seconds=self._start_deadline)
         self.first_loaded = self.first_loaded or self.loaded
         if self.loaded.passed_over and self.loaded != before:
             reason = "; ".join(each.reason for each in self.loaded.passed_over)
             _log.warning("another model was loaded", extra={"model": self.loaded.model, "reason": reason})
         self.down = None
-        self._last_used = time.monotonic()
-        self._later(self._idle, self._rest)
         return worker
+
+    def _connect(self) -> WorkerProcess:
+        if self._server is not None and self._crashes < _MAX_SERVER_CRASHES:
+            try:
+                return WorkerProcess.join(self._server)
+            except OSError as error:
+                _log.info("no embedding server can be used, so riglm starts its own", extra={"reason": str(error)})
+        return WorkerProcess.start()
 
     def _fail(self, error: EmbedderUnavailable) -> None:
         self._drop()
+        self._crashes = 0
         self.down = str(error)
         delay = min(self._first_delay * 2**self._failures, _LONGEST_DELAY)
         self._failures += 1
@@ -158,14 +182,6 @@ class Supervisor:
                     self._fail(error)
             else:
                 _log.info("the model can be used again", extra={"model": self.loaded and self.loaded.model})
-
-    def _rest(self) -> None:
-        with self._turns:
-            left = self._last_used + self._idle - time.monotonic()
-            if left > 0:
-                self._later(left, self._rest)
-            else:
-                self._drop()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         with self._closing:

@@ -2,16 +2,20 @@
 
 import contextlib
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from riglm.adapters.embedding.frames import Load, Loaded, Message, Refused, receive, send
 from riglm.adapters.embedding.reporting import NOTHING_REPORTED
+from riglm.adapters.embedding.shared_server import SharedServer
 from riglm.ports.embedder import EmbedderUnavailable
 
 _T = TypeVar("_T", bound=Message)
@@ -36,46 +40,65 @@ class NothingLoaded(EmbedderUnavailable):
 
 
 class WorkerProcess:
-    """One embedding process, started at once, in a session of its own so that no signal of the terminal reaches it.
+    """A connection to an embedding process, which is this riglm's own or a server that others use as well.
 
-    One thread at a time asks it; any thread may kill it, and the one that waits for an answer hears of it.
+    Either is in a session of its own, so that no signal of the terminal reaches it. One thread at a time asks; any
+    thread may kill the connection, and the one that waits for an answer gets `WorkerCrashed`.
     """
 
-    def __init__(self) -> None:
-        """Start the process.
+    def __init__(
+        self, link: socket.socket, process: "subprocess.Popen[bytes] | None", give_up: Callable[[], None]
+    ) -> None:
+        """`process` is the one that this riglm owns; `give_up` is called when there is no response."""
+        self._link = link
+        self._process = process
+        self._give_up = give_up
+
+    @classmethod
+    def start(cls) -> Self:
+        """Start a process for this riglm alone.
 
         Raises:
             WorkerCrashed: it cannot be started.
         """
-        self._link, theirs = socket.socketpair()
+        link, theirs = socket.socketpair()
         with theirs:
             try:
-                self._process = subprocess.Popen(
-                    # -P: a module of the user's directory must not stand in for a library.
-                    [sys.executable, "-P", "-m", "riglm.adapters.embedding.worker"],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env=os.environ | _ENVIRONMENT,
-                    start_new_session=True,
-                )
+                return cls(link, _start(theirs), lambda: None)
             except OSError as error:
-                self._link.close()
+                link.close()
                 raise WorkerCrashed(f"the embedding process cannot be started: {error}") from error
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
+    @classmethod
+    def join(cls, server: SharedServer) -> Self:
+        """Connect to the server that all riglm processes of this user share, which is started if there is none.
 
-    def load(self, models: tuple[str, ...], directory: Path, seconds: float) -> Loaded:
+        Raises:
+            OSError: there can be no such server here.
+        """
+        link, remove = server.connect(lambda listener, path: _detach(_start(listener, str(path))))
+        return cls(link, None, remove)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of this riglm's own process while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the process has disconnected, as it does after a time without a request; asked between requests."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._link, selectors.EVENT_READ)
+            return bool(selector.select(0))
+
+    def load(self, models: tuple[str, ...], directory: Path, *, idle: float, seconds: float) -> Loaded:
         """Load the first of the models that can be.
 
         Raises:
             NothingLoaded: none can.
             EmbedderUnavailable: it crashed, or took longer than `seconds`.
         """
-        answer = self._exchange(Load(models=models, directory=str(directory)), seconds)
+        answer = self._exchange(Load(models=models, directory=str(directory.absolute()), idle=idle), seconds)
         if isinstance(answer, Refused):
             reasons = "; ".join(each.reason for each in answer.passed_over)
             raise NothingLoaded(reasons or answer.reason)
@@ -93,21 +116,22 @@ class WorkerProcess:
         return self._expected(answer, expected)
 
     def kill(self) -> None:
-        """End it now, from any thread."""
+        """Disconnect now, and end the process if it is riglm's own; from any thread."""
         # The socket is shut, not closed: another thread may be reading from it.
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_RDWR)
-        if self._process.poll() is None:
+        if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def close(self) -> None:
-        """Let it end by itself, kill it if it does not, and give back what is held of it. Nobody may be asking."""
+        """Let the process end by itself, kill it if it does not, and close the connection. No thread may be asking."""
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE_SECONDS)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_SECONDS)
         self.kill()
         self._link.close()
 
@@ -117,11 +141,14 @@ class WorkerProcess:
             send(self._link, request, deadline)
             answer = receive(self._link, deadline)
         except TimeoutError:
+            self._give_up()
             self.kill()
             raise WorkerSilent(f"the embedding process did not answer within {seconds:g} s") from None
         except (OSError, ValueError) as error:
+            self._give_up()
             raise WorkerCrashed(f"the embedding process broke off: {error}") from error
         if answer is None:
+            self._give_up()
             raise WorkerCrashed("the embedding process ended")
         return answer
 
@@ -130,3 +157,20 @@ class WorkerProcess:
         if not isinstance(answer, kind):
             raise WorkerCrashed(f"the embedding process answered with {type(answer).__name__}")
         return answer
+
+
+def _start(link: socket.socket, *arguments: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        # -P: a module of the user's directory must not stand in for a library.
+        [sys.executable, "-P", "-m", "riglm.adapters.embedding.worker", *arguments],
+        stdin=link.fileno(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | _ENVIRONMENT,
+        start_new_session=True,
+    )
+
+
+def _detach(process: "subprocess.Popen[bytes]") -> None:
+    """Collect the process that a server detaches from, as soon as it is gone."""
+    threading.Thread(target=process.wait, name="riglm-embedder-start", daemon=True).start()

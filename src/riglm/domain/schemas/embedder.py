@@ -36,5 +36,10 @@ class Embedder(Section):
         default=8, ge=1, le=1024, description="So many texts are embedded before another question gets its turn."
     )
     idle: Seconds = Field(
-        default=300, description="After so many seconds without a question the model's memory is given back."
+        default=300, description="Seconds without a request after which the model's process ends and frees its memory."
+    )
+    shared: bool = Field(
+        default=True,
+        description="`true`: all riglm processes of a user share one model process (`fastembed` only); `false`: each "
+        "has its own.",
     )
