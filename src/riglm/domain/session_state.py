@@ -40,8 +40,8 @@ class SessionState:
     list that is known in part has no names. `searched` are the tools that a search found, `queries` gives the words of
     the last search that found each, the latest last. `suggested` are the tools that riglm added to an answer without
     being asked for them: a call of one counts as listed.
-    `changes` counts the lists that differed from the one before, `made` all calls so far, of which `calls` are the
-    latest. `last_at` is the time of the last call or context, in
+    `changes` counts the lists that differed from the one before, `made` all successful calls so far, of which `calls`
+    are the latest. `last_at` is the time of the last call or context, in
     seconds since the epoch.
     """
 
@@ -61,11 +61,12 @@ class SessionState:
     made: int = 0
     last_at: float = 0.0
 
-    def called(self, tool: str, at: float) -> None:
-        """Note a call."""
-        self.made += 1
-        self.calls.append(tool)
-        del self.calls[:-MOST_CALLS]
+    def called(self, tool: str, at: float, *, success: bool = True) -> None:
+        """Note a call; after a failed one the tool is in use, and nothing is predicted from it."""
+        if success:
+            self.made += 1
+            self.calls.append(tool)
+            del self.calls[:-MOST_CALLS]
         self.used_in_turn.pop(tool, None)
         self.used_in_turn[tool] = self.turn
         if len(self.used_in_turn) > MOST_USED:

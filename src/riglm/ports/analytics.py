@@ -71,6 +71,11 @@ class RecordedSession:
     calls: tuple[RecordedCall, ...]
     profile: str = ""
 
+    @property
+    def successes(self) -> tuple[RecordedCall, ...]:
+        """The calls that succeeded: those that prediction learns from."""
+        return tuple(call for call in self.calls if call.success)
+
 
 class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, MaintenancePort, Protocol):
     """Persists usage data and answers questions about it.
@@ -133,7 +138,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, MaintenancePort, 
 
     @abstractmethod
     def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
-        """Compute co-occurrence anew from the uses in the latest `most_sessions`, and give the number of pairs.
+        """Compute co-occurrence anew from the successful calls in the latest `most_sessions`; the number of pairs.
 
         Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs, without riglm's own. A pair
         that did not change may keep the time at which it was last updated.
@@ -170,9 +175,9 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, MaintenancePort, 
     def recent_calls(
         self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
     ) -> Sequence[RecordedSession]:
-        """The latest sessions that used a tool and started since the given time, oldest first, with all their uses.
+        """The latest sessions with a successful call that started since the given time, oldest first, with all uses.
 
-        Of one principal, which may be the empty one, or with None of all.
+        Of one principal, which may be the empty one, or with None of all. Uses that failed are among the calls.
         An invocation is a use when its end is one of `USES`; all others may be calls of tools that there are not. Those
         of riglm's own tools (`OWN_UPSTREAM`) are none: they say how a tool was found, not which was needed.
         """

@@ -38,6 +38,6 @@ class WarmSetsPort(Protocol):
     def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
         """How much each tool was used of late, in the sessions of a principal or in all.
 
-        Each of the latest `MOST_USES` counts 1 / (1 + its age / `HALF_SECONDS`). What is a use is told at
-        `AnalyticsPort.recent_calls`.
+        Each of the latest `MOST_USES` successful calls counts 1 / (1 + its age / `HALF_SECONDS`). Calls of riglm's
+        own tools do not count.
         """

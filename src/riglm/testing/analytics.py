@@ -390,16 +390,18 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert (pairs["a", "x"].count, pairs["a", "x"].average_distance) == (2, 1.0)
         assert {each.last_updated for each in pairs.values()} == {50.0}
 
-    def test_calls_in_which_no_tool_surely_ran_form_no_pairs_and_are_no_uses(self, analytics: AnalyticsPort) -> None:
+    def test_failed_calls_form_no_pairs_and_only_those_of_tools_that_ran_are_uses(
+        self, analytics: AnalyticsPort
+    ) -> None:
         """There may be no tool of that name; a tool that failed was there."""
         session = a_session()
-        analytics.record_many([session, an_invocation(session, "good")])
+        analytics.record_many([session, an_invocation(session, "good"), an_invocation(session, "other")])
         for kind in ErrorKind:
             analytics.log_invocation(an_invocation(session, kind.value, success=False, error_kind=kind))
         analytics.refresh_cooccurrences(1.0)
-        assert [(each.tool_a, each.tool_b) for each in analytics.get_cooccurrences(["good"])] == [("good", "tool")]
+        assert [(each.tool_a, each.tool_b) for each in analytics.get_cooccurrences(["good"])] == [("good", "other")]
         found = {each.tool: (each.invocations, each.uses) for each in analytics.tool_statistics()}
-        assert found == {"good": (1, 1), "tool": (1, 1)} | {
+        assert found == {"good": (1, 1), "other": (1, 1), "tool": (1, 1)} | {
             kind.value: (1, 0) for kind in ErrorKind if kind is not ErrorKind.TOOL
         }
 

@@ -155,6 +155,25 @@ class PredictionStoreContract:
         )
         assert (later.id, later.profile, len(later.calls)) == (late.id, "", 1)
 
+    def test_a_failed_call_is_told_and_trains_nothing(self, analytics: AnalyticsPort) -> None:
+        """A session of failed calls alone takes no place, and failed calls count neither as use nor together."""
+        session, failed = a_session(started_at=1.0), a_session(started_at=2.0)
+        error = {"success": False, "error_kind": ErrorKind.TOOL}
+        analytics.record_many([session, failed, an_invocation(session, "read"), an_invocation(session, "list")])
+        for each in (session, failed):
+            analytics.record_many([an_invocation(each, "write", **error), an_invocation(each, "read", **error)])
+        [recent] = analytics.recent_calls(1)
+        assert [(call.tool, call.success) for call in recent.calls] == [
+            ("read", True),
+            ("list", True),
+            ("write", False),
+            ("read", False),
+        ]
+        assert [call.tool for call in recent.successes] == ["read", "list"]
+        assert set(analytics.recent_use(1000.0)) == {"read", "list"}
+        assert analytics.recent_use(1000.0)["read"] == pytest.approx(analytics.recent_use(1000.0)["list"], rel=1e-3)
+        assert analytics.refresh_cooccurrences(1000.0) == 1
+
     def test_calls_in_which_no_tool_surely_ran_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
         """And a session of nothing else takes no place."""
         session, vain = a_session(started_at=1.0), a_session(started_at=2.0)
@@ -298,12 +317,13 @@ class PredictionStoreContract:
         assert set(choices.recent_use(2.0)) == {"often"}
 
     def test_use_is_told_of_a_principal_or_of_all(self, analytics: AnalyticsPort, choices: Choices) -> None:
-        """Only what surely was the use of a server's tool counts."""
+        """Only successful calls of a server's tool count."""
         mine, theirs = a_session(principal="m" * 32), a_session(principal="")
         vain = an_invocation(mine, "none", success=False, error_kind=ErrorKind.PROTOCOL)
         own = an_invocation(mine, "call_tool", upstream=OWN_UPSTREAM)
-        failed = an_invocation(theirs, "write", success=False, error_kind=ErrorKind.TOOL)
-        analytics.record_many([mine, theirs, an_invocation(mine, "read"), failed, vain, own])
+        failed = an_invocation(theirs, "list", success=False, error_kind=ErrorKind.TOOL)
+        used = an_invocation(mine, "read"), an_invocation(theirs, "write")
+        analytics.record_many([mine, theirs, *used, failed, vain, own])
         assert set(choices.recent_use(1000.0)) == {"read", "write"}
         assert set(choices.recent_use(1000.0, "m" * 32)) == {"read"}
         assert set(choices.recent_use(1000.0, "")) == {"write"}

@@ -177,11 +177,12 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
     def recent_calls(
         self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
     ) -> Sequence[RecordedSession]:
-        """The latest sessions, of a principal or of all, that used a tool, oldest first, with all their uses."""
+        """The latest sessions, of a principal or of all, with a successful call, oldest first, with all their uses."""
         with self._lock:
             sessions = [_copy(session) for session in self._sessions.values() if session.started_at >= since]
-        calls = _by_session(_lessons(self._calls()))
-        mine = (each for each in sessions if each.id in calls and principal in (None, each.principal))
+        calls = _by_session(_uses(self._calls()))
+        taught = {call.session_id for call in _lessons(self._calls())}
+        mine = (each for each in sessions if each.id in taught and principal in (None, each.principal))
         used = sorted(mine, key=lambda each: (each.started_at, each.id))
         return [_recorded(session, calls[session.id]) for session in used[max(0, len(used) - limit_sessions) :]]
 
@@ -256,11 +257,11 @@ def _with_sorted_hidden(exposure: Exposure) -> Exposure:
 
 
 def _uses(calls: Iterable[ToolInvocation]) -> Iterator[ToolInvocation]:
-    return (call for call in calls if call.error_kind in USES)
+    return (call for call in calls if call.error_kind in USES and call.upstream != OWN_UPSTREAM)
 
 
 def _lessons(calls: Iterable[ToolInvocation]) -> Iterator[ToolInvocation]:
-    return (call for call in _uses(calls) if call.upstream != OWN_UPSTREAM)
+    return (call for call in _uses(calls) if call.success)
 
 
 def _in_order(calls: Iterable[ToolInvocation]) -> list[ToolInvocation]:

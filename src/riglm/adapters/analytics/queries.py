@@ -108,10 +108,10 @@ def sessions_after(connection: Connection, after: UUID | None) -> Sequence[UUID]
 
 
 def calls_of_sessions(connection: Connection, first: UUID, last: UUID) -> Iterator[Iterator[tuple[str, int]]]:
-    """Tool and sequence number of each use of a server's tool, session by session, from `first` to `last`, in order."""
+    """Tool and sequence number of each successful call of a server's tool, by session, from `first` to `last`."""
     query = (
         select(invocation.c.session_id, invocation.c.tool, invocation.c.sequence_number)
-        .where(invocation.c.session_id.between(first, last), ran, _of_servers)
+        .where(invocation.c.session_id.between(first, last), invocation.c.success, _of_servers)
         .order_by(invocation.c.session_id, invocation.c.sequence_number, invocation.c.id)
     )
     for _, calls in groupby(connection.execute(query), key=itemgetter(0)):

@@ -151,7 +151,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
     def recent_calls(
         self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
     ) -> Sequence[RecordedSession]:
-        """The latest sessions, of a principal or of all, that used a tool, oldest first, with all their uses."""
+        """The latest sessions, of a principal or of all, with a successful call, oldest first, with all their uses."""
         with self._database.reading() as connection:
             return warm_start.recent_sessions(connection, limit_sessions, since, principal)
 

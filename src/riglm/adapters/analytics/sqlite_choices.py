@@ -15,7 +15,7 @@ from riglm.adapters.analytics.file_check import connect
 from riglm.adapters.analytics.odd_text import original, storable
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
+from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.override import Override, OverrideKind, OverrideScope
 from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
 from riglm.ports.overrides import OverridesPort
@@ -27,9 +27,9 @@ BUSY_TIMEOUT_MS: Final = 250
 _USE: Final = """
     SELECT tool, sum(1.0 / (1.0 + max(0.0, ?1 - timestamp) / ?2)) FROM (
         SELECT tool, timestamp FROM invocation
-        WHERE upstream != ?3 AND (error_kind IS NULL OR error_kind = ?4)
-        AND (?5 IS NULL OR session_id IN (SELECT id FROM session WHERE principal = ?5))
-        ORDER BY timestamp DESC LIMIT ?6
+        WHERE upstream != ?3 AND success
+        AND (?4 IS NULL OR session_id IN (SELECT id FROM session WHERE principal = ?4))
+        ORDER BY timestamp DESC LIMIT ?5
     ) GROUP BY tool
 """
 
@@ -130,7 +130,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
 
     def recent_use(self, now: float, principal: str | None = None) -> dict[str, float]:
         """How much each tool was used of late, by a principal or by all."""
-        given = (now, HALF_SECONDS, OWN_UPSTREAM, ErrorKind.TOOL.value, principal, MOST_USES)
+        given = (now, HALF_SECONDS, OWN_UPSTREAM, principal, MOST_USES)
         return {original(tool): worth for tool, worth in self._read("invocation", _USE, given)}
 
     def _read(self, table: str, query: str, given: Sequence[object] = ()) -> list[Any]:

@@ -16,13 +16,14 @@ from riglm.domain.session import PROFILE
 from riglm.ports.analytics import RecordedCall, RecordedSession
 from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES
 
-_teaches = and_(ran, invocation.c.upstream != OWN_UPSTREAM)
+_of_servers = invocation.c.upstream != OWN_UPSTREAM
+_teaches = and_(invocation.c.success, _of_servers)
 
 
 def recent_sessions(
     connection: Connection, limit: int, since: float, principal: str | None = None
 ) -> Sequence[RecordedSession]:
-    """The latest sessions, of a principal or of all, that used a tool, oldest first, with all their uses."""
+    """The latest sessions, of a principal or of all, with a successful call, oldest first, with all their uses."""
     columns = session.c
     whose = true() if principal is None else columns.principal == principal
     query = (
@@ -97,7 +98,7 @@ def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[
     for some in slices(sessions):
         query = select(
             columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
-        ).where(columns.session_id.in_(some), _teaches)
+        ).where(columns.session_id.in_(some), ran, _of_servers)
         ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
         for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
             found[id_].append(RecordedCall(tool, upstream, Found(how), success, timestamp))

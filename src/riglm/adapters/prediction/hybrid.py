@@ -1,6 +1,7 @@
 """The default strategy: all signals, weighed by what each one got right."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -54,6 +55,20 @@ FAMILIES: Final = tuple(
 _LEAST_LIFT: Final = 0.02
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """What the signals say of a situation: kept until something is learned, since a call is predicted, then learned."""
+
+    view: View
+    explanations: Matrix
+    made: Matrix
+    signals: Matrix
+    hints: tuple[float, float, float]
+    weighed: Weighed
+    lifted: Ranked
+    opened: Ranked
+
+
 class HybridPredictor(PredictorPort):
     """All signals in one model that learns online what each is worth.
 
@@ -93,47 +108,53 @@ class HybridPredictor(PredictorPort):
         self._reliability = Reliability()
         self._opening = Opening() if "context" not in without else None
         self._lasts = "learned" not in without
+        self._judged: _Judged | None = None
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Learn the weights from what was known before the call, then count the call."""
         view = View(situation)
         target = view.column.get(tool)
         if target is not None and view.size > 1:
-            self._learn_weights(view, target, weight)
+            self._learn_weights(self._judge(situation), target, weight)
+        self._judged = None
         for statistic in (self._frequency, self._order, self._company, self._home, self._wording):
             statistic.learn(view, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """The logarithm of each candidate's probability, fresh ones lifted, in the order that counts."""
-        view = View(situation)
-        if not view.size:
+        if not situation.candidates:
             return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
-        explanations = self._novelty.explanations(view)
-        mixed, made = self._novelty.mix(explanations)
-        weighed = self._weighing.weigh(self._signals(view, mixed), view.used, self._hints(view))
-        lifted = self._lifted(view, weighed)
-        opened = self._opened(view, lifted)
-        lasting = self._lasting(view, opened)
+        judged = self._judge(situation)
+        weighed, lifted, opened = judged.weighed, judged.lifted, judged.opened
+        lasting = self._lasting(judged.view, opened)
         steps = (weighed.parts.sum(0), lifted.scores, opened.scores, lasting.scores)
         return Prediction(
-            scores=lasting.scores,
-            contributions=_contributions(weighed, made, steps) if explain else {},
+            scores=lasting.scores.copy(),
+            contributions=_contributions(weighed, judged.made, steps) if explain else {},
             confidence=self._reliability.of(_mass(weighed, opened.scores)),
-            log_probabilities=lasting.log_probabilities,
+            log_probabilities=lasting.log_probabilities.copy(),
         )
 
-    def _learn_weights(self, view: View, target: int, weight: float) -> None:
-        explanations = self._novelty.explanations(view)
-        mixed, _ = self._novelty.mix(explanations)
-        signals, hints = self._signals(view, mixed), self._hints(view)
-        weighed = self._weighing.weigh(signals, view.used, hints)
-        scores = self._opened(view, self._lifted(view, weighed)).scores
-        self._reliability.learn(_mass(weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
+    def _judge(self, situation: Situation) -> _Judged:
+        if self._judged is None or self._judged.view.situation is not situation:
+            view = View(situation)
+            explanations = self._novelty.explanations(view)
+            mixed, made = self._novelty.mix(explanations)
+            signals, hints = self._signals(view, mixed), self._hints(view)
+            weighed = self._weighing.weigh(signals, view.used, hints)
+            lifted = self._lifted(view, weighed)
+            opened = self._opened(view, lifted)
+            self._judged = _Judged(view, explanations, made, signals, hints, weighed, lifted, opened)
+        return self._judged
+
+    def _learn_weights(self, judged: _Judged, target: int, weight: float) -> None:
+        view, scores = judged.view, judged.opened.scores
+        self._reliability.learn(_mass(judged.weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
         if self._opening is not None:
-            self._opening.learn(view, weighed.scores, target, weight)
-        self._weighing.learn(signals, view.used, hints, target, weight)
+            self._opening.learn(view, judged.weighed.scores, target, weight)
+        self._weighing.learn(judged.signals, view.used, judged.hints, target, weight)
         if not view.used[target]:
-            self._novelty.learn(explanations, target, weight)
+            self._novelty.learn(judged.explanations, target, weight)
 
     def _signals(self, view: View, mixed: Scores) -> Matrix:
         found: dict[str, Scores] = {

@@ -67,7 +67,7 @@ class Predictions:
                 continue
             if turns.begins_turn(state, "", call.timestamp, self._filtering.rules.turn_pause):
                 turns.begin_turn(state)
-            state.called(call.tool, call.timestamp)
+            state.called(call.tool, call.timestamp, success=call.success)
         return state
 
 

@@ -53,7 +53,7 @@ def walk_history(
 
     Before each call a list of `least` to `most` tools is made for the coverage `goal`. No step is told of sessions that
     started before `since`, or of which it is not known what tools there were; they are learned from. Contexts are not
-    recorded as text, so they play no part.
+    recorded as text, so they play no part. Failed calls are not learned.
     """
     calibrator = CoverageCalibrator(goal, least, most)
     servers = {call.tool: call.upstream for session in history for call in session.calls}
@@ -89,9 +89,11 @@ def walk_history(
                 )
                 if is_judged:
                     steps.append(step)
-                calibrator.observe(prediction, columns[call.tool])
-            predictor.learn(situation, call.tool, SIGNALS[call.found])
-            before = (*before, call.tool)[-MOST_CALLS:]
+                if call.success:
+                    calibrator.observe(prediction, columns[call.tool])
+            if call.success:
+                predictor.learn(situation, call.tool, SIGNALS[call.found])
+                before = (*before, call.tool)[-MOST_CALLS:]
         on_session(1)
     return steps
 

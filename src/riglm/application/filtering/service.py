@@ -251,8 +251,11 @@ class FilteringService:
         state.has = self._client_list(session, view, view.candidates if self._now.is_shadow else names)
         return shown
 
-    def called(self, session: Session, tool: str, found: Found, turn_key: str = "") -> bool:
-        """Note a call, and learn from it; True when the session's list is another one now, and is to be announced."""
+    def called(self, session: Session, tool: str, found: Found, turn_key: str = "", *, success: bool = True) -> bool:
+        """Note a call, and learn from it if it succeeded; True when the session's list is another one now.
+
+        The changed list must be announced.
+        """
         state = self._states.of(session)
         now = self._clock()
         begins = turns.begins_turn(state, turn_key, now, self.rules.turn_pause)
@@ -262,9 +265,10 @@ class FilteringService:
         view = self.view(session)
         if view is None or not view.allows(tool):
             return False
-        with self._guarded:
-            self.predicting.called(session, state, tool, found, view.candidates)
-        state.called(tool, now)
+        if success:
+            with self._guarded:
+                self.predicting.called(session, state, tool, found, view.candidates)
+        state.called(tool, now, success=success)
         return self._followed(session, state, view, tool, begins=begins)
 
     async def set_context(self, session: Session, text: str) -> bool:

@@ -37,7 +37,7 @@ class ContextLessons:
         """
         contexts = self._embedded(conversation)
         for step in conversation.steps:
-            for number in step.asked:
+            for number in () if step.failed else step.asked:
                 self._learner.paired(
                     contexts[number],
                     step.tool,
@@ -66,7 +66,7 @@ class ContextLessons:
 
 def pairs_taught(conversation: Conversation) -> int:
     """How many pairs a conversation teaches at most."""
-    return len({(number, step.tool) for step in conversation.steps for number in step.asked})
+    return len({(number, step.tool) for step in conversation.steps if not step.failed for number in step.asked})
 
 
 def latest_that_fit(conversations: Sequence[Conversation], most_pairs: int) -> set[int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from riglm.application.prediction.replay import latest, replaying
+from riglm.application.prediction.replay import TrainingExample, latest, training_examples
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.prediction import Situation
@@ -44,6 +44,11 @@ class Experience:
             self.coverage.observe(expected, situation.candidates.index(tool))
         self.learn_along(situation, tool, signal)
 
+    def replay(self, example: TrainingExample) -> None:
+        """Learn a recorded call; list sizes are learned from those whose catalog is known."""
+        learn = self.learn if example.has_catalog else self.learn_along
+        learn(example.situation, example.tool, example.signal)
+
     def learn_along(self, situation: Situation, tool: str, signal: float) -> None:
         """Somebody else showed the list that the call was made from: how long it was to be is not learned."""
         self.predictor.learn(situation, tool, signal)
@@ -60,13 +65,18 @@ class Experiences:
         self,
         make: Callable[[], Experience],
         recorded: Callable[[str], Sequence[RecordedSession]],
+        owner: Callable[[str], str],
         worker: Worker,
         on_loop: OnLoop,
         clock: Callable[[], float],
     ) -> None:
-        """`make` gives experience that knows nothing; `recorded`, the latest sessions of a scope, blocks, may raise."""
+        """`make` gives experience that knows nothing; `recorded`, the latest sessions of a scope, blocks, may raise.
+
+        `owner` returns the upstream server of a tool, empty if it is not known.
+        """
         self._make = make
         self._recorded = recorded
+        self._owner = owner
         self._worker = worker
         self._on_loop = on_loop
         self._clock = clock
@@ -139,7 +149,8 @@ class Experiences:
         """Make the experience of a scope before anybody asks for any; blocks."""
         made = self._make()
         try:
-            made.used.update(replaying(self._history(scope, {}), made.predictor))
+            for example in training_examples(self._history(scope, {}), self._owner):
+                made.replay(example)
         except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
             _log.warning("past sessions could not be loaded: prediction starts cold", exc_info=True)
             made = self._make()
@@ -170,20 +181,20 @@ class Experiences:
     def _start(self, scope: str, changed: Mapping[str, float]) -> None:
         made = self._make()
         try:
-            steps = replaying(self._history(scope, changed), made.predictor)
+            examples = training_examples(self._history(scope, changed), self._owner)
         except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
             self._fail(scope)
         else:
-            self._go_on(scope, made, steps)
+            self._go_on(scope, made, examples)
 
-    def _go_on(self, scope: str, made: Experience, steps: Iterator[str]) -> None:
+    def _go_on(self, scope: str, made: Experience, examples: Iterator[TrainingExample]) -> None:
         """Replay for a short while, and come back for the rest."""
         until = time.perf_counter() + _SLICE_SECONDS
         try:
-            for tool in steps:
-                made.used.add(tool)
+            for example in examples:
+                made.replay(example)
                 if time.perf_counter() >= until:
-                    self._worker.submit(partial(self._go_on, scope, made, steps), Urgency.LATER)
+                    self._worker.submit(partial(self._go_on, scope, made, examples), Urgency.LATER)
                     return
         except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
             self._fail(scope)

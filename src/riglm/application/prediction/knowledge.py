@@ -137,7 +137,7 @@ class Recollection:
         """
         plan = self._plan
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
-        experiences = Experiences(self._cold, self._recorded, worker, on_loop, clock)
+        experiences = Experiences(self._cold, self._recorded, lambda tool: owners.of(tool)[0], worker, on_loop, clock)
         experiences.replay("")
         learner = Learner(pairs, self._put, most_pairs=self._most_pairs, names=self._names)
 

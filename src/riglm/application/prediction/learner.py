@@ -47,8 +47,10 @@ class Learner:
         fingerprint: str,
         session: Session,
     ) -> None:
-        """A tool was used in a context, or said to belong to it, by the session given."""
+        """A tool was used in a context, or said to belong to it or not, by the session given."""
         pair = self.pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
+        if pair is None:
+            return
         teacher = Teacher(
             client_id=session.client_id,
             client_name=self._names(session.client.name),

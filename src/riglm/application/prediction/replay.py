@@ -1,49 +1,78 @@
-"""Recorded sessions, once more past a predictor that starts."""
+"""Replay: the training examples of recorded sessions, for a predictor that starts."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from riglm.domain.learning import SIGNALS
+from riglm.domain.naming import SEPARATOR
 from riglm.domain.prediction import Situation
 from riglm.domain.session_state import MOST_CALLS
 from riglm.ports.analytics import RecordedSession
-from riglm.ports.predictor import PredictorPort
 
-MOST_REPLAYED: Final = 2_000
-"""Calls that are learned from once more: `hybrid` takes nearly a millisecond for each, at every start."""
+MAX_CALLS: Final = 2_000
+"""Maximum number of calls to replay: `hybrid` takes nearly a millisecond for each, at every start."""
+
+MAX_CANDIDATES: Final = 1_000_000
+"""Maximum number of candidates of all replayed calls together; older sessions are replayed without their catalogs."""
 
 
-def latest(history: Sequence[RecordedSession], most: int = MOST_REPLAYED) -> list[RecordedSession]:
-    """The latest sessions, oldest first, with so many calls at most; the first of them may lack its beginning."""
+class TrainingExample(NamedTuple):
+    """A call of `tool` in `situation`; `has_catalog` is True if the candidates are all tools that the session had."""
+
+    situation: Situation
+    tool: str
+    signal: float
+    has_catalog: bool
+
+
+def latest(
+    history: Sequence[RecordedSession], most: int = MAX_CALLS, most_candidates: int = MAX_CANDIDATES
+) -> list[RecordedSession]:
+    """Return the latest sessions, oldest first, with their last successful calls, at most `most` together.
+
+    Sessions whose calls have more than `most_candidates` candidates, counted from the latest on, lose their catalogs.
+    """
     found: list[RecordedSession] = []
     for session in reversed(history):
         if most <= 0:
             break
-        found.append(replace(session, calls=session.calls[-most:]))
-        most -= len(session.calls)
+        calls = session.successes[-most:]
+        most -= len(calls)
+        most_candidates -= len(calls) * len(session.tools_available)
+        tools = session.tools_available if most_candidates >= 0 else ()
+        found.append(replace(session, calls=calls, tools_available=tools))
     return found[::-1]
 
 
-def replaying(history: Sequence[RecordedSession], predictor: PredictorPort) -> Iterator[str]:
-    """Teach `predictor` the calls of recorded sessions, in order, and give the tool of each one when it was taught.
+def training_examples(history: Sequence[RecordedSession], owner: Callable[[str], str]) -> Iterator[TrainingExample]:
+    """Yield the successful calls of recorded sessions in order, as they were when they were made.
 
-    The candidates are the tools that were called in any of them: what else there was matters little by now.
+    Where the tools of a session are not known, the candidates are the tools that were called in any session. `owner`
+    returns the upstream server of a tool, empty if it is not known yet.
     """
     servers = {call.tool: call.upstream for session in history for call in session.calls}
-    candidates = tuple(servers)
+    called = tuple(servers)
     for session in history:
+        for tool in session.tools_available:
+            if tool not in servers:
+                servers[tool] = owner(tool) or _prefix(tool)
         before: deque[str] = deque(maxlen=MOST_CALLS)
-        for call in session.calls:
+        for call in session.successes:
             situation = Situation(
-                candidates=candidates,
+                candidates=session.tools_available or called,
                 calls=tuple(before),
                 servers=servers,
                 principal=session.principal,
                 client=session.client,
                 time=call.timestamp,
             )
-            predictor.learn(situation, call.tool, SIGNALS[call.found])
+            yield TrainingExample(situation, call.tool, SIGNALS[call.found], bool(session.tools_available))
             before.append(call.tool)
-            yield call.tool
+
+
+def _prefix(tool: str) -> str:
+    """The upstream server that a tool's name begins with, empty if there is none."""
+    server, separator, _ = tool.partition(SEPARATOR)
+    return server if separator else ""

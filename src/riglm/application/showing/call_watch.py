@@ -41,7 +41,8 @@ class CallWatch(Observer):
         def ended(kind: ErrorKind | None) -> None:
             if kind not in _NOT_RUN:
                 with self._guarded:
-                    if self._filtering.called(session, tool, found, self._filtering.turn_key(given.meta)):
+                    turn_key = self._filtering.turn_key(given.meta)
+                    if self._filtering.called(session, tool, found, turn_key, success=kind is None):
                         self._announce(session)
 
         return found, ended

@@ -96,7 +96,7 @@ class Filter(Protocol):
         """The turn that a call belongs to, by its raw `_meta`; empty when it does not say."""
 
     @abstractmethod
-    def called(self, session: Session, tool: str, found: Found, turn_key: str) -> bool:
+    def called(self, session: Session, tool: str, found: Found, turn_key: str, *, success: bool) -> bool:
         """A call has ended; whether the session's list is another one now, which must be announced."""
 
 

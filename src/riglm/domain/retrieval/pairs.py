@@ -63,8 +63,12 @@ class LearnedPairs:
 
     def learn(
         self, context: Context, tool: str, signal: float, *, scope: str, at: float, description_hash: str
-    ) -> LearnedPair:
-        """A tool was used in a context, at a time in seconds since the epoch; the pair as it is now."""
+    ) -> LearnedPair | None:
+        """Learn that a tool was used in a context, at a time in seconds since the epoch; return the changed pair.
+
+        A signal of 0 is negative feedback: it lowers the confidence of a known pair and changes nothing else, so it
+        never raises a vote or the context confidence. Without a known pair nothing is learned.
+        """
         vector, terms = _vector(context), self._terms(context.text)
         fresh = LearnedPair(
             id=self._identity(scope, context, tool),
@@ -80,14 +84,16 @@ class LearnedPairs:
         )
         number = self._numbers.get(_key(fresh))
         known = self._lessons[number].get(tool) if number is not None else None
-        if known is None or known.description_hash != description_hash:
-            if signal > 0:
-                self._check(fresh, number)
-            self._put(fresh)
-            return fresh
-        confidence = _KEPT * known.confidence + (1 - _KEPT) * signal
-        pair = replace(known, confidence=confidence, uses=known.uses + 1, updated_at=at)
-        self._put(pair)
+        if signal <= 0:
+            pair = None if known is None else _rejected(known)
+        elif known is None or known.description_hash != description_hash:
+            self._check(fresh, number)
+            pair = fresh
+        else:
+            confidence = _KEPT * known.confidence + (1 - _KEPT) * signal
+            pair = replace(known, confidence=confidence, uses=known.uses + 1, updated_at=at)
+        if pair is not None:
+            self._put(pair)
         return pair
 
     def restore(self, pairs: Iterable[LearnedPair]) -> None:
@@ -241,6 +247,12 @@ def _vector(context: Context) -> Vector:
 def _still_counts(pair: LearnedPair, fingerprints: Mapping[str, str]) -> bool:
     """Whether the tool describes itself as it did when the pair was learned, or that is not known."""
     return pair.description_hash in ("", fingerprints.get(pair.tool, ""))
+
+
+def _rejected(pair: LearnedPair) -> LearnedPair:
+    """The pair after negative feedback, just new enough for other processes to take it and none to keep it longer."""
+    updated_at = float(np.nextafter(pair.updated_at, np.inf))
+    return replace(pair, confidence=_KEPT * pair.confidence, updated_at=updated_at)
 
 
 def _key(pair: LearnedPair) -> tuple[str, str, bytes]:

@@ -1,28 +1,45 @@
-"""What a predictor that starts is taught once more."""
+"""Replay: what a predictor that starts is taught again."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from riglm.application.prediction.replay import latest, replaying
+from riglm.adapters.prediction.selection import select_predictor
+from riglm.application.prediction.experience import Experience
+from riglm.application.prediction.replay import latest, training_examples
+from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found
+from riglm.domain.learning import SIGNALS
+from riglm.domain.prediction import Situation
 from riglm.ports.analytics import RecordedCall, RecordedSession
 
-
-class Pupil:
-    """Keeps what it is taught."""
-
-    def __init__(self):
-        self.lessons = []
-
-    def learn(self, situation, tool, weight=1.0):
-        self.lessons.append((situation.principal, situation.calls, tool, weight))
+TOOLS = tuple(f"{server}__tool{number}" for server in ("files", "mail", "web") for number in range(6))
+SERVERS = {tool: tool.partition("__")[0] for tool in TOOLS}
 
 
-def recorded(principal, *tools, found=Found.LISTED):
-    calls = tuple(RecordedCall(tool, "server", found, True, float(at)) for at, tool in enumerate(tools))
-    return RecordedSession(
-        id=uuid7(), started_at=0.0, client="", client_id="", principal=principal, tools_available=(), calls=calls
+def recorded(principal, *tools, found=Found.LISTED, failed=(), available=(), start=0.0):
+    calls = tuple(
+        RecordedCall(tool, SERVERS.get(tool, "server"), found, place not in failed, start + place)
+        for place, tool in enumerate(tools)
     )
+    return RecordedSession(
+        id=uuid7(),
+        started_at=start,
+        client="tester",
+        client_id="",
+        principal=principal,
+        tools_available=available,
+        calls=calls,
+    )
+
+
+def no_owner(_):
+    return ""
+
+
+def examples(history, owner=no_owner):
+    return list(training_examples(history, owner))
 
 
 HISTORY = [recorded("ann", "a", "b", "c"), recorded("bob", "d"), recorded("carl", "e", "f")]
@@ -43,7 +60,89 @@ def test_of_many_calls_the_latest_are_kept_in_their_order(most, kept):
 
 
 def test_calls_are_taught_session_by_session_with_what_went_before():
-    pupil = Pupil()
     history = [recorded("ann", "a", "b"), recorded("bob", "a", found=Found.SEARCHED)]
-    assert list(replaying(history, pupil)) == ["a", "b", "a"]
-    assert pupil.lessons == [("ann", (), "a", 1.0), ("ann", ("a",), "b", 1.0), ("bob", (), "a", 1.5)]
+    found = [(each.situation.principal, each.situation.calls, each.tool, each.signal) for each in examples(history)]
+    assert found == [("ann", (), "a", 1.0), ("ann", ("a",), "b", 1.0), ("bob", (), "a", 1.5)]
+
+
+def test_failed_calls_are_neither_taught_nor_counted():
+    history = [recorded("ann", "a", "b", "c", failed={1})]
+    assert [(each.situation.calls, each.tool) for each in examples(history)] == [((), "a"), (("a",), "c")]
+    assert [call.tool for call in latest(history, 2)[0].calls] == ["a", "c"]
+
+
+def test_a_call_is_learned_among_the_tools_that_its_session_had():
+    history = [recorded("ann", TOOLS[0], available=TOOLS), recorded("ann", TOOLS[1])]
+    first, second = examples(history)
+    assert (first.situation.candidates, first.has_catalog) == (TOOLS, True)
+    assert (second.situation.candidates, second.has_catalog) == ((TOOLS[0], TOOLS[1]), False)
+
+
+def test_the_server_of_a_tool_that_was_not_called_is_asked_for_or_read_from_its_name():
+    history = [recorded("ann", "files__tool0", available=("files__tool0", "files__tool1", "bare", "known"))]
+    [example] = examples(history, {"known": "mail"}.get)
+    assert {tool: example.situation.servers[tool] for tool in example.situation.candidates} == {
+        "files__tool0": "files",
+        "files__tool1": "files",
+        "bare": "",
+        "known": "mail",
+    }
+
+
+def test_the_catalogs_of_older_sessions_are_left_out_where_they_are_too_large_to_replay():
+    history = [recorded("ann", "a", "b", available=TOOLS) for _ in range(3)]
+    kept = latest(history, most_candidates=4 * len(TOOLS))
+    assert [bool(session.tools_available) for session in kept] == [False, True, True]
+
+
+def live(experience, history):
+    """Learn the calls of sessions as they are made."""
+    for session in history:
+        before = []
+        for call in session.calls:
+            situation = Situation(
+                candidates=TOOLS,
+                calls=tuple(before),
+                servers=SERVERS,
+                principal=session.principal,
+                client=session.client,
+                time=call.timestamp,
+            )
+            if call.success:
+                experience.learn(situation, call.tool, SIGNALS[call.found])
+                before.append(call.tool)
+
+
+@st.composite
+def histories(draw):
+    calls = st.lists(st.tuples(st.sampled_from(TOOLS), st.booleans()), min_size=1, max_size=8)
+    sessions = draw(st.lists(st.tuples(st.sampled_from(["ann", "bob"]), calls), min_size=1, max_size=12))
+    return [
+        recorded(
+            who,
+            *(tool for tool, _ in made),
+            failed={place for place, (_, fails) in enumerate(made) if fails and place % 3 == 2},
+            found=draw(st.sampled_from(list(Found))),
+            available=TOOLS,
+            start=1e9 + 1e3 * number,
+        )
+        for number, (who, made) in enumerate(sessions)
+    ]
+
+
+@given(histories(), st.sampled_from(["hybrid", "cooccurrence"]))
+@settings(max_examples=25, deadline=None)
+def test_sizes_and_calibration_after_a_restart_equal_those_before(history, kind):
+    before, after = (
+        Experience(predictor=select_predictor(kind), coverage=CoverageCalibrator(0.8, 2, len(TOOLS))) for _ in range(2)
+    )
+    live(before, history)
+    for example in training_examples(latest(history), no_owner):
+        after.replay(example)
+    assert after.used == before.used
+    assert after.coverage.calibrated == before.coverage.calibrated
+    for calls in [(), *((tool,) for tool in TOOLS)]:
+        asked = Situation(candidates=TOOLS, calls=calls, servers=SERVERS, principal="ann", client="tester", time=2e9)
+        expected, found = (each.predictor.predict(asked) for each in (before, after))
+        assert found.scores.tolist() == pytest.approx(expected.scores.tolist())
+        assert after.coverage.size(found) == before.coverage.size(expected)

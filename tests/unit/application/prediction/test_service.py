@@ -326,9 +326,30 @@ async def test_a_mark_counts_for_the_context_of_its_session():
         service.marked(a_session(), state, "play_song", relevant=True)
         await service.set_context(a_session(), state, "zebra")
         service.marked(a_session(), state, "play_song", relevant=True)
+        service.marked(a_session(), state, "play_song", relevant=False)
         service.marked(a_session(), state, "send_mail", relevant=False)
         stage.learned()
-        assert [(pair.tool, pair.confidence) for pair in stage.put] == [("play_song", 1.5), ("send_mail", 0.0)]
+        assert [(pair.tool, pair.confidence) for pair in stage.put] == [
+            ("play_song", 1.5),
+            ("play_song", pytest.approx(1.2)),
+        ]
+
+
+async def test_marks_against_a_tool_lower_its_score_and_leave_the_context_as_sure_as_it_was():
+    stage, state = Stage(), SessionState()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await stage.recalled()
+        await service.set_context(a_session(), state, "zebra")
+        await call(stage, state, "play_song")
+        confidence, scores = service.context_confidence(a_session(), state), []
+        for _ in range(4):
+            scores.append((await service.search(a_session(), "zebra", 1, anything)).hits[0].score)
+            service.marked(a_session(), state, "play_song", relevant=False)
+            stage.learned()
+        assert scores == sorted(scores, reverse=True)
+        assert scores[-1] < scores[0]
+        assert service.context_confidence(a_session(), state) == confidence
 
 
 @pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("instance", 1)])

@@ -23,6 +23,7 @@ class ScriptedFilter(Filter):
         self.changes = False
         self.fresh = 60.0
         self.calls = []
+        self.failed = []
         self.known = []
         self.prepared = []
         self.forgotten = []
@@ -104,8 +105,9 @@ class ScriptedFilter(Filter):
     def turn_key(self, meta):
         return jsonrpc.text(jsonrpc.members(meta).get("turn")) or "" if meta else ""
 
-    def called(self, session, tool, found, turn_key):
+    def called(self, session, tool, found, turn_key, *, success):
         self.calls.append((tool, found.value, turn_key))
+        self.failed += [] if success else [tool]
         return self.changes
 
 

@@ -363,6 +363,16 @@ async def test_a_call_that_used_no_tool_is_not_told_to_the_filter(stage):
     assert [tool for tool, _, _ in stage.filter.calls] == ["a"]
 
 
+async def test_the_filter_is_told_which_calls_failed(stage):
+    for number, name in enumerate(("wrong", "right"), 1):
+        stage.call(number, name)
+    wrong, right = stage.link.of("tools/call")
+    wrong.result(b'{"content":[],"isError":true}')
+    right.result(b'{"content":[]}')
+    assert [tool for tool, _, _ in stage.filter.calls] == ["wrong", "right"]
+    assert stage.filter.failed == ["wrong"]
+
+
 async def test_call_tool_is_the_call_that_it_stands_for(stage):
     stage.conversation.received(
         asks(

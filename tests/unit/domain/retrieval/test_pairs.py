@@ -248,13 +248,6 @@ def test_votes_are_trusted_where_tools_recur_and_not_where_they_do_not():
     assert scattered.votes(asked, "", {}).trust == 0.0
 
 
-def test_a_tool_that_was_marked_as_wrong_gets_no_vote_and_gives_no_confidence():
-    pairs = LearnedPairs()
-    _learn(pairs, "ship it", signal=0.0)
-    assert pairs.votes(context("ship it"), "", HASHES).by_tool == {"deploy": 0.0}
-    assert pairs.confidence(context("ship it"), "", HASHES) == 0.0
-
-
 def test_lessons_of_a_description_that_changed_while_riglm_was_away_give_no_confidence():
     restored = LearnedPairs()
     restored.restore(_learn(LearnedPairs(), f"ship number{number}") for number in range(20))
