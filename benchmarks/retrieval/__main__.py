@@ -1,14 +1,14 @@
-"""What each part of retrieval adds: `python -m benchmarks.retrieval --data DIR [ablation|usage|abstention|speed]`."""
+"""What each part of retrieval adds: `python -m benchmarks.retrieval --data DIR [ablation|distractors|...]`."""
 
 import argparse
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.retrieval import ablation, abstention, speed
-from benchmarks.retrieval.sets import prepared_sets
+from benchmarks.retrieval import ablation, abstention, distractors, probability, speed
+from benchmarks.retrieval.sets import mix_distractors, prepared_sets
 
-_PARTS = ("ablation", "usage", "abstention", "speed")
+_PARTS = ("ablation", "distractors", "usage", "abstention", "probability", "speed")
 
 
 def main() -> None:
@@ -23,10 +23,16 @@ def main() -> None:
     sets = prepared_sets(given.data, given.cache, given.limit, given.sets)
     if "ablation" in given.part:
         ablation.print_retrieval(sets)
+    if {"distractors", "probability"} & set(given.part):
+        mixed = mix_distractors(given.data, given.cache, sets)
+    if "distractors" in given.part:
+        distractors.print_distractors(mixed)
     if "usage" in given.part:
         ablation.print_usage(sets)
     if "abstention" in given.part:
         abstention.print_abstention(sets)
+    if "probability" in given.part:
+        probability.print_probability([*sets, *mixed])
     if "speed" in given.part:
         speed.print_speed(sets)
 

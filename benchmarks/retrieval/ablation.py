@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.retrieval.sets import print_table
+from benchmarks.retrieval.sets import print_table, untaught
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
 from riglm.application.evaluation.prepared import Prepared
-from riglm.application.evaluation.retrieval import BASELINES, PredictedRanking, baseline, evaluate_retrieval
+from riglm.application.evaluation.retrieval import BASELINES, baseline, evaluate_retrieval
 from riglm.application.evaluation.usage import evaluate_usage, halves, taught
 from riglm.domain.retrieval import contexts, reliability, retriever, static_index
 from riglm.domain.retrieval.lexical import FIELD_WEIGHTS, LexicalIndex
@@ -65,7 +65,7 @@ def print_retrieval(sets: Sequence[Prepared]) -> None:
     rows = [(kind, [evaluate_retrieval(data, baseline(kind, data))["r@5"] for data in sets]) for kind in BASELINES]
     for name, change in RETRIEVAL.items():
         with _changed(change):
-            rows.append((name, [evaluate_retrieval(data, _untaught(data))["r@5"] for data in sets]))
+            rows.append((name, [evaluate_retrieval(data, untaught(data))["r@5"] for data in sets]))
     print_table("R@5, nothing learned", [data.dataset.name for data in sets], rows)
 
 
@@ -73,7 +73,7 @@ def print_usage(sets: Sequence[Prepared]) -> None:
     """R@10 and C@10 on one half after the other was learned."""
     split = [(data, parts) for data in sets if (parts := halves(data.dataset.queries)) is not None]
     found: list[tuple[str, list[dict[str, Any]]]] = [
-        ("without history", [evaluate_usage(data, _untaught(data), rest) for data, (_, rest) in split])
+        ("without history", [evaluate_usage(data, untaught(data), rest) for data, (_, rest) in split])
     ]
     for name, change in USAGE.items():
         with _changed(change):
@@ -82,7 +82,3 @@ def print_usage(sets: Sequence[Prepared]) -> None:
     for figure in ("r@5", "r@10", "c@10"):
         rows = [(name, [figures[figure] for figures in each]) for name, each in found]
         print_table(f"{figure}, half of the requests as history", [data.dataset.name for data, _ in split], rows)
-
-
-def _untaught(data: Prepared) -> PredictedRanking:
-    return PredictedRanking(EmbeddingPredictor(), data.retriever(), data)

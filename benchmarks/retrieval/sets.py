@@ -1,12 +1,15 @@
 """The sets that are measured, embedded by the installed model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.embedding.building import build_embedder
-from riglm.application.evaluation.dataset import read_dataset
+from riglm.adapters.prediction.embedding import EmbeddingPredictor
+from riglm.application.evaluation.dataset import Dataset, read_dataset, read_tools
 from riglm.application.evaluation.prepared import Prepared, prepare
+from riglm.application.evaluation.retrieval import PredictedRanking
 from riglm.domain.schemas.embedder import Embedder
 
 NAMES = (
@@ -22,6 +25,9 @@ NAMES = (
 )
 
 
+DISTRACTORS = "mcp_catalog"
+
+
 def prepared_sets(data: Path, cache: Path, limit: int, names: Sequence[str] = ()) -> list[Prepared]:
     """The development side of the sets; vectors are taken from the cache where it has them."""
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -31,6 +37,33 @@ def prepared_sets(data: Path, cache: Path, limit: int, names: Sequence[str] = ()
             return [prepare(read_dataset(data / name, limit=limit), embedder) for name in names or NAMES]
     finally:
         vectors.close()
+
+
+def mix_distractors(data: Path, cache: Path, sets: Sequence[Prepared]) -> list[Prepared]:
+    """Return the sets with the tools of the catalog of MCP servers added to each; it takes minutes the first time."""
+    tools = tuple(
+        replace(tool, name=f"{DISTRACTORS}/{tool.name}", bare_name=tool.bare_name or tool.name)
+        for tool in read_tools(data / DISTRACTORS)
+    )
+    vectors = SqlVectors(f"sqlite:///{cache}")
+    try:
+        with build_embedder(Embedder(), vectors) as embedder:
+            added = prepare(Dataset(name=DISTRACTORS, side="", tools=tools, queries=()), embedder)
+    finally:
+        vectors.close()
+    return [
+        replace(
+            given,
+            dataset=replace(given.dataset, tools=(*given.dataset.tools, *tools)),
+            vectors={**given.vectors, **added.vectors},
+        )
+        for given in sets
+    ]
+
+
+def untaught(data: Prepared) -> PredictedRanking:
+    """Return the ranking of a riglm that has learned nothing."""
+    return PredictedRanking(EmbeddingPredictor(), data.retriever(), data)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]]) -> None:

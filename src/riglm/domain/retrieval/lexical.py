@@ -52,8 +52,8 @@ class LexicalIndex:
             scores[rows] += times * weights
         return scores
 
-    def coverage(self, stems: Sequence[str]) -> float:
-        """The share of the query's weight, by rarity, whose words the best tool has; between 0 and 1."""
+    def coverage(self, stems: Sequence[str]) -> Scores:
+        """Return the share of the query's weight, by rarity, whose words each tool has; between 0 and 1."""
         shares = np.zeros(self._count)
         total = 0.0
         for stem in set(stems):
@@ -62,7 +62,7 @@ class LexicalIndex:
                 rarity = float(self._rarity[self._terms[stem]])
                 shares[self._postings(stem)[0]] += rarity
             total += rarity
-        return float(shares.max(initial=0.0)) / total if total else 0.0
+        return shares / total if total else shares
 
     def has(self, row: int, stem: str) -> bool:
         """Whether the tool of that row says a word."""

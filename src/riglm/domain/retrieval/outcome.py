@@ -5,10 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A tool that was found: its score between 0 and 1, and in a few words why it was found."""
+    """A tool that was found: its score between 0 and 1, and in a few words why it was found.
+
+    `probability` estimates how likely the query asks for this tool. It never rises from one hit to the next.
+    """
 
     name: str
     score: float
+    probability: float
     why: str
 
 

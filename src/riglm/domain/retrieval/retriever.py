@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from riglm.domain.prediction import Context, Relevance, Scores, Vector
 from riglm.domain.retrieval.outcome import Hit, SearchOutcome
 from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.retrieval.probability import probabilities
+from riglm.domain.retrieval.standard import relative
 from riglm.domain.retrieval.static_index import StaticIndex, Weights
 from riglm.domain.retrieval.texts import LONGEST_REQUEST, tool_text
 from riglm.domain.retrieval.words import spelt
@@ -22,6 +24,7 @@ NEAR_MISSES: Final = 5
 """How many names are given of what came after the hits."""
 
 _TELLING: Final = 0.3
+_LEARNED_EVIDENCE: Final = 10.0  # what fully trusted votes weigh in deviations
 _MOST_WORDS_NAMED: Final = 4
 
 passage = tool_text
@@ -80,30 +83,36 @@ class Retriever:
     ) -> SearchOutcome:
         """At most `limit` tools that fit, best first, among those that are allowed; none when nothing fits."""
         names = [name for name in self._rows if allowed is None or allowed(name)]
-        relevance, trust = self._judged(query, names, scope)
-        taught = trust * float(relevance.learned.max(initial=0.0)) >= _TELLING
+        relevance, strength, taught = self._judged(query, names, scope)
+        suitability = self._static.suitability(query)
         order = np.argsort(-relevance.combined, kind="stable")[: max(limit, 0) + NEAR_MISSES]
         found = [int(at) for at in order if relevance.combined[at] > 0]
-        if not found or not (taught or self._static.fits(query)):
+        if not found or (suitability < 0 and taught < _TELLING):
             return SearchOutcome(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
         _, likeness = self._static.likeness(query)
+        rows = np.array([self._rows[name] for name in names], np.int64)
+        chances = probabilities(
+            strength * relevance.combined, likeness[rows], self._static.coverage(query)[rows], max(suitability, 0.0)
+        )
         spoken = {stem: word for word, stem in spelt(query.text[:LONGEST_REQUEST])}
         hits = tuple(
             Hit(
                 name=names[at],
                 score=float(relevance.combined[at]),
+                probability=float(chance),
                 why=self._why(self._rows[names[at]], spoken, likeness, float(relevance.learned[at])),
             )
-            for at in found[:limit]
+            for at, chance in zip(found[:limit], np.minimum.accumulate(chances[found[:limit]]), strict=True)
         )
         return SearchOutcome(hits=hits, near=tuple(names[at] for at in found[limit:]), abstained=False)
 
-    def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float]:
-        """The relevance of tools, and how far what was learned is trusted."""
+    def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float, float]:
+        """Return the relevance of tools, how far the best one stands out, and how strongly use speaks for one."""
         if names is not self._layout.names:
             self._layout = self._laid_out(names)
         layout = self._layout
-        described = np.append(self._static.scores(context), 0.0)[layout.rows]
+        evidence = self._static.evidence(context)
+        described = np.append(relative(evidence), 0.0)[layout.rows]
         votes = self._pairs.votes(context, scope, self._fingerprints)
         learned = np.zeros(len(names))
         for tool, vote in votes.by_tool.items():
@@ -115,7 +124,8 @@ class Retriever:
             combined=(described + weight * learned) / (1 + weight),
             confidence=votes.confidence,
         )
-        return relevance, votes.trust
+        taught = votes.trust * float(learned.max(initial=0.0))
+        return relevance, max(float(evidence.max(initial=0.0)), _LEARNED_EVIDENCE * taught), taught
 
     def _laid_out(self, names: Sequence[str]) -> _Layout:
         places: dict[str, list[int]] = defaultdict(list)

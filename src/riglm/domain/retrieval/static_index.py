@@ -9,9 +9,9 @@ import numpy as np
 
 from riglm.domain.prediction import Context, Scores, Vector
 from riglm.domain.retrieval.dense import SERVER_WEIGHT, DenseIndex
-from riglm.domain.retrieval.fit import fits
+from riglm.domain.retrieval.fit import suitability
 from riglm.domain.retrieval.lexical import LexicalIndex
-from riglm.domain.retrieval.standard import relative, standardised
+from riglm.domain.retrieval.standard import standardised
 from riglm.domain.retrieval.texts import request_texts
 from riglm.domain.retrieval.words import words
 from riglm.domain.tool import ToolProfile
@@ -60,15 +60,15 @@ class StaticIndex:
             return WORDS_ALONE
         return FALLBACK_MODEL if model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
 
-    def scores(self, context: Context) -> Scores:
-        """Each tool's score, the best at 1 and what is no better than the mean at 0."""
+    def evidence(self, context: Context) -> Scores:
+        """Return how far each tool stands out from all, in deviations; zeros where the context says nothing."""
         stems = _stems(context.text)
         if not self._names or not stems:
             return np.zeros(len(self._names))
         lexical = standardised(np.stack([self.lexical.scores(part) for part in stems]))
         compared = self._compared(context)
         if compared is None:
-            return relative(_with_sentences(standardised(lexical[0]), lexical[1:]))
+            return _with_sentences(standardised(lexical[0]), lexical[1:])
         dense, queries = compared
         weights = self.weights(dense.model)
         semantic = lexical[[min(row, len(lexical) - 1) for row in range(len(queries))]]
@@ -79,7 +79,7 @@ class StaticIndex:
         parts = weights.lexical * lexical[:both] + weights.semantic * semantic[:both]
         whole = parts[0].copy()
         whole[dense.rows] += weights.semantic * SERVER_WEIGHT * dense.server_scores(queries[0])
-        return relative(_with_sentences(standardised(whole), parts[1:]))
+        return _with_sentences(standardised(whole), parts[1:])
 
     def likeness(self, context: Context) -> tuple[float | None, Scores]:
         """The best cosine of any part of a request, and each tool's; None and zeros where there is no meaning."""
@@ -91,17 +91,21 @@ class StaticIndex:
         each[dense.rows] = dense.similarities(queries).max(axis=0)
         return float(each.max(initial=0.0)), each
 
-    def fits(self, context: Context) -> bool:
-        """Whether any tool is near enough to be of use."""
+    def coverage(self, context: Context) -> Scores:
+        """Return the share of the context's words, by rarity, that each tool has; between 0 and 1."""
+        return self.lexical.coverage(words(context.text)[:_MOST_STEMS])
+
+    def suitability(self, context: Context) -> float:
+        """Return how well the best tool suits a context; under 0, nothing fits."""
         if not self._names:
-            return False
+            return -1.0
         best, _ = self.likeness(context)
-        covered = self.lexical.coverage(words(context.text)[:_MOST_STEMS])
-        if fits(best, covered, len(self._names)):
-            return True
+        covered = float(self.coverage(context).max())
+        found = suitability(best, covered, len(self._names))
         compared = self._compared(context)
-        is_partial = compared is not None and len(compared[0].rows) < len(self._names)
-        return is_partial and fits(None, covered, len(self._names))  # what has no vector yet may be what is meant
+        if compared is not None and len(compared[0].rows) < len(self._names):  # a tool without a vector may be meant
+            found = max(found, suitability(None, covered, len(self._names)))
+        return found
 
     def _compared(self, context: Context) -> tuple[DenseIndex, Vector] | None:
         """The vectors of the tools that those of the context, as rows, can be compared with."""

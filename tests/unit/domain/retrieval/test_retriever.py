@@ -3,12 +3,20 @@ import pytest
 
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.retrieval.probability import probabilities
 from riglm.domain.retrieval.retriever import Retriever
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL, SPIKE, context, vector, vectors
 
 ONLINE = "I need to search for information online"
 SPIKE_RETRIEVER = Retriever(SPIKE)
+OTHERS = [
+    ToolProfile(name=f"{verb}_{thing}", description=f"{verb.title()} a {thing} of the {owner}, by its {field}")
+    for verb, field in (("get", "identifier"), ("delete", "title"), ("list", "owner"))
+    for thing, owner in (("issue", "repository"), ("page", "workspace"), ("invoice", "customer"), ("flight", "airline"))
+]
+TOOLS = (*SPIKE, *OTHERS)
+LARGE = Retriever(TOOLS)
 
 
 def _ranked(retriever: Retriever, asked: Context) -> list[str]:
@@ -132,3 +140,37 @@ def test_ten_thousand_tools_are_indexed_and_ranked():
     tools = [ToolProfile(name=f"tool_{number}", description=f"does thing{number} for you") for number in range(10_000)]
     relevance = Retriever(tools).relevance(context("do thing4711"))
     assert int(relevance.combined.argmax()) == 4711
+
+
+@pytest.mark.parametrize("retriever", [LARGE, LARGE.with_vectors(MODEL, vectors(TOOLS))])
+@pytest.mark.parametrize("tool", TOOLS[:5])
+def test_search_with_the_text_of_a_tool_is_nearly_certain(retriever, tool):
+    first, *others = retriever.search(context(tool.description), 5).hits
+    assert first.name == tool.name
+    assert first.probability > 0.9
+    assert all(hit.probability < 0.1 for hit in others)
+
+
+def test_search_never_raises_the_probability_from_one_hit_to_the_next():
+    pairs = LearnedPairs()
+    for at in range(20):
+        pairs.learn(context(ONLINE), "echo", 1.0, scope="", at=float(at), description_hash="")
+    for retriever in (Retriever(TOOLS), Retriever(TOOLS, pairs=pairs)):
+        found = [hit.probability for hit in retriever.search(context(ONLINE), 20).hits]
+        assert found == sorted(found, reverse=True)
+        assert all(0 <= each <= 1 for each in found)
+
+
+def test_search_for_what_several_tools_offer_is_less_certain():
+    twins = [ToolProfile(name=f"{name}_search", description=SPIKE[-1].description) for name in ("brave", "exa")]
+    alone = LARGE.search(context(ONLINE), 1).hits[0]
+    among = Retriever([*TOOLS, *twins]).search(context(ONLINE), 1).hits[0]
+    assert among.probability < alone.probability
+
+
+@pytest.mark.parametrize("ranking", [[], [0.0], [0.0, 0.0], [1e9, 0.0], [1.0, 1.0, 1.0]])
+def test_probabilities_of_any_evidence_are_probabilities(ranking):
+    nothing = np.zeros(len(ranking))
+    found = probabilities(np.array(ranking), nothing, nothing, 0.0)
+    assert found.shape == (len(ranking),)
+    assert ((found >= 0) & (found <= 1)).all()

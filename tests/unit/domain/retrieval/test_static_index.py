@@ -1,7 +1,7 @@
 import numpy as np
 
 from riglm.domain.prediction import Context
-from riglm.domain.retrieval.fit import fits
+from riglm.domain.retrieval.fit import suitability
 from riglm.domain.retrieval.reliability import Reliability
 from riglm.domain.retrieval.standard import relative, standardised
 from riglm.domain.retrieval.static_index import WORDS_WITHOUT_MEANING, StaticIndex
@@ -22,7 +22,7 @@ def _asked(direction, model=MODEL):
 def test_of_two_tools_equally_near_the_one_from_the_server_that_fits_comes_first():
     tools = [_tool("a", "mail"), _tool("b", "mail"), _tool("c", "maps"), _tool("d", "maps")]
     vectors = {"a": AXES[0], "b": AXES[1], "c": AXES[2], "d": AXES[0]}
-    scores = StaticIndex(tools).with_vectors(MODEL, vectors).scores(_asked(AXES[0] + AXES[1] * 0.9))
+    scores = StaticIndex(tools).with_vectors(MODEL, vectors).evidence(_asked(AXES[0] + AXES[1] * 0.9))
     assert scores[0] > scores[3] > scores[2]
 
 
@@ -31,18 +31,18 @@ def test_words_count_more_when_the_model_knows_no_meaning():
     vectors = {"near": AXES[0], "something": AXES[1]}
     real = StaticIndex(tools).with_vectors(MODEL, vectors)
     hashed = StaticIndex(tools).with_vectors(WORDS_WITHOUT_MEANING + "x", vectors)
-    assert real.scores(_asked(AXES[0])).argmax() == 0
-    assert hashed.scores(_asked(AXES[0], WORDS_WITHOUT_MEANING + "x")).argmax() == 1
+    assert real.evidence(_asked(AXES[0])).argmax() == 0
+    assert hashed.evidence(_asked(AXES[0], WORDS_WITHOUT_MEANING + "x")).argmax() == 1
 
 
 def test_the_more_tools_there_are_the_nearer_the_best_one_must_be():
-    assert fits(0.3, 0.1, 50)
-    assert not fits(0.3, 0.1, 10_000)
+    assert suitability(0.3, 0.1, 50) >= 0
+    assert suitability(0.3, 0.1, 10_000) < 0
 
 
 def test_without_meaning_a_request_fits_when_words_are_shared():
-    assert fits(None, 0.5, 10_000)
-    assert not fits(None, 0.0, 10)
+    assert suitability(None, 0.5, 10_000) >= 0
+    assert suitability(None, 0.0, 10) < 0
 
 
 def test_equal_scores_tell_nothing():
