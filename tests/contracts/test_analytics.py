@@ -104,16 +104,18 @@ class TestSqliteChoices(PredictionStoreContract):
         analytics.put_override(replace(made, id=uuid7()))
         assert [replace(each, id=made.id) for each in choices.list_overrides()] == [made, made]
         assert list(choices.list_overrides()) == list(analytics.list_overrides())
-        first = choices.put_warm_set(a_warm_set("b", "ä"))
-        assert analytics.put_warm_set(a_warm_set("c")) == first
+        first = choices.put_warm_set(a_warm_set("b", "ä"), None)
+        assert analytics.put_warm_set(a_warm_set("c"), None) == first
+        second = analytics.put_warm_set(replace(first, created_at=1002.0), first.created_at)
+        assert choices.put_warm_set(first, first.created_at) == second
 
 
 def test_before_there_is_a_store_nothing_was_decided_and_nothing_is_made(tmp_path):
     file = tmp_path / "none.db"
     choices = SqliteChoices(file)
-    assert (choices.list_overrides(), choices.get_warm_set("", "", 0.0), choices.recent_use(0.0)) == ([], None, {})
+    assert (choices.list_overrides(), choices.get_warm_set("", "", ""), choices.list_session_uses()) == ([], None, [])
     with pytest.raises(AnalyticsUnavailable, match=r"none\.db"):
-        choices.put_warm_set(a_warm_set("a"))
+        choices.put_warm_set(a_warm_set("a"), None)
     assert not file.exists()
     file.touch()
     assert choices.list_overrides() == []
@@ -259,12 +261,14 @@ def test_a_learned_pair_whose_vector_is_none_is_refused(place, vector):
         assert list(store.list_sessions()) == []
 
 
-def test_processes_that_decide_an_epoch_agree_over_restarts(place):
+def test_processes_agree_on_a_warm_set_over_restarts(place):
+    first, second = a_warm_set("b", "a"), a_warm_set("c", created_at=1002.0)
     with SqlAnalytics(place) as one, SqlAnalytics(place) as other:
-        assert one.put_warm_set(a_warm_set("b", "a")).tools == ("b", "a")
-        assert other.put_warm_set(a_warm_set("c")).tools == ("b", "a")
+        assert one.put_warm_set(first, None) == first
+        assert other.put_warm_set(second, None) == first
     with SqlAnalytics(place) as again:
-        assert again.put_warm_set(a_warm_set("d")).tools == ("b", "a")
+        assert again.put_warm_set(second, None) == first
+        assert again.put_warm_set(second, first.created_at) == second
 
 
 def test_a_store_of_a_newer_riglm_is_refused_and_not_written_to(tmp_path):

@@ -106,6 +106,7 @@ def replayed(
 ) -> "dict[str, list[Step]]":
     """What each strategy would have shown, by lists as the configuration asks for them; with a progress bar."""
     from riglm.application.evaluation.history import walk_history
+    from riglm.composition.prediction import DEFAULT_COVERAGE
 
     rules, walks = settings.filtering, {}
     for kind in kinds:
@@ -113,7 +114,7 @@ def replayed(
             walks[kind] = walk_history(
                 history,
                 _configured(kind, settings),
-                goal=rules.coverage,
+                goal=rules.coverage or DEFAULT_COVERAGE,
                 least=rules.min_tools,
                 most=rules.max_tools,
                 since=since,

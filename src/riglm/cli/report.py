@@ -69,7 +69,7 @@ def report(
 
 
 def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int, since: float) -> dict[str, Any]:
-    from riglm.application.lists.surfaces import own_tokens
+    from riglm.application.lists.planning import own_tokens
     from riglm.application.reporting.record import Record
     from riglm.application.reporting.report import Findings, build_report
 

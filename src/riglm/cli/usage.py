@@ -85,7 +85,7 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Sum up what was recorded."""
-    from riglm.application.lists.surfaces import own_tokens
+    from riglm.application.lists.planning import own_tokens
 
     settings = settings_in_use(config)
     store, own = recorded(settings), own_tokens(settings.filtering)

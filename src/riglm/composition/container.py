@@ -21,6 +21,7 @@ from riglm.composition.prediction import (
     make_owners,
     make_prediction,
     make_showing,
+    make_warm_sets,
     make_worker,
 )
 from riglm.composition.sessions import evidence, make_sharing, make_state
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.converging import Converging
     from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.warm_sets import WarmSets
     from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
     from riglm.application.worker import Worker
@@ -111,17 +113,16 @@ class Container(containers.DeclarativeContainer):
     worker: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-prediction")
     asking: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-asking")
     overrides: "providers.Provider[Overrides]" = providers.Singleton(make_overrides, asking, choices.provider)
+    warm_sets: "providers.Provider[WarmSets]" = providers.Singleton(make_warm_sets, settings, asking, choices.provider)
     embedders: "providers.Provider[Embedders]" = providers.Singleton(make_embedders, settings)
     prediction: "providers.Provider[PredictionService]" = providers.Singleton(
         make_prediction,
         settings,
         worker,
-        asking,
         services,
         recorder,
         hasher,
         analytics.provider,
-        choices.provider,
         metrics,
         embedders.provider,
         is_guest=is_guest,
@@ -130,7 +131,7 @@ class Container(containers.DeclarativeContainer):
         make_voice, settings, worker, embedders.provider
     )
     filtering: "providers.Provider[FilteringService]" = providers.Singleton(
-        make_filtering, settings, services, prediction, overrides
+        make_filtering, settings, services, prediction, warm_sets, overrides
     )
     showing: "providers.Provider[Showing]" = providers.Singleton(make_showing, settings, services, filtering, voice)
     state: "providers.Provider[SessionStatePort]" = providers.Singleton(make_state, settings)
@@ -151,6 +152,7 @@ class Container(containers.DeclarativeContainer):
         filtering,
         showing,
         prediction,
+        warm_sets,
         tracking,
         sessions,
         maintenance,

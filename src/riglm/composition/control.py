@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.warm_sets import WarmSets
     from riglm.application.showing.showing import Showing
 
 _log: Final = logging.getLogger("riglm")
@@ -45,6 +46,7 @@ def make_live(
     filtering: "FilteringService",
     showing: "Showing",
     prediction: "PredictionService",
+    warm_sets: "WarmSets",
     tracking: TrackingService,
     sessions: SessionRegistry,
     maintenance: Maintenance,
@@ -55,7 +57,7 @@ def make_live(
     from riglm.adapters.configuration.persisting import ConfigurationDocuments
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.following import FilteringFollower, Follower, Following, PredictionFollower
-    from riglm.application.lists.surfaces import own_tokens
+    from riglm.application.lists.planning import own_tokens
 
     def learned_anew() -> None:
         filtering.rechoose()
@@ -65,6 +67,10 @@ def make_live(
     followers: list[Follower] = [
         FilteringFollower(filtering, showing.reconfigured),
         PredictionFollower(prediction, plan_of, build_predictor),
+        Following(
+            lambda new: (new.filtering.period, new.learning.scope == "principal"),
+            lambda given: warm_sets.follow(period=given[0], by_principal=given[1]),
+        ),
         Following(lambda new: new.arguments, tracking.take_arguments),
         Following(evidence, sessions.look_for),
         Following(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),

@@ -34,9 +34,7 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
     """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
     from riglm.adapters.mcp.upstream.building import Upstreams
 
-    settings = container.settings()
-    services = container.services()
-    recorder = container.recorder()
+    settings, services, recorder = container.settings(), container.services(), container.recorder()
     container.tracking().when_listed(recorder.begin)
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
     tracer = container.tracer()
@@ -71,6 +69,7 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
             try:
                 async with controlled(container, ports, control):
                     if showing is not None:
+                        container.warm_sets().on_change(showing.reconfigured)
                         container.overrides().when_changed(showing.overridden)
                         tasks.append(asyncio.create_task(container.overrides().follow()))
                         await container.overrides().ready(_OVERRIDES_SECONDS)
@@ -89,6 +88,7 @@ async def _closed_behind(container: Container) -> None:
     voice = container.voice()
     if voice is not None:
         await voice.close()
+    await container.warm_sets().close()
     await container.prediction().close()
 
 

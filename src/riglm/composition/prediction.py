@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from riglm.application.prediction.knowledge import Recollection
     from riglm.application.prediction.plan import Plan
     from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.warm_sets import WarmSets
     from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
     from riglm.application.worker import Worker
     from riglm.ports.embedder import EmbedderPort, Embedders
     from riglm.ports.predictor import PredictorPort
     from riglm.ports.telemetry import MeterPort
+
+DEFAULT_COVERAGE: Final = 0.95
+"""The share of calls that the calibrator aims at while lists are sized by price."""
 
 SWITCH_SECONDS: Final = 0.0005
 """While another thread learns or shows, the event loop waits no longer for it; by default it is 5 ms."""
@@ -85,12 +89,10 @@ def make_overrides(asking: "Worker", open_choices: "Callable[[], AnalyticsPort |
 def make_prediction(
     settings: Settings,
     worker: "Worker",
-    asking: "Worker",
     services: Services,
     recorder: Recorder,
     hasher: KeyedHasher,
     open_store: Callable[[], AnalyticsPort],
-    open_choices: "Callable[[], AnalyticsPort | SqliteChoices]",
     meter: "MeterPort | None",
     embedders: "Callable[[], Embedders]",
     *,
@@ -101,7 +103,6 @@ def make_prediction(
     A guest in somebody else's process leaves alone what is set for the whole process, and has time for the model.
     """
     from riglm.application.prediction.service import PATIENCE, PredictionService
-    from riglm.application.prediction.warm_sets import WarmSets
     from riglm.ports.embedder import EmbedderStatus
 
     def recollection() -> "Recollection":
@@ -115,7 +116,9 @@ def make_prediction(
             open_store=open_store,
             make_predictor=lambda: build_predictor(settings),
             make_embedder=lambda: embedders().always,
-            make_coverage=lambda: CoverageCalibrator(filtering.coverage, filtering.min_tools, filtering.max_tools),
+            make_coverage=lambda: CoverageCalibrator(
+                filtering.coverage or DEFAULT_COVERAGE, filtering.min_tools, filtering.max_tools
+            ),
             put=recorder.put,
             most_pairs=settings.learning.max_pairs,
             key=hasher.derived_key("learned pairs"),
@@ -125,15 +128,11 @@ def make_prediction(
 
     asked = settings.embedder
     configured = EmbedderStatus.before_loading(asked.provider, asked.model)
-    warm_sets = WarmSets(open_choices, settings.filtering.epoch, settings.filtering.coverage)
     return PredictionService(
         worker,
         recollection,
         services.owners,
-        warm_sets,
         configured,
-        asking=asking,
-        predictor=settings.predictor.kind,
         scope=settings.learning.scope,
         patience=asked.deadline if is_guest else PATIENCE,
         meter=meter,
@@ -147,6 +146,16 @@ def _set_process() -> None:
     threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
 
 
+def make_warm_sets(
+    settings: Settings, asking: "Worker", open_choices: "Callable[[], AnalyticsPort | SqliteChoices]"
+) -> "WarmSets":
+    """Return the recorded use that lists are made from."""
+    from riglm.application.prediction.warm_sets import WarmSets
+
+    by_principal = settings.learning.scope == "principal"
+    return WarmSets(asking, open_choices, period=settings.filtering.period, by_principal=by_principal)
+
+
 def make_owners(settings: Settings) -> ToolOwners:
     """Which server a tool belongs to."""
     specs = settings.upstream_specs()
@@ -154,7 +163,11 @@ def make_owners(settings: Settings) -> ToolOwners:
 
 
 def make_filtering(
-    settings: Settings, services: Services, prediction: "PredictionService", overrides: "Overrides"
+    settings: Settings,
+    services: Services,
+    prediction: "PredictionService",
+    warm_sets: "WarmSets",
+    overrides: "Overrides",
 ) -> "FilteringService":
     """What decides which tools are shown."""
     from riglm.application.filtering.service import FilteringService
@@ -162,6 +175,8 @@ def make_filtering(
     return FilteringService(
         settings.filtering,
         prediction,
+        usage=warm_sets,
+        prices=settings.prices.prices(),
         predictor=settings.predictor.kind,
         overrides=overrides.in_force,
         owner=services.owners.of,
@@ -198,10 +213,10 @@ def plan_of(settings: Settings) -> "Plan":
         make_predictor=lambda: build_predictor(settings),
         scope=settings.learning.scope,
         most_pairs=settings.learning.max_pairs,
-        coverage=rules.coverage,
+        coverage=rules.coverage or DEFAULT_COVERAGE,
         least=rules.min_tools,
         most=rules.max_tools,
-        epoch=rules.epoch,
+        period=rules.period,
     )
 
 

@@ -31,6 +31,7 @@ from riglm.domain.schemas.state import State
 
 _OVERRIDES_SECONDS: Final = 0.25
 _NOWHERE: Final = Path(os.devnull)  # a directory without any file
+_COVERAGE: Final = 0.95
 _LIBRARY: Final = "ToolSelector"
 _ARGUMENTS: Final = {"kind": "predictor", "provider": "embedder", "denylist": "denied"}
 _OWN_TOOLS: Final = ("set_context", "search_available_tools", "call_tool", "index_status", "mark_tool")
@@ -103,6 +104,7 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
         finally:
             following.cancel()
             container.sessions().close()
+            await container.warm_sets().close()
             await prediction.close()
 
 
@@ -146,12 +148,11 @@ def _stored(store: Store) -> _Values:
 
 
 def _suited(filtering: Mapping[str, Any]) -> _Values:
-    """An agent is given a short list from the first moment: what is not in it, it can search for."""
-    usual = Settings().filtering
-    most = filtering.get("max_tools") or usual.max_tools
+    """An agent is given as many tools as it asks for from the first moment: it can search for the others."""
+    most = filtering.get("max_tools") or Settings().filtering.max_tools
     return [
         (_LIBRARY, ("filtering", "cold_start_limit"), most),
-        (_LIBRARY, ("filtering", "passthrough_below", "tools"), min(most, usual.passthrough_below.tools)),
+        (_LIBRARY, ("filtering", "coverage"), _COVERAGE),
     ]
 
 

@@ -14,8 +14,8 @@ ANSWER_SURFACES: Final = frozenset({SEARCH_SURFACE, CONTEXT_SURFACE})
 SURFACES_WITH_OWN_TOOLS: Final = frozenset({Surface.DYNAMIC.value, Surface.STABLE.value})
 """Surfaces on which riglm's own tools stand beside the others."""
 
-NOTHING_TO_SAVE: Final = "there is nothing to save"
-"""Why a list is whole that would be so in every session; riglm's own tools are not beside it."""
+NOTHING_HIDDEN: Final = "hiding tools does not pay"
+"""The reason of a list that holds every permitted tool, without meta-tools."""
 
 Mode = Literal["enforce", "shadow", "off"]
 """Whether a selection was shown as it is, only noted while the client saw all, or not made at all."""
@@ -62,7 +62,7 @@ class Exposure:
     @property
     def lacks_own(self) -> bool:
         """Whether riglm's own tools would have stood beside the list, which shadow mode does not offer nor count."""
-        return self.mode == "shadow" and self.surface in SURFACES_WITH_OWN_TOOLS and self.reason != NOTHING_TO_SAVE
+        return self.mode == "shadow" and self.surface in SURFACES_WITH_OWN_TOOLS and self.reason != NOTHING_HIDDEN
 
     def tokens_lacking(self, own_tokens: int) -> int:
         """What riglm's own tools, of so many tokens, would have added to `tokens_shown` and to `tokens_own`."""

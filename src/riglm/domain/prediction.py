@@ -78,3 +78,13 @@ class Prediction:
     contributions: Mapping[str, Scores] = field(default_factory=dict)
     confidence: float = 0.0
     log_probabilities: Scores | None = None
+
+    def probabilities(self) -> Scores:
+        """Return the probability of each candidate to be called next; by a softmax of the scores if none are known."""
+        import numpy as np  # noqa: PLC0415  # a start without prediction does not need it
+
+        logs = self.log_probabilities
+        if logs is None:
+            logs = self.scores - self.scores.max(initial=0.0)
+        found: Scores = np.exp(logs)
+        return found / max(float(found.sum()), 1e-9)

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
-from riglm.domain.ranking import Choice
 from riglm.domain.view import View
 
 MOST_CALLS: Final = 200
@@ -34,12 +34,12 @@ class SessionState:
     """What prediction and filtering remember of one session while it lasts.
 
     `turn` counts from 0; `used_in_turn` gives the last turn in which each tool was used, the latest use last, and
-    `turn_key` the last key that was seen. `view` is what the session may see of the last catalogue, `choice` what the
-    lists of its context hold, `shown` the names of the last list in its order; all None before the first. In shadow
+    `turn_key` the last key that was seen. `view` is what the session may see of the last catalogue, `plan` what its
+    lists hold, `shown` the names of the last list in its order; all None before the first. In shadow
     mode they say what would have been shown. `has` is the list that the client has, None when that is not known; a
     list that is known in part has no names. `searched` are the tools that a search found, `queries` gives the words of
     the last search that found each, the latest last. `suggested` are the tools that riglm added to an answer without
-    being asked for them: a call of one counts as listed.
+    being asked for them: a call of one counts as listed. `sent` are the tools whose definition was in a result.
     `changes` counts the lists that differed from the one before, `made` all successful calls so far, of which `calls`
     are the latest. `last_at` is the time of the last call or context, in
     seconds since the epoch.
@@ -51,11 +51,12 @@ class SessionState:
     turn_key: str = ""
     used_in_turn: dict[str, int] = field(default_factory=dict)
     view: View | None = None
-    choice: Choice | None = None
+    plan: ListPlan | None = None
     shown: tuple[str, ...] | None = None
     has: ClientList | None = None
     searched: set[str] = field(default_factory=set)
     suggested: set[str] = field(default_factory=set)
+    sent: set[str] = field(default_factory=set)
     queries: dict[str, str] = field(default_factory=dict)
     changes: int = 0
     made: int = 0

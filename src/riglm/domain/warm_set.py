@@ -1,38 +1,35 @@
-"""A warm set: the tools that one principal is shown for one epoch."""
+"""Warm sets: what a principal's sessions are expected to need for one period."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from riglm.domain.usage import Usage
+
+MAX_TOOLS: Final = 500
+"""Maximum number of tools whose probability is stored."""
+
 KEPT_SECONDS: Final = 30 * 86_400.0
-"""How long a warm set is kept after it was made."""
+"""Seconds for which an unused warm set is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmSet:
-    """The tools that one principal is shown for one epoch, in the order shown.
+    """The usage estimate that the lists of a principal, client and profile are made from until it is recomputed.
 
-    `principal` is a keyed hash, `profile` the name of the configuration that it was made under, `predictor` the
-    strategy that made it. `epoch_start` and `created_at` are in seconds since the epoch.
+    `principal` is a keyed hash; `client` is the name that the client reports and `profile` that of the configuration.
+    `created_at` is in seconds since the epoch.
     """
 
     principal: str
+    client: str
     profile: str
-    epoch_start: float
-    tools: tuple[str, ...]
-    predictor: str
+    usage: Usage
     created_at: float
 
+    def is_due(self, sessions: int, now: float, period: float) -> bool:
+        """Return True if the evidence has doubled or shrunk, or the period, in seconds, has ended.
 
-def mostly_used(use: Mapping[str, float], names: Collection[str], share: float, most: int) -> tuple[str, ...]:
-    """The fewest tools among `names` that make up `share` of their use, the most used first; at most `most`."""
-    there = {name: use[name] for name in names if use.get(name, 0.0) > 0}
-    enough = share * sum(there.values())
-    chosen: list[str] = []
-    held = 0.0
-    for name in sorted(there, key=lambda name: (-there[name], name)):
-        if len(chosen) >= most or held >= enough:
-            break
-        chosen.append(name)
-        held += there[name]
-    return tuple(chosen)
+        It shrinks when a narrower scope has enough sessions of its own, and when sessions are purged.
+        """
+        evidence = self.usage.evidence
+        return not evidence <= sessions < 2 * evidence or abs(now - self.created_at) >= period

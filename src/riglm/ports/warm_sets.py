@@ -1,43 +1,38 @@
-"""Where warm sets are kept."""
+"""Where warm sets are kept, and the recorded use that they are made from."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
+from riglm.domain.usage import MAX_SESSIONS, SessionUse
 from riglm.domain.warm_set import WarmSet
-
-MOST_USES: Final = 10_000
-"""So many of the latest uses count, however long ago they were."""
-
-HALF_SECONDS: Final = 14 * 86_400.0
-"""A use of this age counts half as much as one of now."""
 
 
 class WarmSetsPort(Protocol):
-    """Keeps warm sets, so that processes agree on them and restarts do not change them.
+    """Stores warm sets, so that all processes agree on them and restarts do not change them.
 
-    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    Methods block; a failure raises `AnalyticsUnavailable`.
     """
 
     @abstractmethod
-    def get_warm_set(self, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
-        """The warm set of a principal and profile for one epoch, None when there is none yet."""
+    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
+        """Return the warm set of a principal, client and profile, None if there is none."""
 
     @abstractmethod
-    def put_warm_set(self, warm_set: WarmSet) -> WarmSet:
-        """Store a warm set unless its epoch has one, and give the one that is stored.
+    def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
+        """Store a warm set in place of the one created at `replaces`, and return the one that is stored.
 
-        Those made more than `warm_set.KEPT_SECONDS` before it are removed.
+        If another process has stored one in the meantime, that one stays. Warm sets created more than
+        `warm_set.KEPT_SECONDS` before the given one are removed.
         """
 
     @abstractmethod
     def forget_warm_sets(self) -> None:
-        """Remove all warm sets: whoever asks next for that of an epoch makes another one, of what is known by then."""
+        """Remove all warm sets: the next session makes a new one from what is recorded by then."""
 
     @abstractmethod
-    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
-        """How much each tool was used of late, in the sessions of a principal or in all.
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+        """Return the latest sessions with a successful call of an upstream tool, newest first.
 
-        Each of the latest `MOST_USES` successful calls counts 1 / (1 + its age / `HALF_SECONDS`). Calls of riglm's
-        own tools do not count.
+        Without a principal they are those of all. Failed calls and calls of meta-tools do not count.
         """

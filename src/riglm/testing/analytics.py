@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from riglm.domain.cooccurrence import LONGEST_TOOL, MAX_TOOLS_PER_SESSION
-from riglm.domain.exposure import CONTEXT_SURFACE, NOTHING_TO_SAVE, SEARCH_SURFACE
+from riglm.domain.exposure import CONTEXT_SURFACE, NOTHING_HIDDEN, SEARCH_SURFACE
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
@@ -310,7 +310,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         """Beside short lists, unless there was nothing to save; each change would have sent them again."""
         session = a_session()
         shadow = {"mode": "shadow", "surface": "dynamic", "tokens_shown": 100, "tokens_hidden": 900}
-        others = [{"mode": "enforce"}, {"surface": "hints"}, {"reason": NOTHING_TO_SAVE}]
+        others = [{"mode": "enforce"}, {"surface": "hints"}, {"reason": NOTHING_HIDDEN}]
         analytics.record_many(
             [
                 an_exposure(session, "a", timestamp=1.0, **shadow),

@@ -135,10 +135,10 @@ class MaintenanceContract:
         young = an_override(scope=OverrideScope.SESSION, key=str(uuid7()), created_at=a_day(99))
         for each in (lasting, orphan, young, gone):
             analytics.put_override(each)
-        old_set = analytics.put_warm_set(a_warm_set("a", created_at=now - KEPT_SECONDS - 1))
+        old_set = analytics.put_warm_set(a_warm_set("a", created_at=now - KEPT_SECONDS - 1), None)
         assert summed(analytics.purge(Expiry(now=now, sessions=a_day(50)))) == Removed(overrides=2, warm_sets=1)
         assert {each.id for each in analytics.list_overrides()} == {lasting.id, young.id}
-        assert analytics.get_warm_set(old_set.principal, old_set.profile, old_set.epoch_start) is None
+        assert analytics.get_warm_set(old_set.principal, old_set.client, old_set.profile) is None
 
     @pytest.mark.parametrize("whose", list(Whose))
     def test_whoever_is_forgotten_leaves_nothing(self, analytics: AnalyticsPort, whose: Whose) -> None:
@@ -174,17 +174,26 @@ class MaintenanceContract:
         sets = [a_warm_set("read", principal=key) for key in (ANN, BOB)]
         for override, warm_set in zip(overrides, sets, strict=True):
             analytics.put_override(override)
-            analytics.put_warm_set(warm_set)
+            analytics.put_warm_set(warm_set, None)
         whom = Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=5000.0)
         expected = Removed(learned_pairs=1, overrides=1, warm_sets=1)
         assert analytics.known_of(whom) == expected
         assert summed(analytics.forget(whom)) == expected
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {pairs[1].id, pairs[2].id}
         assert list(analytics.list_overrides()) == [overrides[1]]
-        assert [analytics.get_warm_set(each.principal, each.profile, each.epoch_start) for each in sets] == [
-            None,
-            sets[1],
-        ]
+        kept = [analytics.get_warm_set(each.principal, each.client, each.profile) for each in sets]
+        assert kept == [None, sets[1]]
+
+    def test_warm_sets_of_a_client_are_removed_with_the_client(self, analytics: AnalyticsPort) -> None:
+        """Those of other clients of the same principal stay."""
+        sets = [a_warm_set("read", client=name) for name in ("ann's", "bob's")]
+        for each in sets:
+            analytics.put_warm_set(each, None)
+        whom = Forgotten(whose=Whose.CLIENT, key="ann's", at=5000.0)
+        assert analytics.known_of(whom) == Removed(warm_sets=1)
+        assert summed(analytics.forget(whom)) == Removed(warm_sets=1)
+        kept = [analytics.get_warm_set(each.principal, each.client, each.profile) for each in sets]
+        assert kept == [None, sets[1]]
 
     def test_callers_without_a_name_can_be_forgotten(self, analytics: AnalyticsPort) -> None:
         """They are all one."""
@@ -443,7 +452,7 @@ class MaintenanceContract:
         pair, override, warm_set = a_learned_pair(terms=(1, 2)), an_override(), a_warm_set("b", "a")
         analytics.record_many([*records, pair])
         analytics.put_override(override)
-        analytics.put_warm_set(warm_set)
+        analytics.put_warm_set(warm_set, None)
         analytics.refresh_cooccurrences(5000.0)
         [told] = exported(analytics, Kind.LEARNED_PAIRS)
         assert told["id"] == str(pair.id)
@@ -452,7 +461,7 @@ class MaintenanceContract:
         [told] = exported(analytics, Kind.OVERRIDES)
         assert (told["id"], told["kind"], told["expires_at"]) == (str(override.id), "include", None)
         [told] = exported(analytics, Kind.WARM_SETS)
-        assert (told["tools"], told["epoch_start"]) == (["b", "a"], 1000.0)
+        assert (told["client"], told["evidence"], told["probabilities"]) == ("cursor", 3, {"a": 0.5, "b": 0.5})
         [told] = exported(analytics, Kind.COOCCURRENCES)
         assert (told["tool_a"], told["tool_b"], told["count"]) == ("read", "write", 1)
 

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -12,10 +12,11 @@ from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.domain.session import Client
+from riglm.domain.usage import SessionUse, Usage
 from riglm.domain.warm_set import KEPT_SECONDS
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
 from riglm.ports.overrides import OverridesPort
-from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, WarmSetsPort
+from riglm.ports.warm_sets import WarmSetsPort
 from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_invocation, an_override
 
 
@@ -49,7 +50,8 @@ class PredictionStoreContract:
         assert list(analytics.list_learned_pairs("minilm")) == []
         assert list(analytics.recent_calls()) == []
         assert list(analytics.list_overrides()) == []
-        assert analytics.get_warm_set("p", "default", 0.0) is None
+        assert analytics.get_warm_set("p", "cursor", "default") is None
+        assert list(analytics.list_session_uses()) == []
         assert list(analytics.prune_learned_pairs(0)) == []
         assert analytics.delete_override(uuid7()) is False
 
@@ -170,8 +172,7 @@ class PredictionStoreContract:
             ("read", False),
         ]
         assert [call.tool for call in recent.successes] == ["read", "list"]
-        assert set(analytics.recent_use(1000.0)) == {"read", "list"}
-        assert analytics.recent_use(1000.0)["read"] == pytest.approx(analytics.recent_use(1000.0)["list"], rel=1e-3)
+        assert [(each.tools, each.calls) for each in analytics.list_session_uses()] == [(("read", "list"), 2)]
         assert analytics.refresh_cooccurrences(1000.0) == 1
 
     def test_calls_in_which_no_tool_surely_ran_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
@@ -237,11 +238,13 @@ class PredictionStoreContract:
         made = an_override(tool="re\0ad\ud83d", scope=OverrideScope.SESSION, key="\0", reason="\x1a0000\udfff")
         choices.put_override(made)
         assert list(choices.list_overrides()) == [made]
-        warm = a_warm_set("\0", "\ud83d", "\x1a", profile="\0", predictor="\ud83d")
-        assert choices.put_warm_set(warm) == warm
-        session = a_session()
-        analytics.record_many([session, *(an_invocation(session, tool) for tool in warm.tools)])
-        assert set(choices.recent_use(1000.0)) == set(warm.tools)
+        tools = ("\0", "\ud83d", "\x1a")
+        warm = a_warm_set(*tools, client="\ud83d", profile="\0")
+        assert choices.put_warm_set(warm, None) == warm
+        session = a_session(client=Client(name="\ud83d"), metadata={"profile": "\0"})
+        analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
+        [use] = choices.list_session_uses()
+        assert (use.tools, use.client, use.profile) == (tools, "\ud83d", "\0")
 
     def test_an_override_replaces_the_one_with_its_id(self, choices: Choices) -> None:
         """Putting twice is putting once."""
@@ -260,71 +263,111 @@ class PredictionStoreContract:
         choices.put_override(new)
         assert list(choices.list_overrides()) == [valid, new]
 
-    def test_the_first_warm_set_of_an_epoch_stays(self, choices: Choices) -> None:
-        """Whoever puts a second one gets the first."""
-        first, second = a_warm_set("b", "a"), a_warm_set("c", created_at=1002.0)
-        assert choices.put_warm_set(first) == first
-        assert choices.put_warm_set(second) == first
-        assert choices.get_warm_set(first.principal, first.profile, first.epoch_start) == first
+    def test_a_warm_set_is_replaced_by_whoever_has_seen_it(self, choices: Choices) -> None:
+        """A writer that has seen another one, or none, gets the stored one back."""
+        first, second, third = (a_warm_set("read", created_at=at) for at in (1001.0, 1002.0, 1003.0))
+        assert choices.put_warm_set(first, None) == first
+        assert choices.put_warm_set(second, None) == first
+        assert choices.put_warm_set(second, first.created_at) == second
+        assert choices.put_warm_set(third, first.created_at) == second
+        assert choices.get_warm_set(first.principal, first.client, first.profile) == second
 
-    def test_principals_profiles_and_epochs_have_warm_sets_of_their_own(self, choices: Choices) -> None:
-        """An empty one is one as well."""
+    def test_a_warm_set_comes_back_with_its_whole_usage(self, choices: Choices) -> None:
+        """Numbers are exact, whether it is the first one or replaces another."""
+        for replaces, tool in ((None, "read"), (1001.0, "lösche")):
+            usage = Usage(evidence=7, probabilities={tool: 1 / 3}, requests=4 / 3, distinct_tools=0.1)
+            warm_set = a_warm_set(usage=usage)
+            assert choices.put_warm_set(warm_set, replaces) == warm_set
+            assert choices.get_warm_set(warm_set.principal, warm_set.client, warm_set.profile) == warm_set
+
+    def test_principals_clients_and_profiles_have_warm_sets_of_their_own(self, choices: Choices) -> None:
+        """One without tools is stored as well."""
         sets = [
             a_warm_set("a"),
-            a_warm_set("b", principal="q"),
-            a_warm_set("c", profile="work"),
-            a_warm_set(epoch_start=2000.0),
+            a_warm_set("b", principal=""),
+            a_warm_set("c", client=""),
+            a_warm_set(profile="work"),
         ]
-        assert [choices.put_warm_set(each) for each in sets] == sets
-        assert [choices.get_warm_set(each.principal, each.profile, each.epoch_start) for each in sets] == sets
+        assert [choices.put_warm_set(each, None) for each in sets] == sets
+        assert [choices.get_warm_set(each.principal, each.client, each.profile) for each in sets] == sets
 
-    def test_old_warm_sets_go_when_a_new_one_is_made(self, choices: Choices) -> None:
-        """So that their number does not grow for ever."""
-        old, young = a_warm_set("a", created_at=0.0), a_warm_set("b", epoch_start=2000.0, created_at=1.0)
-        new = a_warm_set("c", epoch_start=3000.0, created_at=KEPT_SECONDS + 1.0)
-        for each in (old, young, new):
-            choices.put_warm_set(each)
-        kept = [choices.get_warm_set(each.principal, each.profile, each.epoch_start) for each in (old, young, new)]
-        assert kept == [None, young, new]
+    def test_old_warm_sets_are_removed_when_another_one_is_stored(self, choices: Choices) -> None:
+        """One that replaces such an old one is stored in its place."""
+        old, other, young = (
+            a_warm_set("a", created_at=0.0),
+            a_warm_set(client="b", created_at=0.0),
+            a_warm_set(client="c"),
+        )
+        for each in (old, other, young):
+            choices.put_warm_set(each, None)
+        new = replace(old, created_at=KEPT_SECONDS + 1.0)
+        assert choices.put_warm_set(new, old.created_at) == new
+        kept = [choices.get_warm_set(each.principal, each.client, each.profile) for each in (old, other, young)]
+        assert kept == [new, None, young]
 
-    def test_forgotten_warm_sets_can_be_made_anew(self, choices: Choices) -> None:
-        """By whoever comes next, in the same epoch."""
-        choices.put_warm_set(a_warm_set("a"))
+    def test_forgotten_warm_sets_can_be_stored_again(self, choices: Choices) -> None:
+        """Even by a writer that has seen the forgotten one."""
+        old, new = a_warm_set("a"), a_warm_set("b", "c", created_at=1002.0)
+        choices.put_warm_set(old, None)
         choices.forget_warm_sets()
-        new = a_warm_set("b", "c")
-        assert choices.get_warm_set(new.principal, new.profile, new.epoch_start) is None
-        assert choices.put_warm_set(new) == new
+        assert choices.get_warm_set(new.principal, new.client, new.profile) is None
+        assert choices.put_warm_set(new, old.created_at) == new
 
-    def test_all_who_decide_an_epoch_at_once_agree(self, choices: Choices) -> None:
-        """One of them was first."""
-        with ThreadPoolExecutor(4) as pool:
-            agreed = list(pool.map(lambda number: choices.put_warm_set(a_warm_set(f"{number}")), range(12)))
-        assert len({each.tools for each in agreed}) == 1
+    def test_of_concurrent_writers_one_wins(self, choices: Choices) -> None:
+        """All get the set of the winner, whether there was one before or not."""
+        for replaces, at in ((None, 1.0), (1.0, 2.0)):
+            sets = [a_warm_set(f"{number}", created_at=at) for number in range(12)]
+            with ThreadPoolExecutor(4) as pool:
+                agreed = list(pool.map(lambda given, seen=replaces: choices.put_warm_set(given, seen), sets))
+            assert agreed.count(agreed[0]) == len(agreed)
+            assert agreed[0] in sets
 
-    def test_use_counts_the_less_the_older_it_is(self, analytics: AnalyticsPort, choices: Choices) -> None:
-        """Half after some time, and never nothing; what lies ahead counts like what is now."""
-        session, now = a_session(), 1000 * 86_400.0
-        ages = {"now": 0.0, "ahead": -9.0, "half": HALF_SECONDS, "old": 9 * HALF_SECONDS}
-        calls = [an_invocation(session, tool, timestamp=now - age) for tool, age in ages.items()]
-        analytics.record_many([session, *calls, an_invocation(session, "now", timestamp=now)])
-        assert dict(choices.recent_use(now)) == pytest.approx({"now": 2.0, "ahead": 1.0, "half": 0.5, "old": 0.1})
+    def test_a_session_s_use_is_its_different_tools_in_order_and_its_calls(
+        self, analytics: AnalyticsPort, choices: Choices
+    ) -> None:
+        """The order is that of the sequence numbers, in whatever order the calls arrive."""
+        session = a_session(
+            started_at=5.0, client=Client(name="cursor"), principal="m" * 32, metadata={"profile": "work"}
+        )
+        calls = [an_invocation(session, tool) for tool in ("write", "read", "write", "delete")]
+        analytics.record_many([session, *reversed(calls)])
+        assert list(choices.list_session_uses()) == [
+            SessionUse(
+                started_at=5.0,
+                tools=("write", "read", "delete"),
+                calls=4,
+                client="cursor",
+                principal="m" * 32,
+                profile="work",
+            )
+        ]
 
-    def test_of_very_much_use_the_latest_counts(self, analytics: AnalyticsPort, choices: Choices) -> None:
-        """So that what it costs to look at it stays the same."""
-        session = a_session()
-        calls = [an_invocation(session, "often", timestamp=2.0) for _ in range(MOST_USES)]
-        analytics.record_many([session, an_invocation(session, "before", timestamp=1.0), *calls])
-        assert set(choices.recent_use(2.0)) == {"often"}
+    def test_failed_calls_and_calls_of_meta_tools_are_no_use(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """A session of nothing else takes no place; an upstream tool with the name of a meta-tool counts."""
+        used, failed, own = (a_session(started_at=at) for at in (1.0, 2.0, 3.0))
+        for each, kind in ((used, ErrorKind.TOOL), (used, ErrorKind.TIMEOUT), (failed, ErrorKind.PROTOCOL)):
+            analytics.record_many([each, an_invocation(each, "failed", success=False, error_kind=kind)])
+        for each in (used, own):
+            analytics.record_many([each, an_invocation(each, "search", upstream=OWN_UPSTREAM)])
+        analytics.record_many([an_invocation(used, "call_tool"), an_invocation(used, "read")])
+        [use] = choices.list_session_uses(limit=1)
+        assert (use.started_at, use.tools, use.calls, use.profile) == (1.0, ("call_tool", "read"), 2, "default")
 
-    def test_use_is_told_of_a_principal_or_of_all(self, analytics: AnalyticsPort, choices: Choices) -> None:
-        """Only successful calls of a server's tool count."""
-        mine, theirs = a_session(principal="m" * 32), a_session(principal="")
-        vain = an_invocation(mine, "none", success=False, error_kind=ErrorKind.PROTOCOL)
-        own = an_invocation(mine, "call_tool", upstream=OWN_UPSTREAM)
-        failed = an_invocation(theirs, "list", success=False, error_kind=ErrorKind.TOOL)
-        used = an_invocation(mine, "read"), an_invocation(theirs, "write")
-        analytics.record_many([mine, theirs, *used, failed, vain, own])
-        assert set(choices.recent_use(1000.0)) == {"read", "write"}
-        assert set(choices.recent_use(1000.0, "m" * 32)) == {"read"}
-        assert set(choices.recent_use(1000.0, "")) == {"write"}
-        assert set(choices.recent_use(1000.0, "nobody")) == set()
+    def test_the_latest_sessions_of_a_principal_or_of_all_are_listed(
+        self, analytics: AnalyticsPort, choices: Choices
+    ) -> None:
+        """Newest first, up to the limit, which counts the sessions of the principal alone."""
+        mine, theirs = "m" * 32, ""
+        sessions = [a_session(started_at=float(at), principal=who) for at, who in enumerate([mine, theirs] * 2)]
+        unused = a_session(started_at=9.0, principal=mine)
+        analytics.record_many([*sessions, unused, *(an_invocation(each, "read") for each in sessions)])
+
+        def started(*given: Any) -> list[float]:
+            return [each.started_at for each in choices.list_session_uses(*given)]
+
+        assert started() == [3.0, 2.0, 1.0, 0.0]
+        assert started(None, 3) == [3.0, 2.0, 1.0]
+        assert started(mine) == [2.0, 0.0]
+        assert started(mine, 1) == [2.0]
+        assert started(theirs) == [3.0, 1.0]
+        assert started("nobody") == []

@@ -10,6 +10,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import Override, OverrideKind
 from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.usage import Usage
 from riglm.domain.warm_set import WarmSet
 
 
@@ -74,14 +75,14 @@ def an_override(**known: Any) -> Override:
 
 
 def a_warm_set(*tools: str, **known: Any) -> WarmSet:
-    """A warm set of the epoch that starts at 1000 s; `known` says what else matters to the test."""
+    """A warm set with these tools, each as likely as not; `known` says what else matters to the test."""
+    usage = Usage(evidence=3, probabilities=dict.fromkeys(tools, 0.5), requests=4.5, distinct_tools=2.5)
     return WarmSet(
         **{
             "principal": "p" * 32,
+            "client": "cursor",
             "profile": "default",
-            "epoch_start": 1000.0,
-            "tools": tools,
-            "predictor": "hybrid",
+            "usage": usage,
             "created_at": 1001.0,
             **known,
         }

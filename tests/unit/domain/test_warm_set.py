@@ -1,18 +1,25 @@
 import pytest
 
-from riglm.domain.warm_set import mostly_used
+from riglm.domain.usage import Usage
+from riglm.domain.warm_set import WarmSet
 
-USE = {"a": 1.0, "b": 8.0, "c": 1.0, "gone": 90.0, "never": 0.0}
-NAMES = ("never", "c", "b", "a", "new")
-
-
-@pytest.mark.parametrize(
-    ("share", "most", "chosen"),
-    [(0.8, 9, ("b",)), (0.81, 9, ("b", "a")), (1.0, 9, ("b", "a", "c")), (1.0, 2, ("b", "a")), (0.5, 0, ())],
-)
-def test_as_few_tools_as_make_up_the_share_of_use_are_chosen_the_most_used_first(share, most, chosen):
-    assert mostly_used(USE, NAMES, share, most) == chosen
+PERIOD = 100.0
 
 
-def test_without_use_no_tool_is_chosen():
-    assert mostly_used({}, NAMES, 0.9, 5) == ()
+def make_warm_set(evidence):
+    usage = Usage(evidence=evidence, probabilities={}, requests=1.0, distinct_tools=0.0)
+    return WarmSet(principal="p", client="cursor", profile="default", usage=usage, created_at=1000.0)
+
+
+@pytest.mark.parametrize(("sessions", "is_due"), [(2, True), (3, False), (5, False), (6, True)])
+def test_a_warm_set_is_due_when_its_evidence_has_doubled_or_shrunk(sessions, is_due):
+    assert make_warm_set(3).is_due(sessions, 1000.0, PERIOD) is is_due
+
+
+@pytest.mark.parametrize(("now", "is_due"), [(900.0, True), (901.0, False), (1099.0, False), (1100.0, True)])
+def test_a_warm_set_is_due_a_period_after_or_before_its_creation(now, is_due):
+    assert make_warm_set(3).is_due(3, now, PERIOD) is is_due
+
+
+def test_a_warm_set_without_evidence_is_always_due():
+    assert make_warm_set(0).is_due(0, 1000.0, PERIOD)

@@ -1,15 +1,19 @@
-"""What people and epochs decided: overrides and warm sets."""
+"""Overrides and warm sets in the tables."""
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Double, delete, literal, select
 
 from riglm.adapters.analytics.lookups import insert_into
 from riglm.adapters.analytics.rows import Row
 from riglm.adapters.analytics.tables import override, warm_set
 from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.usage import Usage
 from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
+
+_USAGE: Final = ("evidence", "probabilities", "requests", "distinct_tools")
 
 
 def put_override(connection: Connection, given: Override) -> None:
@@ -33,29 +37,32 @@ def delete_override(connection: Connection, override_id: UUID) -> bool:
     return connection.execute(delete(override).where(override.c.id == override_id)).rowcount > 0
 
 
-def get_warm_set(connection: Connection, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
-    """The warm set of a principal and profile for one epoch, None when there is none yet."""
+def get_warm_set(connection: Connection, principal: str, client: str, profile: str) -> WarmSet | None:
+    """Return the warm set of a principal, client and profile, None if there is none."""
     columns = warm_set.c
-    query = select(warm_set).where(
-        columns.principal == principal, columns.profile == profile, columns.epoch_start == epoch_start
-    )
+    query = select(warm_set).where(columns.principal == principal, columns.client == client, columns.profile == profile)
     found = connection.execute(query).mappings().one_or_none()
-    return None if found is None else WarmSet(**{**found, "tools": tuple(found["tools"])})
+    if found is None:
+        return None
+    usage = Usage(**{field: found[field] for field in _USAGE})
+    return WarmSet(principal=principal, client=client, profile=profile, usage=usage, created_at=found["created_at"])
 
 
-def put_warm_set(connection: Connection, given: WarmSet) -> WarmSet:
-    """Store a warm set unless its epoch has one, and give the one that is stored."""
+def put_warm_set(connection: Connection, given: WarmSet, replaces: float | None) -> WarmSet:
+    """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
     connection.execute(delete(warm_set).where(warm_set.c.created_at < given.created_at - KEPT_SECONDS))
-    row = {
-        "principal": given.principal,
-        "profile": given.profile,
-        "epoch_start": float(given.epoch_start),
-        "tools": given.tools,
-        "predictor": given.predictor,
+    key = {"principal": given.principal, "client": given.client, "profile": given.profile}
+    values = {
+        "evidence": given.usage.evidence,
+        "probabilities": dict(given.usage.probabilities),
+        "requests": float(given.usage.requests),
+        "distinct_tools": float(given.usage.distinct_tools),
         "created_at": float(given.created_at),
     }
-    connection.execute(insert_into(connection, warm_set).on_conflict_do_nothing(), [row])
-    return get_warm_set(connection, given.principal, given.profile, given.epoch_start) or given
+    insert = insert_into(connection, warm_set).values(key | values)
+    replaced = warm_set.c.created_at == literal(replaces, Double)
+    connection.execute(insert.on_conflict_do_update(index_elements=list(key), set_=values, where=replaced))
+    return get_warm_set(connection, **key) or given
 
 
 def forget_warm_sets(connection: Connection) -> None:

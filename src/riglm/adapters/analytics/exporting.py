@@ -113,7 +113,7 @@ _SOURCES: Final = {
     Kind.WARM_SETS: _Source(
         table=warm_set,
         time=warm_set.c.created_at,
-        order=(warm_set.c.created_at, warm_set.c.principal, warm_set.c.profile, warm_set.c.epoch_start),
+        order=(warm_set.c.created_at, warm_set.c.principal, warm_set.c.client, warm_set.c.profile),
     ),
 }
 

@@ -11,7 +11,7 @@ from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.tables import exposure
 from riglm.domain.exposure import (
     ANSWER_SURFACES,
-    NOTHING_TO_SAVE,
+    NOTHING_HIDDEN,
     SEARCH_SURFACE,
     SURFACES_WITH_OWN_TOOLS,
     Exposure,
@@ -80,7 +80,7 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
     columns = exposure.c
     listed = case((columns.surface.in_(sorted(ANSWER_SURFACES)), 0), else_=1)
     of_own = columns.surface.in_(sorted(SURFACES_WITH_OWN_TOOLS))
-    lacking = and_(columns.mode == "shadow", of_own, columns.reason != NOTHING_TO_SAVE)
+    lacking = and_(columns.mode == "shadow", of_own, columns.reason != NOTHING_HIDDEN)
     order = (columns.timestamp, columns.id)
     before = func.lag(columns.shown).over(partition_by=(columns.session_id, listed), order_by=order)
     return (

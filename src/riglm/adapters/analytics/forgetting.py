@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, or_, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, exists, false, func, or_, select, update
 
 from riglm.adapters.analytics.admission import note
 from riglm.adapters.analytics.database import Database
@@ -46,14 +46,13 @@ def known_of(connection: Connection, whom: Forgotten, names: Names) -> Removed:
         theirs = select(session.c.id).where(chosen)
         return _count(connection, table, table.c.session_id.in_(theirs))
 
-    is_principal = whom.whose is Whose.PRINCIPAL
     return Removed(
         sessions=_count(connection, session, chosen),
         invocations=of_sessions(invocation),
         exposures=of_sessions(exposure),
         learned_pairs=len(_pairs_of(connection, whom)),
         overrides=_count(connection, override, _overrides_of(whom)),
-        warm_sets=_count(connection, warm_set, warm_set.c.principal == whom.key) if is_principal else 0,
+        warm_sets=_count(connection, warm_set, _warm_sets_of(connection, whom, names)),
     )
 
 
@@ -74,7 +73,7 @@ def finish_forgetting(database: Database, at_once: int, names: Names) -> Iterato
     for whom in persons:
         yield from _note_sessions(database, whom, at_once, names)
         with _overwriting(database) as connection:
-            removed = _remove_what_is_personal(connection, whom)
+            removed = _remove_what_is_personal(connection, whom, names)
             _done(connection, whom.whose, [whom.key])
         yield removed
     sessions = _unfinished(database, Whose.SESSION)
@@ -104,10 +103,22 @@ def _sessions_of(connection: Connection, whom: Forgotten, names: Names) -> Colum
     if whom.whose is Whose.PRINCIPAL:
         mine: ColumnElement[bool] = session.c.principal == whom.key
     else:
-        known = connection.execute(select(session.c.client_name).distinct()).scalars()
-        theirs = [name for name in known if whom.key == names(name)]
-        mine = or_(session.c.client_id == whom.key, session.c.client_name.in_(theirs))
+        mine = or_(session.c.client_id == whom.key, _is_named(connection, session.c.client_name, whom, names))
     return and_(mine, session.c.started_at <= whom.at)
+
+
+def _warm_sets_of(connection: Connection, whom: Forgotten, names: Names) -> ColumnElement[bool]:
+    match whom.whose:
+        case Whose.PRINCIPAL:
+            return warm_set.c.principal == whom.key
+        case Whose.CLIENT:
+            return _is_named(connection, warm_set.c.client, whom, names)
+    return false()
+
+
+def _is_named(connection: Connection, column: Column[str], whom: Forgotten, names: Names) -> ColumnElement[bool]:
+    known = connection.execute(select(column).distinct()).scalars()
+    return column.in_([name for name in known if whom.key == names(name)])
 
 
 def _pairs_of(connection: Connection, whom: Forgotten) -> set[UUID]:
@@ -179,17 +190,17 @@ def _note_sessions(database: Database, whom: Forgotten, at_once: int, names: Nam
         yield Removed()
 
 
-def _remove_what_is_personal(connection: Connection, whom: Forgotten) -> Removed:
+def _remove_what_is_personal(connection: Connection, whom: Forgotten, names: Names) -> Removed:
     """What is kept by client or principal and not by session; there is little of it."""
     pairs = list(_pairs_of(connection, whom))
-    removed = Removed(learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs))
+    removed = Removed(
+        learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs),
+        warm_sets=connection.execute(delete(warm_set).where(_warm_sets_of(connection, whom, names))).rowcount,
+    )
     forget_teacher(connection, whom)
     if whom.whose is not Whose.PRINCIPAL:
         return removed
-    return removed + Removed(
-        overrides=connection.execute(delete(override).where(_overrides_of(whom))).rowcount,
-        warm_sets=connection.execute(delete(warm_set).where(warm_set.c.principal == whom.key)).rowcount,
-    )
+    return removed + Removed(overrides=connection.execute(delete(override).where(_overrides_of(whom))).rowcount)
 
 
 def _remove_sessions(database: Database, sessions: Sequence[Forgotten], at_once: int) -> Iterator[Removed]:

@@ -5,8 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from heapq import nlargest
-from operator import attrgetter
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import UUID
@@ -14,11 +12,13 @@ from uuid import UUID
 from riglm.adapters.analytics import memory_counting as counting
 from riglm.adapters.analytics.memory_maintenance import InMemoryMaintenance
 from riglm.adapters.analytics.memory_overview import InMemoryOverview
+from riglm.adapters.analytics.session_uses import SessionRow, to_session_uses
 from riglm.domain.cooccurrence import MOST_SESSIONS, CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import PROFILE, Session
+from riglm.domain.usage import MAX_SESSIONS, SessionUse
 from riglm.ports.analytics import (
     AnalyticsPort,
     PairsForgotten,
@@ -30,7 +30,6 @@ from riglm.ports.analytics import (
 )
 from riglm.ports.maintenance import ROWS_AT_ONCE
 from riglm.ports.overview import SessionSummary, ToolStatistics
-from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES
 
 CAPACITY: Final = 100_000
 """So many sessions, invocations, exposures and learned pairs are kept; then the oldest make room."""
@@ -204,15 +203,17 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
                 return
             yield min(excess, at_once)
 
-    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
-        """How much each tool was used of late, by a principal or by all."""
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+        """Return the latest sessions with a successful call of an upstream tool, newest first."""
         with self._lock:
-            whose = {id_: session.principal for id_, session in self._sessions.items()}
-        mine = (call for call in _lessons(self._calls()) if principal in (None, whose.get(call.session_id)))
-        worth: defaultdict[str, float] = defaultdict(float)
-        for call in nlargest(MOST_USES, mine, key=attrgetter("timestamp")):
-            worth[call.tool] += 1 / (1 + max(0.0, now - call.timestamp) / HALF_SECONDS)
-        return worth
+            sessions = [
+                SessionRow(each.id, each.started_at, each.client.name, each.principal, dict(each.metadata))
+                for each in self._sessions.values()
+                if principal in (None, each.principal)
+            ]
+        sessions.sort(key=lambda each: (each.started_at, each.id), reverse=True)
+        used = _in_order(call for call in self._calls() if call.success and call.upstream != OWN_UPSTREAM)
+        return to_session_uses(sessions, ((call.session_id, call.tool) for call in used))[:limit]
 
     def _calls(self) -> list[ToolInvocation]:
         with self._lock:

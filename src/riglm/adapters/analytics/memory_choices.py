@@ -16,7 +16,7 @@ class InMemoryChoices(OverridesPort, WarmSetsPort):
     def __init__(self) -> None:
         self._deciding = threading.Lock()
         self._overrides: dict[UUID, Override] = {}
-        self._warm_sets: dict[tuple[str, str, float], WarmSet] = {}
+        self._warm_sets: dict[tuple[str, str, str], WarmSet] = {}
 
     def put_override(self, override: Override) -> None:
         """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
@@ -36,19 +36,22 @@ class InMemoryChoices(OverridesPort, WarmSetsPort):
         with self._deciding:
             return self._overrides.pop(override_id, None) is not None
 
-    def get_warm_set(self, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
-        """The warm set of a principal and profile for one epoch, None when there is none yet."""
+    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
+        """Return the warm set of a principal, client and profile, None if there is none."""
         with self._deciding:
-            return self._warm_sets.get((principal, profile, epoch_start))
+            return self._warm_sets.get((principal, client, profile))
 
-    def put_warm_set(self, warm_set: WarmSet) -> WarmSet:
-        """Store a warm set unless its epoch has one, and give the one that is stored."""
+    def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
+        """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
         with self._deciding:
             for key, kept in list(self._warm_sets.items()):
                 if kept.created_at < warm_set.created_at - KEPT_SECONDS:
                     del self._warm_sets[key]
-            key = (warm_set.principal, warm_set.profile, warm_set.epoch_start)
-            return self._warm_sets.setdefault(key, warm_set)
+            key = (warm_set.principal, warm_set.client, warm_set.profile)
+            stored = self._warm_sets.setdefault(key, warm_set)
+            if stored.created_at == replaces:
+                stored = self._warm_sets[key] = warm_set
+            return stored
 
     def forget_warm_sets(self) -> None:
         """Remove all warm sets."""

@@ -15,7 +15,7 @@ from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.override import Override, OverrideScope
 from riglm.domain.retention import Expiry, Removed
 from riglm.domain.session import Session
-from riglm.domain.warm_set import KEPT_SECONDS
+from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
 from riglm.ports.analytics import Record, SessionClosed
 from riglm.ports.maintenance import ROWS_AT_ONCE, Kind, MaintenancePort, Row
 
@@ -72,14 +72,13 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
     def known_of(self, forgotten: Forgotten) -> Removed:
         """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
         sessions = self._sessions_of(forgotten)
-        is_principal = forgotten.whose is Whose.PRINCIPAL
         return Removed(
             sessions=len(sessions),
             invocations=len(self._of_sessions(self._invocations, sessions)),
             exposures=len(self._of_sessions(self._exposures, sessions)),
             learned_pairs=len(self._pairs_of(forgotten)),
             overrides=sum(_is_for(each, forgotten) for each in self.list_overrides()),
-            warm_sets=sum(key[0] == forgotten.key for key in self._warm_sets) if is_principal else 0,
+            warm_sets=len(self._warm_sets_of(forgotten)),
         )
 
     def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
@@ -207,13 +206,12 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
                 self._pairs.pop(id_, None)
             for taught_by in self._teachers.values():
                 taught_by -= {each for each in taught_by if _is_by(each, whom)}
-        if whom.whose is not Whose.PRINCIPAL:
-            return Removed(learned_pairs=len(pairs))
-        overrides = self._remove_overrides(lambda each: _is_for(each, whom))
         with self._deciding:
-            sets = [key for key in self._warm_sets if key[0] == whom.key]
+            sets = self._warm_sets_of(whom)
             for key in sets:
                 del self._warm_sets[key]
+        is_principal = whom.whose is Whose.PRINCIPAL
+        overrides = self._remove_overrides(lambda each: _is_for(each, whom)) if is_principal else 0
         return Removed(learned_pairs=len(pairs), overrides=overrides, warm_sets=len(sets))
 
     def _remove_sessions(self, sessions: set[UUID], at_once: int) -> Iterator[Removed]:
@@ -274,7 +272,11 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
                 if each.id not in busy and each.ended_at is not None and each.ended_at < expiry.sessions
             ]
 
-    def _aged_warm_sets(self, expiry: Expiry) -> list[tuple[str, str, float]]:
+    def _warm_sets_of(self, whom: Forgotten) -> list[tuple[str, str, str]]:
+        place = {Whose.PRINCIPAL: 0, Whose.CLIENT: 1}.get(whom.whose)
+        return [key for key in self._warm_sets if place is not None and key[place] == whom.key]
+
+    def _aged_warm_sets(self, expiry: Expiry) -> list[tuple[str, str, str]]:
         return [key for key, kept in self._warm_sets.items() if kept.created_at < expiry.now - KEPT_SECONDS]
 
     def _aged(self, records: Mapping[UUID, Any], time: Callable[[Any], float], before: float | None) -> list[UUID]:
@@ -332,7 +334,7 @@ def _is_by(teacher: Teacher, whom: Forgotten) -> bool:
 
 
 def _order(row: Row, time: str) -> tuple[Any, ...]:
-    rest = ("id", "tool_a", "tool_b", "principal", "profile", "epoch_start")
+    rest = ("id", "tool_a", "tool_b", "principal", "client", "profile")
     return (row[time], *(str(row.get(name, "")) for name in rest))
 
 
@@ -353,6 +355,9 @@ def _plain(record: Any) -> dict[str, Any]:
             if name.name not in {"session_id", "teacher"}
         }
         told |= {"dimensions": len(record.vector), "vector": record.vector.tolist()}
+    elif isinstance(record, WarmSet):
+        told = asdict(record)
+        told |= told.pop("usage")
     else:
         told = asdict(record)
     return {name: _plain_value(value) for name, value in told.items()}

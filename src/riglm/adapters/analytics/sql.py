@@ -19,6 +19,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import Override
 from riglm.domain.session import Session
+from riglm.domain.usage import MAX_SESSIONS, SessionUse
 from riglm.domain.warm_set import WarmSet
 from riglm.ports.analytics import (
     AnalyticsPort,
@@ -179,22 +180,22 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         with self._database.writing() as connection:
             return choices.delete_override(connection, override_id)
 
-    def get_warm_set(self, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
-        """The warm set of a principal and profile for one epoch, None when there is none yet."""
+    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
+        """Return the warm set of a principal, client and profile, None if there is none."""
         with self._database.reading(seconds=None) as connection:
-            return choices.get_warm_set(connection, principal, profile, epoch_start)
+            return choices.get_warm_set(connection, principal, client, profile)
 
-    def put_warm_set(self, warm_set: WarmSet) -> WarmSet:
-        """Store a warm set unless its epoch has one, and give the one that is stored."""
+    def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
+        """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
         with self._database.writing() as connection:
-            return choices.put_warm_set(connection, warm_set)
+            return choices.put_warm_set(connection, warm_set, replaces)
 
     def forget_warm_sets(self) -> None:
         """Remove all warm sets."""
         with self._database.writing() as connection:
             choices.forget_warm_sets(connection)
 
-    def recent_use(self, now: float, principal: str | None = None) -> Mapping[str, float]:
-        """How much each tool was used of late, by a principal or by all."""
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+        """Return the latest sessions with a successful call of an upstream tool, newest first."""
         with self._database.reading(seconds=None) as connection:
-            return warm_start.recent_use(connection, now, principal)
+            return warm_start.session_uses(connection, principal, limit)

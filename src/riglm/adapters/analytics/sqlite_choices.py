@@ -1,4 +1,4 @@
-"""What people and epochs decided, read and written in the SQLite file of `SqlAnalytics` without SQLAlchemy.
+"""Overrides, warm sets and session uses, read and written in the SQLite file of `SqlAnalytics` without SQLAlchemy.
 
 A first list is made from it, and importing SQLAlchemy takes longer than a client should wait for that.
 """
@@ -13,24 +13,41 @@ from uuid import UUID
 
 from riglm.adapters.analytics.file_check import connect
 from riglm.adapters.analytics.odd_text import original, storable
+from riglm.adapters.analytics.session_uses import SessionRow, to_session_uses
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.usage import MAX_SESSIONS, SessionUse, Usage
 from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
 from riglm.ports.overrides import OverridesPort
-from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES, WarmSetsPort
+from riglm.ports.warm_sets import WarmSetsPort
 
 BUSY_TIMEOUT_MS: Final = 250
 """How long a statement waits for another process that writes: a list waits for it."""
 
-_USE: Final = """
-    SELECT tool, sum(1.0 / (1.0 + max(0.0, ?1 - timestamp) / ?2)) FROM (
-        SELECT tool, timestamp FROM invocation
-        WHERE upstream != ?3 AND success
-        AND (?4 IS NULL OR session_id IN (SELECT id FROM session WHERE principal = ?4))
-        ORDER BY timestamp DESC LIMIT ?5
-    ) GROUP BY tool
+_SESSIONS: Final = """
+    SELECT id, started_at, client_name, principal, metadata FROM session
+    WHERE {scope} AND EXISTS (SELECT 1 FROM invocation WHERE session_id = session.id AND success AND upstream != ?)
+    ORDER BY started_at DESC, id DESC LIMIT ?
+"""
+
+_CALLS: Final = """
+    SELECT session_id, tool FROM invocation WHERE session_id IN ({ids}) AND success AND upstream != ?
+    ORDER BY session_id, sequence_number
+"""
+
+_WARM_SET: Final = """
+    SELECT evidence, probabilities, requests, distinct_tools, created_at FROM warm_set
+    WHERE principal = ? AND client = ? AND profile = ?
+"""
+
+_PUT_WARM_SET: Final = """
+    INSERT INTO warm_set (principal, client, profile, evidence, probabilities, requests, distinct_tools, created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (principal, client, profile) DO UPDATE
+    SET evidence = excluded.evidence, probabilities = excluded.probabilities, requests = excluded.requests,
+        distinct_tools = excluded.distinct_tools, created_at = excluded.created_at
+    WHERE warm_set.created_at = ?
 """
 
 
@@ -87,51 +104,53 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
         with self._writing() as connection:
             return connection.execute("DELETE FROM override WHERE id = ?", (override_id.bytes,)).rowcount > 0
 
-    def get_warm_set(self, principal: str, profile: str, epoch_start: float) -> WarmSet | None:
-        """The warm set of a principal and profile for one epoch, None when there is none yet."""
-        found = self._read(
-            "warm_set",
-            "SELECT tools, predictor, created_at FROM warm_set WHERE principal = ? AND profile = ? AND epoch_start = ?",
-            (storable(principal), storable(profile), float(epoch_start)),
-        )
-        for tools, predictor, created_at in found:
-            return WarmSet(
-                principal=principal,
-                profile=profile,
-                epoch_start=epoch_start,
-                tools=tuple(json.loads(tools)),
-                predictor=original(predictor),
-                created_at=created_at,
+    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
+        """Return the warm set of a principal, client and profile, None if there is none."""
+        key = (storable(principal), storable(client), storable(profile))
+        for evidence, probabilities, requests, distinct_tools, created_at in self._read("warm_set", _WARM_SET, key):
+            usage = Usage(
+                evidence=evidence,
+                probabilities=json.loads(probabilities),
+                requests=requests,
+                distinct_tools=distinct_tools,
             )
+            return WarmSet(principal=principal, client=client, profile=profile, usage=usage, created_at=created_at)
         return None
 
-    def put_warm_set(self, warm_set: WarmSet) -> WarmSet:
-        """Store a warm set unless its epoch has one, and give the one that is stored."""
+    def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
+        """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
+        usage = warm_set.usage
+        row = (
+            storable(warm_set.principal),
+            storable(warm_set.client),
+            storable(warm_set.profile),
+            usage.evidence,
+            json.dumps(dict(usage.probabilities), separators=(",", ":")),
+            float(usage.requests),
+            float(usage.distinct_tools),
+            float(warm_set.created_at),
+        )
         with self._writing() as connection:
             connection.execute("DELETE FROM warm_set WHERE created_at < ?", (warm_set.created_at - KEPT_SECONDS,))
-            connection.execute(
-                "INSERT OR IGNORE INTO warm_set (principal, profile, epoch_start, tools, predictor, created_at)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    storable(warm_set.principal),
-                    storable(warm_set.profile),
-                    float(warm_set.epoch_start),
-                    json.dumps(warm_set.tools, separators=(",", ":")),
-                    storable(warm_set.predictor),
-                    float(warm_set.created_at),
-                ),
-            )
-        return self.get_warm_set(warm_set.principal, warm_set.profile, warm_set.epoch_start) or warm_set
+            connection.execute(_PUT_WARM_SET, (*row, replaces))
+        return self.get_warm_set(warm_set.principal, warm_set.client, warm_set.profile) or warm_set
 
     def forget_warm_sets(self) -> None:
         """Remove all warm sets."""
         with self._writing() as connection:
             connection.execute("DELETE FROM warm_set")
 
-    def recent_use(self, now: float, principal: str | None = None) -> dict[str, float]:
-        """How much each tool was used of late, by a principal or by all."""
-        given = (now, HALF_SECONDS, OWN_UPSTREAM, principal, MOST_USES)
-        return {original(tool): worth for tool, worth in self._read("invocation", _USE, given)}
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+        """Return the latest sessions with a successful call of an upstream tool, newest first."""
+        scope, given = ("principal = ?", (storable(principal),)) if principal is not None else ("1", ())
+        found = self._read("session", _SESSIONS.format(scope=scope), (*given, OWN_UPSTREAM, limit))
+        sessions = [
+            SessionRow(id_, started_at, original(client), original(whose), json.loads(metadata))
+            for id_, started_at, client, whose, metadata in found
+        ]
+        ids = [each.id for each in sessions]
+        calls = self._read("invocation", _CALLS.format(ids=",".join("?" * len(ids))), (*ids, OWN_UPSTREAM))
+        return to_session_uses(sessions, ((id_, original(tool)) for id_, tool in calls))
 
     def _read(self, table: str, query: str, given: Sequence[object] = ()) -> list[Any]:
         """What a query finds; nothing while there is no such table."""

@@ -7,7 +7,7 @@ from sqlalchemy.schema import SchemaItem
 
 from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
 
-SCHEMA_REVISION: Final = "0005"
+SCHEMA_REVISION: Final = "0006"
 """The newest migration that this code knows."""
 
 metadata: Final = MetaData()
@@ -41,6 +41,7 @@ session: Final = Table(
     Column("metadata", JsonText, nullable=False),
     Column("tools_available", CompactUuid, nullable=False),  # a toolset
     Index("session_started_at", "started_at"),
+    Index("session_principal", "principal", "started_at"),
     Index("session_ended_at", "ended_at", "started_at"),  # those that have no end among them
 )
 
@@ -159,10 +160,12 @@ warm_set: Final = Table(
     "warm_set",
     metadata,
     Column("principal", SafeText, primary_key=True),
+    Column("client", SafeText, primary_key=True),
     Column("profile", SafeText, primary_key=True),
-    Column("epoch_start", Double, primary_key=True),
-    Column("tools", JsonText, nullable=False),
-    Column("predictor", SafeText, nullable=False),
+    Column("evidence", BigInteger, nullable=False),
+    Column("probabilities", JsonText, nullable=False),
+    Column("requests", Double, nullable=False),
+    Column("distinct_tools", Double, nullable=False),
     Column("created_at", Double, nullable=False),
 )
 

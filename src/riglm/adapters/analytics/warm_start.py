@@ -1,20 +1,21 @@
 """What prediction starts from: recent sessions, and learned pairs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, case, delete, exists, func, select, true
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, select, true
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.queries import ran
+from riglm.adapters.analytics.session_uses import SessionRow, to_session_uses
 from riglm.adapters.analytics.tables import invocation, learned_pair, session
 from riglm.domain.invocation import OWN_UPSTREAM, Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import PROFILE
+from riglm.domain.usage import SessionUse
 from riglm.ports.analytics import RecordedCall, RecordedSession
-from riglm.ports.warm_sets import HALF_SECONDS, MOST_USES
 
 _of_servers = invocation.c.upstream != OWN_UPSTREAM
 _teaches = and_(invocation.c.success, _of_servers)
@@ -25,7 +26,6 @@ def recent_sessions(
 ) -> Sequence[RecordedSession]:
     """The latest sessions, of a principal or of all, with a successful call, oldest first, with all their uses."""
     columns = session.c
-    whose = true() if principal is None else columns.principal == principal
     query = (
         select(
             columns.id,
@@ -36,7 +36,11 @@ def recent_sessions(
             columns.metadata,
             columns.tools_available,
         )
-        .where(whose, columns.started_at >= since, exists().where(invocation.c.session_id == columns.id, _teaches))
+        .where(
+            _is_of(principal),
+            columns.started_at >= since,
+            exists().where(invocation.c.session_id == columns.id, _teaches),
+        )
         .order_by(columns.started_at.desc(), columns.id.desc())
         .limit(limit)
     )
@@ -66,15 +70,23 @@ def learned_pairs(connection: Connection, model: str, limit: int) -> Sequence[Le
     return [rows.learned_pair_from(row) for row in connection.execute(query.order_by(*order).limit(limit)).mappings()]
 
 
-def recent_use(connection: Connection, now: float, principal: str | None) -> Mapping[str, float]:
-    """How much each tool was used of late, by a principal or by all."""
-    query = select(invocation.c.tool, invocation.c.timestamp).where(_teaches)
-    if principal is not None:
-        query = query.where(invocation.c.session_id.in_(select(session.c.id).where(session.c.principal == principal)))
-    latest = query.order_by(invocation.c.timestamp.desc()).limit(MOST_USES).subquery().c
-    age = case((latest.timestamp < now, now - latest.timestamp), else_=0.0)
-    worth = func.sum(1.0 / (1.0 + age / HALF_SECONDS))
-    return dict(connection.execute(select(latest.tool, worth).group_by(latest.tool)).all())
+def session_uses(connection: Connection, principal: str | None, limit: int) -> Sequence[SessionUse]:
+    """Return the latest sessions with a successful call of an upstream tool, newest first."""
+    columns, calls = session.c, invocation.c
+    is_use = and_(calls.success, calls.upstream != OWN_UPSTREAM)
+    query = (
+        select(columns.id, columns.started_at, columns.client_name, columns.principal, columns.metadata)
+        .where(_is_of(principal), exists().where(calls.session_id == columns.id, is_use))
+        .order_by(columns.started_at.desc(), columns.id.desc())
+        .limit(limit)
+    )
+    sessions = [SessionRow(*row) for row in connection.execute(query)]
+    found: list[tuple[UUID, str]] = []
+    for some in slices([each.id for each in sessions]):
+        used = select(calls.session_id, calls.tool).where(calls.session_id.in_(some), is_use)
+        ordered = used.order_by(calls.session_id, calls.sequence_number, calls.id)
+        found += ((id_, tool) for id_, tool in connection.execute(ordered))
+    return to_session_uses(sessions, found)
 
 
 def prune_learned_pairs(database: Database, most: int, at_once: int) -> Iterator[int]:
@@ -90,6 +102,10 @@ def prune_learned_pairs(database: Database, most: int, at_once: int) -> Iterator
 def _pairs(database: Database) -> int:
     with database.reading() as connection:
         return int(connection.execute(select(func.count()).select_from(learned_pair)).scalar_one())
+
+
+def _is_of(principal: str | None) -> ColumnElement[bool]:
+    return true() if principal is None else session.c.principal == principal
 
 
 def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[RecordedCall]]:

@@ -81,10 +81,11 @@ COLUMNS: Final[Mapping[Kind, Mapping[str, Type]]] = {
         "reason": Type.TEXT,
     },
     Kind.WARM_SETS: {
-        **_texts("principal", "profile"),
-        "epoch_start": Type.TIME,
-        "tools": Type.TEXTS,
-        "predictor": Type.TEXT,
+        **_texts("principal", "client", "profile"),
+        "evidence": Type.INTEGER,
+        "probabilities": Type.OBJECT,
+        "requests": Type.NUMBER,
+        "distinct_tools": Type.NUMBER,
         "created_at": Type.TIME,
     },
 }

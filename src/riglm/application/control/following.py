@@ -61,7 +61,7 @@ class FilteringFollower(Follower):
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
         """Make the decisions of the new rules."""
         rules = after.filtering
-        if (rules, after.predictor.kind) == (before.filtering, before.predictor.kind):
+        if (rules, after.predictor.kind, after.prices) == (before.filtering, before.predictor.kind, before.prices):
             return None
         commit = await self._aside.do(lambda: self._prepared(before, after))
 
@@ -79,7 +79,7 @@ class FilteringFollower(Follower):
                 raise ConfigurationError(
                     f"filtering.allowlist: {name!r} is in filtering.denylist as well — fix: keep it in one of them"
                 )
-        return self._filtering.prepared(after.filtering, after.predictor.kind)
+        return self._filtering.prepared(after.filtering, after.predictor.kind, after.prices.prices())
 
 
 class PredictionFollower(Follower):
@@ -169,5 +169,5 @@ def _predicts(settings: Settings) -> bool:
 
 def _about_prediction(settings: Settings) -> tuple[object, ...]:
     rules = settings.filtering
-    bounds = (rules.coverage, rules.min_tools, rules.max_tools, rules.epoch)
+    bounds = (rules.coverage, rules.min_tools, rules.max_tools, rules.period)
     return settings.predictor, settings.learning, bounds, _predicts(settings)

@@ -163,9 +163,7 @@ class ToolsFindings:
             fix = "run `riglm enforce` when `riglm report` says that it is worth it, or deny what is never used"
             weight = Severity.WARNING if self._client else Severity.NOTE
             return _finding(weight, "all", f"{what}; all are shown, and {taken}", fix)
-        small = self._filtering.passthrough_below
-        is_cut = self._is_short and (count > small.tools or tokens > small.tokens)
-        shown = f"; at most about {self._filtering.max_tools} are shown at a time" if is_cut else ""
+        shown = "; clients get those whose listing pays" if self._is_short else ""
         return _finding(Severity.OK, "all", what + shown)
 
     @property

@@ -2,21 +2,21 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from riglm.application.lists.dynamic import DynamicList
-from riglm.application.lists.predicting import Predicting
-from riglm.application.lists.surfaces import Surfaces
+from riglm.application.lists.planning import ListPlanner
+from riglm.application.lists.predicting import Predicting, UsageSource
 from riglm.application.lists.unpredicted import Unpredicted
 from riglm.application.lists.views import Views
 from riglm.domain.override import Override
 from riglm.domain.policy import Policy
+from riglm.domain.prices import Prices
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.spelling import Spellings
 
-_CHOICE: Final = ("strategy", "min_tools", "max_tools", "coverage", "cold_start_limit")
-"""The rules by which a choice is made that lasts for a context."""
+_PLANNING: Final = ("strategy", "min_tools", "max_tools", "coverage", "cold_start_limit", "index_tokens")
+"""The rules that the plan of a list follows from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,8 @@ class Surroundings:
     """What decisions are made from, whatever the rules."""
 
     predicting: Predicting | None = None
+    usage: UsageSource | None = None
+    prices: Prices = field(default_factory=Prices)
     overrides: Callable[[], Sequence[Override]] = tuple
     owner: Callable[[str], tuple[str, str]] = lambda name: ("", name)
     clock: Callable[[], float] = time.time
@@ -38,10 +40,23 @@ class Decisions:
         """`predictor` is the name of the strategy, for the record; `views` are those of rules with the same policy."""
         self.rules: Final = rules
         self.predictor: Final = predictor
+        self.is_predicted: Final = (
+            surroundings.predicting is not None and rules.is_on and rules.strategy == "prediction"
+        )
         self.predicting: Final = _predicting(rules, surroundings.predicting)
         self.views: Final = views or _views(rules, surroundings)
-        self.dynamic: Final = DynamicList(rules, self.predicting, predictor)
-        self.surfaces: Final = Surfaces(rules, self.predicting, self.dynamic, predictor)
+        self.usage: Final = surroundings.usage if self.is_predicted else None
+        self.prices: Final = surroundings.prices
+        usage = self.usage
+        self.planner: Final = ListPlanner(
+            rules,
+            surroundings.prices,
+            (lambda session: None if usage is None else usage.usage(session, rules.profile))
+            if self.is_predicted
+            else None,
+            surroundings.owner,
+            predictor,
+        )
 
     @property
     def is_on(self) -> bool:
@@ -59,9 +74,11 @@ class Decisions:
             rules, surroundings, predictor, self.views if _policy_of(rules) == _policy_of(self.rules) else None
         )
 
-    def chooses_like(self, other: "Decisions") -> bool:
-        """Whether a choice that was made by other rules would be the same by these."""
-        return all(getattr(self.rules, key) == getattr(other.rules, key) for key in _CHOICE)
+    def plans_like(self, other: "Decisions") -> bool:
+        """Return True if these rules lead to the same plans as other ones."""
+        return self.prices == other.prices and all(
+            getattr(self.rules, key) == getattr(other.rules, key) for key in _PLANNING
+        )
 
 
 def _policy_of(rules: Filtering) -> tuple[object, ...]:

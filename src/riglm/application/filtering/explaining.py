@@ -1,20 +1,17 @@
 """Why a session is shown what it is shown: the list as it would be made now, taken apart."""
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from riglm.application.filtering.decisions import Decisions
 from riglm.application.filtering.grounds import Grounds
-from riglm.domain import turns
 from riglm.domain.control import ListWithout, PredictedTool, SessionPrediction
 from riglm.domain.policy import Standing
 from riglm.domain.prediction import Prediction, Scores
 from riglm.domain.ranking import ranked
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
-from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
 from riglm.domain.view import View
 
@@ -50,7 +47,6 @@ class Explanation:
     ) -> None:
         """`state` is how far the session has come, `catalogue` what it may be shown; `at` is the time, in seconds."""
         view = decisions.views.of(session, catalogue)
-        common = decisions.views.of(session, catalogue, whoever=True)
         self._decisions = decisions
         self._session = session
         self._state = state
@@ -58,15 +54,15 @@ class Explanation:
         self._owner = owner
         self._at = at
         self._is_live = live
-        self._surface = decisions.surfaces.of(session)
-        self._outlook = decisions.surfaces.outlook(session, replace(state), view, common)
-        candidates = self._outlook.view.candidates
-        self._prediction = decisions.predicting.predict(session, state, candidates, explain=True)
+        self._view = view
+        self._surface = decisions.planner.surface(session)
+        past = replace(state)
+        self._plan = decisions.planner.plan(session, past, view)
+        self._names = decisions.planner.names(session, past, view)
+        self._prediction = decisions.predicting.predict(session, state, view.candidates, explain=True)
         self._parts = {} if self._prediction is None else _parts(self._prediction)
-        self._shown = frozenset(self._outlook.names)
-        self._own = frozenset(decisions.surfaces.offered(session, self._outlook.view))
-        self._is_predicted = self._surface is Surface.DYNAMIC and not self._outlook.passes
-        self._chosen = self._chosen_by(self._prediction) if self._is_predicted else frozenset()
+        self._shown = frozenset(self._names)
+        self._own = frozenset(decisions.planner.offered(session, past, view))
         self._grounds = self._grounds_now()
         self._without = {signal: self._list_without(part) for signal, part in self._parts.items()}
         self._has_context = state.context is not None
@@ -74,8 +70,8 @@ class Explanation:
 
     def told(self) -> SessionPrediction:
         """What the next list would be, and why."""
-        choice, prediction = self._outlook.choice, self._prediction
-        confidence = choice.confidence if self._is_predicted or prediction is None else prediction.confidence
+        plan, prediction = self._plan, self._prediction
+        confidence = plan.confidence if self._has_context or prediction is None else prediction.confidence
         is_on = self._decisions.is_on
         return SessionPrediction(
             session_id=self._session.id,
@@ -85,28 +81,25 @@ class Explanation:
             surface=self._surface.value,
             mode=self._decisions.rules.mode if is_on else "off",
             confidence=float(confidence),
-            reason=choice.reason if is_on else "filtering is off",
+            reason=plan.reason if is_on else "filtering is off",
             has_context=self._has_context,
             context_confidence=self._context_confidence,
-            size=len(self._outlook.names),
+            size=len(self._names),
             signals=tuple(self._parts),
             tools=tuple(self._tools()),
-            shown=self._outlook.names,
+            shown=self._names,
             without=self._without,
         )
 
     def _tools(self) -> Iterator[PredictedTool]:
         """All tools of the catalogue: those that can be shown, the likeliest first, then the others."""
-        view, grounds, owner = self._outlook.view, self._grounds, self._owner
+        view, grounds, owner = self._view, self._grounds, self._owner
         places = {name: place for place, name in enumerate(view.candidates)}
         scores = None if self._prediction is None else self._prediction.scores.tolist()
         parts = {signal: part.tolist() for signal, part in self._parts.items()}
         order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
-        lower = deque(name for name in order if name in self._shown)
         for rank, name in enumerate(order, start=1):
             place, standing, shown = places[name], _standing(view, name), name in self._shown
-            if shown:
-                lower.popleft()
             yield PredictedTool(
                 tool=name,
                 upstream=owner(name)[0],
@@ -114,7 +107,7 @@ class Explanation:
                 score=None if scores is None else scores[place],
                 shown=shown,
                 standing=standing.value,
-                why=grounds.why(name, standing, None if scores is None else rank, shown=shown, lower=lower),
+                why=grounds.why(name, standing, None if scores is None else rank, shown=shown),
                 contributions={signal: part[place] for signal, part in parts.items()},
             )
         for name in self._catalogue.names:
@@ -131,34 +124,32 @@ class Explanation:
                 )
 
     def _list_without(self, part: Scores) -> ListWithout:
-        """What would be chosen now if one signal were silent; a list that prediction does not choose stays as it is."""
-        if self._prediction is None or not self._is_predicted:
-            return ListWithout(shown=self._outlook.names, added=(), removed=())
-        then, now = self._chosen_by(_less(self._prediction, part)) - self._own, self._chosen - self._own
+        """Return how the ranking of as many tools as the list holds would change without one signal."""
+        if self._prediction is None:
+            return ListWithout(shown=self._names, added=(), removed=())
+        then, now = self._best(self._prediction.scores - part), self._best(self._prediction.scores)
         return ListWithout(
             shown=self._in_order(then), added=self._in_order(then - now), removed=self._in_order(now - then)
         )
 
-    def _in_order(self, names: frozenset[str]) -> tuple[str, ...]:
-        return tuple(name for name in self._outlook.view.candidates if name in names)
+    def _best(self, scores: Scores) -> frozenset[str]:
+        return frozenset(ranked(self._view.candidates, scores, len(self._names))) - self._own
 
-    def _chosen_by(self, prediction: Prediction | None) -> frozenset[str]:
-        """What would be in the list if it were chosen now by this prediction."""
-        view = self._outlook.view
-        choice = self._decisions.dynamic.chosen_by(self._session, self._state, view, prediction)
-        return (choice.chosen | view.kept) & view.candidate_set
+    def _in_order(self, names: frozenset[str]) -> tuple[str, ...]:
+        return tuple(name for name in self._view.candidates if name in names)
 
     def _grounds_now(self) -> Grounds:
-        rules, state = self._decisions.rules, self._state
+        state = self._state
+        usage = self._decisions.planner.usage(self._session)
         return Grounds(
-            rules=rules,
+            rules=self._decisions.rules,
             surface=self._surface,
-            outlook=self._outlook,
+            plan=self._plan,
+            kept=self._view.kept,
             overrides=self._decisions.views.concerning(self._session),
-            chosen=self._chosen,
             own=self._own,
             used=frozenset(state.used_in_turn),
-            used_lately=frozenset(turns.used_lately(state, rules.retained_turns)),
+            probabilities=usage.probabilities,
         )
 
 
@@ -177,16 +168,3 @@ def _standing(view: View, name: str) -> Standing:
     if name in view.candidate_set:
         return Standing.OPEN
     return Standing.AWAY if name in view.away else Standing.DENIED
-
-
-def _less(prediction: Prediction, part: Scores) -> Prediction:
-    """A prediction less what one signal added to it; probabilities go with the places that the scores give."""
-    import numpy as np  # noqa: PLC0415  # a start without prediction does not need it
-
-    scores = prediction.scores - part
-    likely = prediction.log_probabilities
-    if likely is not None:
-        moved = np.empty_like(likely)
-        moved[np.argsort(-scores, kind="stable")] = likely[np.argsort(-prediction.scores, kind="stable")]
-        likely = moved
-    return replace(prediction, scores=scores, contributions={}, log_probabilities=likely)

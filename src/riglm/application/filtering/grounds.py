@@ -1,47 +1,37 @@
 """Why a tool is in a session's list or not, in words."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.application.lists.surfaces import Outlook
+from riglm.domain.list_plan import ListPlan
 from riglm.domain.override import Override, OverrideKind
 from riglm.domain.policy import Standing
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.surface import Surface
 
-_KEPT: Final = "kept"
-_USED: Final = "used"
-_WARM: Final = "in the warm set"
-_BEFORE: Final = "chosen before"
-_HOLDS: Final = (_KEPT, _USED, _WARM, _BEFORE)
-_LATE: Final = ", or once this one has its vector"
+_MARKED: Final = "marked: loading it at once pays"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
     """What decides about the tools of one list.
 
-    `overrides` are those that hold for the session, `chosen` the tools that prediction would choose now, `own` the
-    names of riglm's tools that stand beside the list, `used` the tools that the session used, and `used_lately` those
-    of them that stay for that.
+    `kept` are the tools that are always listed, `overrides` those that hold for the session, `own` the meta-tools next
+    to the list, `used` the tools that the session used. `probabilities` are by recorded use.
     """
 
     rules: Filtering
     surface: Surface
-    outlook: Outlook
+    plan: ListPlan
+    kept: frozenset[str]
     overrides: tuple[Override, ...]
-    chosen: frozenset[str]
     own: frozenset[str]
     used: frozenset[str]
-    used_lately: frozenset[str]
+    probabilities: Mapping[str, float]
 
-    def why(self, tool: str, standing: Standing, rank: int | None, *, shown: bool, lower: Sequence[str] = ()) -> str:
-        """Why a tool is shown, or why it is not.
-
-        `rank` is its place by prediction, if there is one, and `lower` are the tools of the list with a lower one.
-        """
+    def why(self, tool: str, standing: Standing, rank: int | None, *, shown: bool) -> str:
+        """Return why a tool is shown or hidden; `rank` is its place by prediction, if there is one."""
         match standing:
             case Standing.DENIED:
                 return self._denied()
@@ -50,7 +40,7 @@ class Grounds:
             case Standing.KEPT if shown:
                 pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
                 return pinned or "filtering.pinned names it"
-        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank, lower)
+        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
 
     def _denied(self) -> str:
         if not self.rules.denylist:
@@ -68,54 +58,30 @@ class Grounds:
         return f"{words}: {last.reason}" if last.reason else words
 
     def _why_shown(self, tool: str, rank: int | None) -> str:
-        choice = self.outlook.choice
         if not self.rules.is_on:
             return "all are shown: filtering is off"
         if self.surface is Surface.HINTS:
-            return "marked: in the warm set of this epoch" if tool in (choice.tools or ()) else "shown, and not marked"
-        if self.outlook.passes or choice.tools is None:
-            return f"all are shown: {choice.reason}"
-        if self.surface is Surface.STABLE:
-            return "in the warm set of this epoch, or to fill the list up to filtering.min_tools"
-        return self._why_chosen(tool, rank)
+            return _MARKED if tool in (self.plan.tools or ()) else "shown, and not marked"
+        if self.plan.tools is None:
+            return f"all are shown: {self.plan.reason}"
+        if self.rules.coverage is None:
+            return f"listing it pays ({self._need(tool)})"
+        return "used in this session" if rank is None or tool in self.used else f"number {rank} by prediction"
 
-    def _why_chosen(self, tool: str, rank: int | None) -> str:
-        if tool in self.used_lately:
-            return "used lately in this session"
-        if tool in self.chosen and rank is not None:
-            is_by_rank = rank <= len(self.chosen)
-            return f"number {rank} by prediction" if is_by_rank else "in the warm set, with which a list begins"
-        if tool in self.used:
-            return "used in this session"
-        return "chosen before: while the context is the same, lists only grow"
-
-    def _why_hidden(self, tool: str, rank: int | None, lower: Sequence[str]) -> str:
+    def _why_hidden(self, tool: str, rank: int | None) -> str:
         if tool in self.own:
-            return "riglm's own tool has this name: it is reached by call_tool"
-        if self.surface is Surface.STABLE:
-            return "not in the warm set of this epoch"
-        if rank is None:
-            return "not chosen"
-        if tool in self.chosen:
-            return f"number {rank} by prediction now: {self._when_followed()}"
-        held = f"number {rank} by prediction, and the list holds {len(self.outlook.names)}"
-        return f"{held}, {self._why_lower(lower)}" if rank <= len(self.outlook.names) else held
-
-    def _when_followed(self) -> str:
-        """When a list that hides something takes a tool in; a new turn only shortens one that is whole."""
-        when = "when it is used, and is chosen anew with the next context"
-        return f"the list takes it in {when}" + ("" if self.outlook.choice.settled else _LATE)
-
-    def _why_lower(self, lower: Sequence[str]) -> str:
-        """Why tools of a lower rank are in the list."""
-        holds = Counter(map(self._hold, lower))
-        words = "some of lower rank: " + ", ".join(f"{holds[each]} {each}" for each in _HOLDS if each in holds)
-        return f"{words} (while the context is the same, lists only grow)" if _BEFORE in holds else words
-
-    def _hold(self, tool: str) -> str:
-        """By what a tool has its place that its rank would not give it."""
-        if tool in self.outlook.view.kept:
-            return _KEPT
+            return "a meta-tool has this name: call_tool reaches it"
+        if self.rules.coverage is not None:
+            place = "not chosen" if rank is None else f"number {rank} by prediction"
+            return f"{place}, and the list holds {len(self.plan.listed)}"
+        words = "listing it costs more than searching for it when it is needed"
         if tool in self.used:
-            return _USED
-        return _WARM if tool in self.chosen else _BEFORE
+            words = "used in this session, so its definition is known; changing the list would cost more than it saves"
+        place = "" if rank is None else f"; number {rank} by prediction"
+        return f"{words} ({self._need(tool)}){place}"
+
+    def _need(self, tool: str) -> str:
+        share = self.probabilities.get(tool)
+        if share is None:
+            return "no recorded use" if self.probabilities else self.plan.reason
+        return f"a session needs it with probability {share:.2f}"

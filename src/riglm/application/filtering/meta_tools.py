@@ -14,28 +14,30 @@ from riglm.application.lists.meta_answers import (
     array,
     context_message,
     flag_given,
+    how_to_call,
     members_given,
     object_given,
     refused,
     search_message,
-    structured,
     text_given,
-    way_to_call,
+    text_result,
 )
 from riglm.application.lists.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
 from riglm.application.lists.predicting import Hit
-from riglm.application.lists.shown import Selection
+from riglm.application.lists.selection import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.ranking import UNSURE
 from riglm.domain.session import Session
 from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.surface import Surface
 from riglm.domain.view import View
 
-MOST_NAMED: Final = 100
-"""A list longer than this is not spelt out in an answer."""
+MAX_NAMED: Final = 100
+"""Maximum number of listed tools that a result names."""
+
+_WORTH_NAMING: Final = 0.1
+"""Minimum probability of a listed match that a search result names."""
 
 _SWITCHED_OFF: Final = "the tool is switched off: SURR_ENABLE_INNER_VOICE=1 or knowledge.enabled switches it on"
 _log: Final = logging.getLogger("riglm.filtering")
@@ -128,48 +130,46 @@ class MetaTools:
         changed = await self._filtering.set_context(session, text)
         view = self._filtering.view(session)
         if view is None:
-            return refused("No tools are known yet: ask again once they were listed.")
+            return refused("No tools are known yet. Try again after tools/list.")
         state = self._filtering.state(session)
         confidence = self._filtering.predicting.context_confidence(session, state)
-        dynamic = self._filtering.surface(session) is Surface.DYNAMIC
-        listed = self._listed(session, view, dynamic=dynamic)
-        best = await self._likeliest(session, view, text, confidence)
-        state.suggest(best)
-        way = way_to_call(self._own(session), best)
+        needed = dict(self._filtering.needed(session))
+        hits, _ = await self._found(session, view, text)
+        for hit in hits:
+            needed[hit.name] = 1 - (1 - needed.get(hit.name, 0.0)) * (1 - hit.probability)
+        listed = self._listed(session, view)
+        known = state.sent.union(listed)
+        sent = self._sendable(session, {name: share for name, share in needed.items() if name not in known})
+        state.suggested.update(sent)
+        state.sent.update(sent)
+        how = how_to_call(self._own(session), sent)
         fields: dict[str, bytes] = {
-            "message": jsonrpc.encode(context_message(len(best), len(listed), way, changed=changed)),
+            "message": jsonrpc.encode(context_message(has_tools=bool(sent), changed=changed, how=how)),
             "confidence": jsonrpc.encode(round(confidence, 3)),
-            "listed_count": jsonrpc.encode(len(listed)),
         }
-        if len(listed) <= MOST_NAMED:
-            fields["listed"] = jsonrpc.encode(listed)
-        fields["tools"] = array(bytes(view.catalogue.by_name[name].raw) for name in best)
-        shown = self._shown(view, best, CONTEXT_SURFACE)
-        if dynamic:
-            fields["list_changed"] = jsonrpc.encode(changed)
-        return MetaAnswer(result=structured(fields), list_changed=changed, selection=shown)
+        named = [hit.name for hit in hits if hit.name in known]
+        if changed:
+            named = [name for name in view.candidates if name in listed][:MAX_NAMED]
+        if named:
+            fields["listed"] = jsonrpc.encode(named)
+        fields["tools"] = array(bytes(view.catalogue.by_name[name].raw) for name in sent)
+        return MetaAnswer(
+            result=text_result(fields), list_changed=changed, selection=self._shown(view, sent, CONTEXT_SURFACE)
+        )
 
-    async def _likeliest(self, session: Session, view: View, text: str, confidence: float) -> list[str]:
-        """The tools for a context: by prediction, or by a search where little was learned of such contexts."""
-        if not confidence >= UNSURE:
-            hits, _ = await self._found(session, view, text)
-            if hits:
-                return [hit.name for hit in hits]
-        best = self._filtering.best(session, self._filtering.rules.answer_tools)
-        return [name for name in best if self._can_be_called(session, name)]
-
-    def _listed(self, session: Session, view: View, *, dynamic: bool) -> list[str]:
-        """The names in the list that the client has, or that it gets when it asks again."""
+    def _listed(self, session: Session, view: View) -> frozenset[str]:
+        """Return the names in the list that the client has, or gets when it lists again."""
         state = self._filtering.state(session)
-        if dynamic and state.choice is not None:
-            names = (state.choice.chosen | view.kept) & view.candidate_set
-        else:
-            names = self._filtering.listed(session) or view.candidate_set
-        own = self._own(session)
-        return [name for name in view.candidates if name in names and name not in own]
+        if self._filtering.surface(session) is Surface.DYNAMIC and state.plan is not None:
+            return (state.plan.listed | view.kept) & view.candidate_set - frozenset(self._own(session))
+        return self._filtering.listed(session)
+
+    def _sendable(self, session: Session, probabilities: dict[str, float]) -> list[str]:
+        """Return the tools whose definition pays in a result and that can be called, the likeliest first."""
+        return [name for name in self._filtering.sendable(session, probabilities) if self._can_be_called(session, name)]
 
     def _can_be_called(self, session: Session, name: str) -> bool:
-        """Whether there is a way to an upstream's tool: where riglm's own has the name, that is call_tool alone."""
+        """Return True if there is a way to call an upstream tool: for the name of a meta-tool, call_tool alone."""
         own = self._own(session)
         return name not in own or CALL_TOOL in own
 
@@ -177,26 +177,43 @@ class MetaTools:
         query = text_given(SEARCH, given, "query")
         view = self._filtering.view(session)
         if view is None:
-            return refused("No tools are known yet: ask again once they were listed.")
+            return refused("No tools are known yet. Try again after tools/list.")
         hits, near = await self._found(session, view, query)
-        listed = self._filtering.listed(session)
-        tools = []
-        for hit in hits:
-            raw = bytes(view.catalogue.by_name[hit.name].raw)
-            raw = jsonrpc.with_member(raw, ("why",), jsonrpc.encode(hit.why))
-            tools.append(jsonrpc.with_member(raw, ("listed",), jsonrpc.encode(hit.name in listed)))
-        names = [hit.name for hit in hits]
-        way = way_to_call(self._own(session), names)
-        self._filtering.state(session).found(query[:LONGEST_QUERY], names)
+        state = self._filtering.state(session)
+        known = state.sent.union(self._listed(session, view))
+        new = {hit.name: hit.probability for hit in hits if hit.name not in known}
+        found = self._sendable(session, new)
+        if not found and hits and hits[0].name in new:
+            found = [hits[0].name]
+        named = [hit.name for hit in hits if hit.name in known and hit.probability >= _WORTH_NAMING]
+        best = hits[0].name if hits else ""
+        follow_up = self._filtering.follow_up(session, {*state.calls, *([best] if best else [])})
+        beside = self._sendable(
+            session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
+        )
+        state.found(query[:LONGEST_QUERY], [*found, *named])
+        state.suggested.update(beside)
+        state.sent.update(found, beside)
+        why = {hit.name: hit.why for hit in hits}
+        how = how_to_call(self._own(session), [*found, *beside])
+        has_meaning = self._filtering.predicting.is_ready
         fields = {
-            "message": jsonrpc.encode(search_message(len(hits), near, way)),
-            "tools": array(tools),
-            "near": jsonrpc.encode(near),
+            "message": jsonrpc.encode(search_message(found=bool(hits), has_meaning=has_meaning, how=how)),
+            "tools": array(
+                jsonrpc.with_member(view.catalogue.by_name[name].raw, ("why",), jsonrpc.encode(why[name]))
+                for name in found
+            ),
         }
-        return MetaAnswer(result=structured(fields), selection=self._shown(view, names, SEARCH_SURFACE))
+        if named:
+            fields["already_available"] = jsonrpc.encode(named)
+        if beside:
+            fields["often_used_next"] = array(bytes(view.catalogue.by_name[name].raw) for name in beside)
+        if near and not found:
+            fields["near"] = jsonrpc.encode(near)
+        return MetaAnswer(result=text_result(fields), selection=self._shown(view, [*found, *beside], SEARCH_SURFACE))
 
     async def _found(self, session: Session, view: View, text: str) -> tuple[list[Hit], list[str]]:
-        """The tools that a text finds among those that may be known of, and the names of near misses."""
+        """Return the permitted tools that a text matches, and the names of near misses."""
 
         def may_be_found(name: str) -> bool:
             return name in view.candidate_set and self._can_be_called(session, name)
@@ -206,10 +223,10 @@ class MetaTools:
         return hits, [name for name in found.near if may_be_found(name)]
 
     def _shown(self, view: View, names: Sequence[str], surface: str) -> Selection:
-        """The record of the tools that an answer shows."""
+        """Return the record of the tools in a result."""
         tokens = view.tokens_of(frozenset(names))
         return Selection(
-            tuple(names), reason="asked for", mode=self._filtering.rules.mode, surface=surface, tokens_shown=tokens
+            tuple(names), reason="requested", mode=self._filtering.rules.mode, surface=surface, tokens_shown=tokens
         )
 
     async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
@@ -232,7 +249,7 @@ class MetaTools:
             return refused(f"A tool is marked for a context: say first by {SET_CONTEXT} what you are about.")
         self._filtering.predicting.marked(session, state, name, relevant=relevant)
         words = "of use" if relevant else "of no use"
-        return MetaAnswer(result=structured({"message": jsonrpc.encode(f"Noted: {name} is {words} in this context.")}))
+        return MetaAnswer(result=text_result({"message": jsonrpc.encode(f"Noted: {name} is {words} in this context.")}))
 
     async def _index_status(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
         state, view = self._filtering.state(session), self._filtering.view(session)
@@ -246,4 +263,4 @@ class MetaTools:
             "list_changes": state.changes,
         }
         fields = {**self._filtering.predicting.status(), "session": session_fields}
-        return MetaAnswer(result=structured({name: jsonrpc.encode(value) for name, value in fields.items()}))
+        return MetaAnswer(result=text_result({name: jsonrpc.encode(value) for name, value in fields.items()}))

@@ -2,21 +2,25 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.decisions import Decisions, Surroundings
-from riglm.application.lists.predicting import Predicting
-from riglm.application.lists.shown import Selection, ShownList
+from riglm.application.lists.predicting import Predicting, UsageSource
+from riglm.application.lists.selection import Selection
 from riglm.application.sessions.states import MOST_SESSIONS, SessionStates
 from riglm.domain import turns
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
+from riglm.domain.list_plan import SURE, UNSURE
 from riglm.domain.override import Override
 from riglm.domain.policy import Standing
+from riglm.domain.prices import Prices
+from riglm.domain.ranking import ranked
 from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.session import Session
+from riglm.domain.session import Era, Session
 from riglm.domain.session_state import ClientList, SessionState
 from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue, named
@@ -45,6 +49,8 @@ class FilteringService:
         rules: Filtering | None = None,
         predicting: Predicting | None = None,
         *,
+        usage: UsageSource | None = None,
+        prices: Prices | None = None,
         predictor: str = "",
         overrides: Callable[[], Sequence[Override]] = tuple,
         owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
@@ -54,10 +60,17 @@ class FilteringService:
     ) -> None:
         """Without `predicting`, only policy decides. `predictor` is its name for the record.
 
-        `overrides` gives all that there are now, and does not block; `owner` the server of a tool and its own name.
-        `is_steered` says that the rules may change at any time.
+        `usage` has the estimates that lists are made from. `overrides` gives all that there are now, and does not
+        block; `owner` the server of a tool and its own name. `is_steered` says that the rules may change at any time.
         """
-        self._surroundings = Surroundings(predicting=predicting, overrides=overrides, owner=owner, clock=clock)
+        self._surroundings = Surroundings(
+            predicting=predicting,
+            usage=usage,
+            prices=prices or Prices(),
+            overrides=overrides,
+            owner=owner,
+            clock=clock,
+        )
         self._now = Decisions(rules or Filtering(), self._surroundings, predictor)
         self._is_steered = is_steered
         self._states = SessionStates(most_sessions)
@@ -91,15 +104,17 @@ class FilteringService:
         """Whether there are tools that are denied."""
         return self.is_on and self.rules.denies
 
-    def prepared(self, rules: Filtering, predictor: str) -> Callable[[], None]:
-        """Make ready for other rules; what is given changes over to them at once.
+    def prepared(self, rules: Filtering, predictor: str, prices: Prices | None = None) -> Callable[[], None]:
+        """Make ready for other rules and prices; what is given changes over to them at once.
 
         Sessions stay as they are, but for lists that other rules choose in another way.
         """
+        if prices is not None:
+            self._surroundings = replace(self._surroundings, prices=prices)
         made = self._now.followed_by(rules, self._surroundings, predictor)
 
         def change_over() -> None:
-            if not made.chooses_like(self._now):
+            if not made.plans_like(self._now):
                 self.rechoose()
             self._now = made
 
@@ -111,13 +126,15 @@ class FilteringService:
 
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
-        return self._now.surfaces.of(session)
+        return self._now.planner.surface(session)
 
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
         if self._is_steered:
             return self.is_on
-        return self.surface(session) is Surface.DYNAMIC and not self._now.is_shadow
+        surface = self.surface(session)
+        varies = surface is Surface.DYNAMIC or (session.era is Era.MODERN and surface is not Surface.FULL)
+        return varies and not self._now.is_shadow
 
     def when_foreshadowed(self, listener: Callable[[Session, Selection], None]) -> None:
         """Tell somebody, in shadow mode, of each list that a client would have been told to ask for."""
@@ -150,8 +167,7 @@ class FilteringService:
         if self._now.is_shadow:
             return view.candidates != before.candidates
         with self._guarded:
-            common = self._now.views.of(session, view.catalogue, whoever=True)
-            return self._now.surfaces.names(session, state, view, common) != state.shown
+            return self._now.planner.names(session, state, view) != state.shown
         return False
 
     def state(self, session: Session) -> SessionState:
@@ -193,69 +209,58 @@ class FilteringService:
 
     def offered(self, session: Session) -> tuple[str, ...]:
         """The names of riglm's own tools that a session is offered."""
-        return self._now.surfaces.offered(session, self.view(session))
+        return self._now.planner.offered(session, self._states.of(session), self.view(session))
 
     def turn_key(self, meta: Raw | bytes) -> str:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
         return turns.turn_key(meta, self.rules.turn_keys)
 
     def know(self, session: Session, catalogue: Catalogue) -> None:
-        """Take note of the tools of a session, whether it is shown a list of them now or not."""
-        view = self._states.of(session).view = self._now.views.of(session, catalogue)
+        """Note the tools of a session, whether it gets a list of them now or not."""
+        self._states.of(session).view = self._now.views.of(session, catalogue)
         self._last_catalogue = catalogue
         with self._guarded:
-            if self._now.surfaces.predicts(session, view):  # else no model is loaded
-                self.predicting.know(catalogue)
+            self.predicting.know(catalogue)
 
-    def weighs(self, session: Session) -> bool:
-        """Whether the session's next list is chosen by what is likely: a small catalogue is passed whole."""
-        view = self.view(session)
-        return view is not None and self._now.surfaces.chooses(session, view)
+    def hides(self, session: Session) -> bool:
+        """Return True if the session's next list hides tools, or marks some."""
+        view, state = self.view(session), self._states.of(session)
+        return view is not None and self._now.planner.plan(session, state, view).tools is not None
 
     def fresh_seconds(self, session: Session) -> float:
-        """For how long a list that is composed now may be kept; the same for the same list."""
-        view = self.view(session)
-        if view is not None and not self._now.surfaces.chooses(session, view):
-            return PROMISED_SECONDS if self._now.views.concerning(session) else LONGEST_FRESH  # people's minds change
-        if view is None or self.surface(session) is Surface.DYNAMIC or not self._is_warm(session, view):
-            return 0.0
-        return min(PROMISED_SECONDS, self.rules.epoch)
-
-    def goes_by_epochs(self, session: Session) -> bool:
-        """Whether a list of the session that knows nothing of it stays the same for an epoch."""
+        """Return for how many seconds a list that is composed now may be cached; the same for the same list."""
         surface = self.surface(session)
-        is_limited = surface is Surface.DYNAMIC and self.rules.cold_start_limit is not None
-        return is_limited or surface in (Surface.STABLE, Surface.HINTS)
+        if surface is Surface.FULL:
+            return PROMISED_SECONDS if self._now.views.concerning(session) else LONGEST_FRESH  # overrides change
+        return 0.0 if surface is Surface.DYNAMIC else min(PROMISED_SECONDS, self.rules.period)
 
-    async def prepare(self, session: Session, catalogue: Catalogue) -> None:
-        """Have at hand what a list needs that may have to come from the store; to be awaited before `compose`."""
-        if self.goes_by_epochs(session):
+    def needs_usage(self, session: Session) -> bool:
+        """Return True if the session's next list depends on recorded use that has to be read first."""
+        if self._now.usage is None or self.surface(session) is Surface.FULL:
+            return False
+        return self._states.of(session).shown is None
+
+    async def prepare(self, session: Session) -> None:
+        """Read the recorded use that the session's list is made from; to be awaited before `compose`."""
+        if self._now.usage is not None and self.needs_usage(session):
             with self._guarded:
-                common = self._now.views.of(session, catalogue, whoever=True)
-                if self._now.surfaces.chooses(session, common):
-                    names = common.candidates
-                    await self.predicting.prepare(session, names, self.rules.profile, self.rules.max_tools)
+                await self._now.usage.refresh(session, self.rules.profile)
 
-    def compose(self, session: Session, catalogue: Catalogue) -> ShownList:
-        """The list of a session now; what fails besides policy costs no more than the choice."""
+    def compose(self, session: Session, catalogue: Catalogue) -> Selection:
+        """Return the list of a session now; if planning fails, it holds all permitted tools."""
         self.know(session, catalogue)
         state, view = self._states.of(session), self._now.views.of(session, catalogue)
-        shown = None
+        selection = None
         with self._guarded:
-            common = self._now.views.of(session, catalogue, whoever=True)
-            shown = self._now.surfaces.compose(session, state, view, common)
-        if shown is None:
-            shown = self._now.surfaces.everything(session, view, "filtering failed")
-        names = shown.selection.shown
-        state.listed(names)
-        state.has = self._client_list(session, view, view.candidates if self._now.is_shadow else names)
-        return shown
+            selection = self._now.planner.compose(session, state, view)
+        if selection is None:
+            selection = self._now.planner.everything(session, view, "filtering failed")
+        state.listed(selection.shown)
+        state.has = self._client_list(session, view, view.candidates if self._now.is_shadow else selection.shown)
+        return selection
 
-    def called(self, session: Session, tool: str, found: Found, turn_key: str = "", *, success: bool = True) -> bool:
-        """Note a call, and learn from it if it succeeded; True when the session's list is another one now.
-
-        The changed list must be announced.
-        """
+    def called(self, session: Session, tool: str, found: Found, turn_key: str = "", *, success: bool = True) -> None:
+        """Note a call, and learn from it if it succeeded."""
         state = self._states.of(session)
         now = self._clock()
         begins = turns.begins_turn(state, turn_key, now, self.rules.turn_pause)
@@ -264,32 +269,81 @@ class FilteringService:
         state.turn_key = turn_key or state.turn_key
         view = self.view(session)
         if view is None or not view.allows(tool):
-            return False
+            return
         if success:
             with self._guarded:
                 self.predicting.called(session, state, tool, found, view.candidates)
         state.called(tool, now, success=success)
-        return self._followed(session, state, view, tool, begins=begins)
 
     async def set_context(self, session: Session, text: str) -> bool:
-        """A session says what it is about; True when its list is another one now, and is to be announced."""
+        """Set what a session is about; return True if its list differs now and the change must be announced."""
         state = self._states.of(session)
         before = state.context
         await self.predicting.set_context(session, state, text)
         state.last_at = self._clock()
-        if state.context is None or (before is not None and before.text == state.context.text):
+        if state.context is None:
             return False
-        turns.begin_turn(state)
+        is_new = before is None or before.text != state.context.text
+        if is_new:
+            turns.begin_turn(state)
         view = self.view(session)
-        if view is None or not self._is_dynamic(session, view):
+        if view is None or self.surface(session) is not Surface.DYNAMIC:
             return False
-        changed = self._now.dynamic.new_context(session, state, view)
+        confidence = self.predicting.context_confidence(session, state)
+        changed = False
+        if is_new or state.plan is None or _band(confidence) != _band(state.plan.confidence):
+            changed = self._replan(session, state, view, confidence)
         return self._announced(session, state, view, changed=changed)
 
-    def best(self, session: Session, most: int) -> list[str]:
-        """The tools for a session now, best first; none while there is nothing to go by."""
-        view = self.view(session)
-        return [] if view is None else self._now.dynamic.best(session, self._states.of(session), view, most)
+    def follow_calls(self, session: Session) -> None:
+        """Plan again by what a session used, where `coverage` asks for lists of a size and no context is set."""
+        state, view = self._states.of(session), self.view(session)
+        if self.rules.coverage is not None and state.calls and state.context is None and view is not None:
+            self._replan(session, state, view, 0.0)
+
+    def _replan(self, session: Session, state: SessionState, view: View, confidence: float) -> bool:
+        with self._guarded:
+            if self.rules.coverage is None:
+                return self._now.planner.replan(session, state, view, self.needed(session), confidence)
+            prediction = self.predicting.predict(session, state, view.candidates)
+            if prediction is not None:
+                sure = confidence if state.context is not None else prediction.confidence
+                size = self.rules.cold_start_limit
+                if sure >= UNSURE:
+                    size = min(self.predicting.size(session, prediction), self.rules.max_tools)
+                best = ranked(view.candidates, prediction.scores, len(view.candidates))
+                return self._now.planner.resize(session, state, view, best, size, sure)
+        return False
+
+    def needed(self, session: Session) -> Mapping[str, float]:
+        """Return the probability of tools that the session has not used, by its context and by what it used."""
+        state, view = self._states.of(session), self.view(session)
+        if view is None:
+            return {}
+        used = frozenset(state.calls)
+        found = self.follow_up(session, used)
+        predicted = self.predicting.needed(session, state, view.candidates)
+        for name, share in predicted.items():
+            if name not in used:
+                found[name] = 1 - (1 - found.get(name, 0.0)) * (1 - share)
+        return found
+
+    def follow_up(self, session: Session, used: Collection[str]) -> dict[str, float]:
+        """Return the probability of permitted tools in a session that has used these, by recorded use."""
+        view, usage = self.view(session), self._now.usage
+        if view is None or usage is None:
+            return {}
+        after = usage.model(session, self.rules.profile).after(used)
+        return {name: share for name, share in after.items() if name in view.candidate_set}
+
+    def sendable(self, session: Session, probabilities: Mapping[str, float]) -> list[str]:
+        """Return the tools whose definition pays in a result now, the likeliest first."""
+        view, state = self.view(session), self._states.of(session)
+        if view is None:
+            return []
+        planner = self._now.planner
+        usage, limit = planner.usage(session), self.rules.answer_tools
+        return planner.costs(view).sendable(probabilities, usage, state.made, limit)
 
     def explain(self, session: Session, past: SessionState | None = None, tools: Sequence[str] = ()) -> "Explanation":
         """Take a session's next list apart; asking changes nothing.
@@ -306,46 +360,29 @@ class FilteringService:
         owner, now = self._surroundings.owner, self._clock()
         return Explanation(self._now, session, state, catalogue, owner, at=now, live=past is None)
 
-    def _is_warm(self, session: Session, view: View) -> bool:
-        with self._guarded:
-            common = self._now.views.of(session, view.catalogue, whoever=True)
-            return bool(self.predicting.warm_set(session, common.candidates, self.rules.profile))
-        return False
-
     def _list_of(self, session: Session, state: SessionState, view: View) -> ClientList:
         """The list that a session would be given now; nothing changes by asking."""
         if not self.is_on:
             return ClientList(view.catalogue.names)
         if self._now.is_shadow:
             return self._client_list(session, view, view.candidates)
-        common = self._now.views.of(session, view.catalogue, whoever=True)
-        return self._client_list(session, view, self._now.surfaces.names(session, state, view, common))
+        return self._client_list(session, view, self._now.planner.names(session, state, view))
 
     def _client_list(self, session: Session, view: View, names: tuple[str, ...]) -> ClientList:
         is_marked = self.surface(session) is Surface.HINTS and not self._now.is_shadow
-        own = self._now.surfaces.offered(session, view)
+        own = self._now.planner.offered(session, self._states.of(session), view)
         return ClientList(names, own, self.rules.profile if is_marked else "")
-
-    def _is_dynamic(self, session: Session, view: View) -> bool:
-        return self.surface(session) is Surface.DYNAMIC and not self._now.surfaces.passes(view)
-
-    def _followed(self, session: Session, state: SessionState, view: View, tool: str, *, begins: bool) -> bool:
-        """Let the list follow a call; between turns only what is not seen may change."""
-        changed = False
-        with self._guarded:
-            if self._is_dynamic(session, view):
-                changed = self._now.dynamic.context_embedded(session, state, view)
-                self._now.dynamic.used(state, tool)
-                if begins:
-                    changed = self._now.dynamic.new_turn(session, state, view) or changed
-        return self._announced(session, state, view, changed=changed)
 
     def _announced(self, session: Session, state: SessionState, view: View, *, changed: bool) -> bool:
         """Whether a changed list is announced; a shadow's is noted as if it had been, and had been asked for."""
         if changed and self._now.is_shadow:
             with self._guarded:
-                common = self._now.views.of(session, view.catalogue, whoever=True)
-                selection = self._now.surfaces.compose(session, state, view, common).selection
+                selection = self._now.planner.compose(session, state, view)
                 state.listed(selection.shown)
                 self._foreshadowed(session, selection)
         return changed and not self._now.is_shadow
+
+
+def _band(confidence: float) -> int:
+    """Return the confidence band: below 0.3, up to 0.7, above."""
+    return (confidence >= UNSURE) + (confidence > SURE)

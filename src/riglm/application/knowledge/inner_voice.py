@@ -10,7 +10,7 @@ from riglm.application.knowledge.errors import Code, Unanswered, refusal
 from riglm.application.knowledge.journal import Journal
 from riglm.application.knowledge.parameters import Defaults, question
 from riglm.application.knowledge.retrieval import Bounds, Retrieval
-from riglm.application.lists.meta_answers import structured
+from riglm.application.lists.meta_answers import structured_result
 from riglm.domain import jsonrpc
 
 _HEAD_START: Final = 0.2  # seconds for the list that made it known
@@ -39,7 +39,7 @@ class InnerVoice:
         try:
             asked = question(jsonrpc.plain(arguments), self._defaults)
             answer = await self._retrieval.answer(asked, principal)
-            result = structured(fields_of(answer))
+            result = structured_result(fields_of(answer))
         except Unanswered as error:
             self._journal.refused(error)
             return refusal(error)

@@ -1,10 +1,10 @@
 """What riglm's own tools are given and what they answer, as raw JSON."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from riglm.application.lists.meta_tool_definitions import CALL_TOOL
-from riglm.application.lists.shown import Selection
+from riglm.application.lists.selection import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 
@@ -86,8 +86,14 @@ def object_given(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
     return raw
 
 
-def structured(fields: Mapping[str, bytes]) -> bytes:
-    """A raw result that says the same as an object and, for clients that know no objects, as text."""
+def text_result(fields: Mapping[str, bytes]) -> bytes:
+    """Return a raw result whose text content is an object of raw members, each included once."""
+    content = jsonrpc.join_object(fields)
+    return b'{"content":[{"type":"text","text":%b}]}' % jsonrpc.encode(content.decode("utf-8", "replace"))
+
+
+def structured_result(fields: Mapping[str, bytes]) -> bytes:
+    """Return a raw result that has an object of raw members both as structured content and as text."""
     content = jsonrpc.join_object(fields)
     text = jsonrpc.encode(content.decode("utf-8", "replace"))
     return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, content)
@@ -103,31 +109,31 @@ def array(values: Iterable[bytes]) -> bytes:
     return b"[%b]" % b",".join(values)
 
 
-def way_to_call(offered: Collection[str], names: Iterable[str]) -> str:
-    """How the tools of these names are called, in words, while these tools of riglm's own are `offered`."""
+def how_to_call(offered: Collection[str], names: Iterable[str]) -> str:
+    """Return how the tools of these names are called while these meta-tools are `offered`."""
     if CALL_TOOL not in offered:
-        return "Call them by name, listed or not."
-    namesakes = [name for name in names if name in offered]
-    words = "Call them by name, listed or not, or by call_tool."
-    if namesakes:
-        words += f" By call_tool alone: {', '.join(namesakes)}; the name itself stands for a tool of riglm's."
-    return words
+        return "Call them by name."
+    reserved = [name for name in names if name in offered]
+    if not reserved:
+        return "Call them by name or with call_tool."
+    return f"Call them by name or with call_tool. Only with call_tool: {', '.join(reserved)}."
 
 
-def context_message(found: int, listed: int, way: str, *, changed: bool) -> str:
-    """What a new context came to, in words; `way` says how tools are called."""
-    lists = f"Your list has changed: it has {listed} tools now." if changed else f"Your list has {listed} tools."
-    if not found:
-        return f"{lists} Nothing is known yet of what this needs: choose among them."
-    return f"{lists} These {found} are likeliest for this. {way}"
+def context_message(*, has_tools: bool, changed: bool, how: str) -> str:
+    """Return the message of a set_context result."""
+    listed = "Your tool list has changed." if changed else "Your tool list is unchanged."
+    if not has_tools:
+        return f"{listed} Search for tools that it lacks."
+    return f"{listed} These tools are likely needed in addition. {how}"
 
 
-def search_message(found: int, near: Sequence[str], way: str) -> str:
-    """What a search came to, in words; `way` says how tools are called."""
+def search_message(*, found: bool, has_meaning: bool, how: str) -> str:
+    """Return the message of a search result; without `has_meaning` the tools were compared by words only so far."""
     if found:
-        return f"{found} tools fit, the best first. {way}"
-    closest = f" Closest by name: {', '.join(near)}." if near else ""
-    return f"No tool fits this.{closest} Ask in other words if you think that there is one."
+        return how
+    if not has_meaning:
+        return "No tool shares these words, and the index of meanings is still loading. Search again in a few seconds."
+    return "No tool matches. Search in other words if you think that there is one."
 
 
 def _fault(raw: Raw | None) -> str:

@@ -1,6 +1,6 @@
 """What filtering and the meta-tools ask of prediction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from riglm.domain.invocation import Found
@@ -8,6 +8,7 @@ from riglm.domain.prediction import Prediction
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Catalogue
+from riglm.domain.usage import Usage
 
 
 class Hit(Protocol):
@@ -21,6 +22,11 @@ class Hit(Protocol):
     @property
     def score(self) -> float:
         """How well it fits."""
+        ...
+
+    @property
+    def probability(self) -> float:
+        """The probability that the search asks for this tool."""
         ...
 
     @property
@@ -45,6 +51,30 @@ class Outcome(Protocol):
     @property
     def abstained(self) -> bool:
         """Whether nothing fits well enough to be named."""
+        ...
+
+
+class UsageEstimates(Protocol):
+    """Estimates by everything that is recorded by now."""
+
+    def after(self, used: Collection[str]) -> Mapping[str, float]:
+        """Return the probability of each other tool in a session that has used these."""
+        ...
+
+
+class UsageSource(Protocol):
+    """The recorded use that lists and results are made from."""
+
+    async def refresh(self, session: Session, profile: str) -> None:
+        """Read what is recorded, for a session that starts."""
+        ...
+
+    def usage(self, session: Session, profile: str) -> Usage | None:
+        """Return the estimate for the lists of a session, None while nothing was learned."""
+        ...
+
+    def model(self, session: Session, profile: str) -> UsageEstimates:
+        """Return what is recorded by now."""
         ...
 
 
@@ -73,12 +103,13 @@ class Predicting(Protocol):
         """How many of the best tools the configured coverage asks for."""
         ...
 
-    async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
-        """Have the session's warm set of this epoch at hand, if anything was learned."""
+    def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
+        """Return the probability of tools in the rest of a session, by its context; empty with nothing to go by."""
         ...
 
-    def warm_set(self, session: Session, names: tuple[str, ...], profile: str) -> tuple[str, ...] | None:
-        """The tools of this epoch's warm set that are among `names`; None while nothing was learned."""
+    @property
+    def is_ready(self) -> bool:
+        """True if meanings are compared, or the fallback that replaces this is final."""
         ...
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:

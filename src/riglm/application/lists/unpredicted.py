@@ -1,6 +1,6 @@
 """Prediction where there is none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,12 +44,14 @@ class Unpredicted(Predicting):
         """All of them."""
         return len(prediction.scores)
 
-    async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
-        """Nothing has to be at hand."""
+    def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
+        """Return nothing."""
+        return {}
 
-    def warm_set(self, session: Session, names: tuple[str, ...], profile: str) -> tuple[str, ...] | None:
-        """Nothing was learned."""
-        return None
+    @property
+    def is_ready(self) -> bool:
+        """True: nothing is loaded."""
+        return True
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
         """It tells nothing."""

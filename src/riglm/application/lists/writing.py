@@ -1,10 +1,10 @@
 """The entries of a list as raw JSON: the upstream's own bytes, with riglm's tools and marks where they belong."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from riglm.application.lists.meta_tool_definitions import DEFINITIONS, NAMES, PROMINENT_SEARCH, SEARCH
+from riglm.application.lists.meta_tool_definitions import SEARCH
 from riglm.domain import jsonrpc
 from riglm.domain.tool import Catalogue
 
@@ -25,17 +25,26 @@ class ListWriter:
         return self._written(catalogue, ("whole",), lambda: (bytes(tool.raw) for tool in catalogue.tools))
 
     def some(
-        self, catalogue: Catalogue, names: frozenset[str], own: tuple[str, ...] = (), *, search_first: bool = False
+        self,
+        catalogue: Catalogue,
+        names: frozenset[str],
+        meta_tools: Mapping[str, bytes],
+        *,
+        search_first: bool = False,
     ) -> bytes:
-        """The entries of some tools in the catalogue's order, and those of riglm's own that are offered."""
-        before, after = own_entries(own, search_first=search_first)
+        """Return the entries of some tools in the catalog's order, and the definitions of the meta-tools.
+
+        With `search_first` the search comes before the tools, otherwise all meta-tools come after them.
+        """
+        first = meta_tools.get(SEARCH) if search_first else None
 
         def entries() -> Iterable[bytes]:
-            yield from before
+            if first is not None:
+                yield first
             yield from (bytes(tool.raw) for tool in catalogue.tools if tool.name in names)
-            yield from after
+            yield from (raw for raw in meta_tools.values() if raw is not first)
 
-        return self._written(catalogue, ("some", names, own, search_first), entries)
+        return self._written(catalogue, ("some", names, *meta_tools.values(), search_first), entries)
 
     def marked(self, catalogue: Catalogue, names: frozenset[str], warm: frozenset[str]) -> bytes:
         """The entries of some tools and those without a name; of each warm name the first one has a mark."""
@@ -58,10 +67,3 @@ class ListWriter:
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         return kept[1]
-
-
-def own_entries(names: Collection[str], *, search_first: bool) -> tuple[list[bytes], list[bytes]]:
-    """The definitions of riglm's own tools before and after all others."""
-    before = [PROMINENT_SEARCH] if search_first and SEARCH in names else []
-    after = [DEFINITIONS[name] for name in NAMES if name in names and not (before and name == SEARCH)]
-    return before, after

@@ -15,7 +15,7 @@ class Plan:
     """How to predict, for whom together, and how much to show.
 
     `predictor` is the name of the strategy and `make_predictor` makes one, and may block. Lists are to hold the share
-    `coverage` of the next calls with at least `least` and at most `most` tools; warm sets last for `epoch` seconds.
+    `coverage` of the next calls with at least `least` and at most `most` tools; warm sets last for `period` seconds.
     """
 
     predictor: str
@@ -25,7 +25,7 @@ class Plan:
     coverage: float
     least: int
     most: int
-    epoch: float
+    period: float
 
     @property
     def by_principal(self) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.predicting import Predicting
@@ -15,9 +15,9 @@ from riglm.application.prediction.lessons import Lessons
 from riglm.application.prediction.loading import Loading
 from riglm.application.prediction.plan import LearningScope, Plan
 from riglm.application.prediction.teaching import Listener, Taught, Teaching
-from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import Found
+from riglm.domain.list_plan import UNSURE
 from riglm.domain.prediction import Context, Prediction, Situation
 from riglm.domain.retrieval.outcome import SearchOutcome
 from riglm.domain.retrieval.texts import request_texts
@@ -47,12 +47,9 @@ _ADVICE: Final = {
 _ADVICE_MEANWHILE: Final = "Ask with the words that tools use of themselves: most tools' meaning is not known yet."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
-_PREPARING_SECONDS: Final = 1.0  # a question of a file takes milliseconds: this is for a disk that hangs
-_BY_USE: Final = "use"
-"""What the record says made a warm set that was wanted before a predictor was loaded."""
-
+_TOOLS_AHEAD: Final = 5
+_WORTH_NAMING: Final = 0.02
 _CLOSING_SECONDS: Final = 0.5
-_Answer = TypeVar("_Answer")
 _log: Final = logging.getLogger("riglm.prediction")
 
 
@@ -68,11 +65,8 @@ class PredictionService(Predicting):
         worker: Worker,
         make_recollection: Callable[[], "Recollection"],
         owners: ToolOwners,
-        warm_sets: WarmSets,
         configured: EmbedderStatus,
         *,
-        asking: Worker,
-        predictor: str = "",
         scope: LearningScope = "principal",
         patience: float = PATIENCE,
         head_start: float = 0.2,
@@ -81,16 +75,12 @@ class PredictionService(Predicting):
     ) -> None:
         """`make_recollection` runs on the worker, `head_start` seconds after prediction was first thought of.
 
-        `asking` is the thread that warm sets are fetched on: no loading holds it up, since lists wait for it.
-        `configured` is the status of the embedder until it is loaded, `predictor` the name of the strategy. A client
+        `configured` is the status of the embedder until it is loaded. A client
         waits at most `patience` seconds for its words to be embedded.
         """
         self._worker = worker
-        self._asking = asking
         self._owners = owners
-        self._warm_sets = warm_sets
         self._configured = configured
-        self._predictor = predictor
         self._by_principal = scope == "principal"
         self._patience = patience
         self._clock = clock
@@ -99,7 +89,6 @@ class PredictionService(Predicting):
         self._loading = Loading(
             worker, make_recollection, owners, head_start=head_start, clock=clock, on_recalled=self._lessons.begin
         )
-        self._preparing: dict[tuple[str, str], tuple[float, asyncio.Task[None]]] = {}
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
         self._teaching = Teaching(self._lessons, lambda: self._loading.knowledge)
@@ -165,32 +154,28 @@ class PredictionService(Predicting):
             return len(prediction.scores)
         return knowledge.experiences.of(self._scope_of(session)).coverage.size(prediction)
 
-    async def prepare(self, session: Session, names: tuple[str, ...], profile: str, most: int) -> None:
-        """Have the warm set of the session's principal for this epoch at hand, if anything was learned.
+    def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
+        """Return the probability of tools in the rest of a session, by its context; empty if too little is known.
 
-        Only the first lists of an epoch wait for it, and that not for long.
+        A tool that is next with probability p is among the next `_TOOLS_AHEAD` with 1 - (1 - p) ** `_TOOLS_AHEAD`.
         """
-        now = self._clock()
-        principal = self._scope_of(session)
-        if self._warm_sets.is_settled(principal, profile, now):
-            return
-        loop = asyncio.get_running_loop()
-        key = (principal, profile)
-        until, settling = self._preparing.get(key, (0.0, None))
-        if settling is None:
-            settling = loop.create_task(self._settle(session, names, profile, most, now))
-            settling.add_done_callback(lambda _: self._preparing.pop(key, None))
-            until = loop.time() + _PREPARING_SECONDS
-            self._preparing[key] = (until, settling)
-        await asyncio.wait({settling}, timeout=max(0.0, until - loop.time()))
+        if not self.context_confidence(session, state) >= UNSURE:
+            return {}
+        prediction = self.predict(session, state, names)
+        if prediction is None:
+            return {}
+        shares = 1 - (1 - prediction.probabilities()) ** _TOOLS_AHEAD
+        return {name: share for name, share in zip(names, shares.tolist(), strict=True) if share >= _WORTH_NAMING}
 
-    def warm_set(self, session: Session, names: tuple[str, ...], profile: str) -> tuple[str, ...] | None:
-        """The tools of this epoch's warm set that are among `names`; None while nothing was learned."""
-        kept = self._warm_sets.kept(self._scope_of(session), profile, self._clock())
-        if kept is None:
-            return None
-        there = set(names)
-        return tuple(tool for tool in kept.tools if tool in there)
+    @property
+    def is_ready(self) -> bool:
+        """True if meanings are compared, or the fallback that replaces this is final."""
+        embedder = self.embedder_status()
+        knowledge = self._loading.knowledge
+        if embedder.status == "loading" or knowledge is None:
+            return False
+        tools, embedded = knowledge.index.counts()
+        return embedder.is_fallback_active or embedded == tools
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
         """The session says what it is about; a vector that comes late is added when it comes."""
@@ -269,17 +254,12 @@ class PredictionService(Predicting):
     def relearn(self) -> None:
         """Learn anew from what the store holds now, in the background: what is gone from it does not count any more."""
         self._asked.clear()
-        self._warm_sets.reread()
         self._loading.relearn()
 
     def follow(self, plan: Plan, *, anew: bool) -> None:
         """Go by another plan; with `anew` by another predictor, as soon as it has learned from the record."""
         parts = plan.by_principal != self._by_principal
-        self._predictor = plan.predictor
         self._by_principal = plan.by_principal
-        self._warm_sets.follow(plan.epoch, plan.coverage)
-        if parts:
-            self._warm_sets.reread()
         self._loading.follow(plan, anew=anew or parts, forget=parts)
 
     def when_anew(self, listener: Callable[[], None]) -> None:
@@ -307,35 +287,8 @@ class PredictionService(Predicting):
     async def close(self) -> None:
         """Learn what is left, as far as there is time, and let the model go."""
         self._lessons.finish(_CLOSING_SECONDS)
-        for _, settling in self._preparing.values():
-            settling.cancel()
         with self._guarded:
             await self._loading.close()
-
-    async def _settle(self, session: Session, names: tuple[str, ...], profile: str, most: int, now: float) -> None:
-        """Find the list of this epoch or make one of what is at hand; what is still to be loaded is not waited for."""
-        principal = self._scope_of(session)
-        whose = principal if self._by_principal else None
-        with self._guarded:
-            found = await self._asked_of_store(lambda: self._warm_sets.stored(principal, profile, now))
-            if found is None:
-                tools, by = self._warmest(session, names, most), self._predictor
-                if not self._is_experienced(principal):
-                    by = _BY_USE
-                    tools = await self._asked_of_store(lambda: self._warm_sets.most_used(whose, names, most, now))
-                if tools:
-                    found = await self._asked_of_store(
-                        lambda: self._warm_sets.decide(principal, profile, tools, by, now)
-                    )
-            self._warm_sets.settle(principal, profile, now, found)
-
-    def _is_experienced(self, scope: str) -> bool:
-        """Whether the predictor knows the past of a scope by now."""
-        knowledge = self._loading.knowledge
-        return knowledge is not None and knowledge.experiences.held(scope) is not None
-
-    async def _asked_of_store(self, question: Callable[[], _Answer]) -> _Answer:
-        return await asyncio.wrap_future(self._asking.submit(question))
 
     async def _embedded(self, context: Context, late: Callable[[Context], None]) -> Context:
         """The context with its vector, or without when that takes longer than a client can wait for it."""
@@ -386,16 +339,6 @@ class PredictionService(Predicting):
             client=session.client.name,
             time=self._clock(),
         )
-
-    def _warmest(self, session: Session, names: tuple[str, ...], most: int) -> tuple[str, ...]:
-        """The tools that a session that knows nothing yet is likeliest to need, among those that were ever used."""
-        prediction = self.predict(session, SessionState(), names)
-        if prediction is None or self._loading.knowledge is None:
-            return ()
-        used = self._loading.knowledge.experiences.of(self._scope_of(session)).used
-        order = sorted(range(len(names)), key=lambda index: (-float(prediction.scores[index]), index))
-        best = [names[index] for index in order if names[index] in used]
-        return tuple(best[: min(most, max(1, self.size(session, prediction)))])
 
     def _scope_of(self, session: Session) -> str:
         return self._scope(session.principal)

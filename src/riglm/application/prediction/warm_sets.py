@@ -1,75 +1,130 @@
-"""The learned lists that stay the same for a whole epoch."""
+"""The usage estimates that tool lists are made from, read from the store and kept until they are recomputed."""
 
-from collections.abc import Callable, Collection
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from riglm.domain.warm_set import WarmSet, mostly_used
+from riglm.application.failing_open import FailingOpen
+from riglm.application.worker import Worker
+from riglm.domain.session import Session
+from riglm.domain.usage import Usage, UsageModel
+from riglm.domain.warm_set import WarmSet
 from riglm.ports.warm_sets import WarmSetsPort
 
-_MOST_KEPT: Final = 10_000
+RECHECK_SECONDS: Final = 1.0
+"""Sessions that start within this time of each other share one look at the store."""
+
+_TIMEOUT_SECONDS: Final = 1.0  # a query takes milliseconds: this is for a disk that hangs
+_MAX_KEPT: Final = 1_000
+_EMPTY: Final = UsageModel((), 0.0)
+_log: Final = logging.getLogger("riglm.prediction")
+
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    warm_set: WarmSet | None
+    model: UsageModel
+    read_at: float
 
 
 class WarmSets:
-    """One list for each principal and profile in each epoch, the same in every process and after every restart.
+    """One warm set for each principal, client and profile, the same in every process and after every restart.
 
-    What is stored counts: whoever comes first in an epoch decides it for all. Where nothing was learned at its first
-    list there is none for the rest of the epoch, unless riglm starts anew.
+    It is recomputed at the start of a session, once the evidence has doubled or the period has ended.
     """
 
-    def __init__(self, store: Callable[[], WarmSetsPort], epoch_seconds: float, coverage: float = 0.95) -> None:
-        """`epoch_seconds` is how long a list lasts, `coverage` the share of recent use that one made from use holds.
+    def __init__(
+        self,
+        asking: Worker,
+        store: Callable[[], WarmSetsPort],
+        *,
+        period: float,
+        by_principal: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`store` runs on the thread of `asking`. `period` is in seconds.
 
-        `store` gives the store, which is asked on the thread that blocks for it.
+        With `by_principal` each principal learns from its own sessions only, otherwise from those of all.
         """
+        self._asking = asking
         self._store = store
-        self._epoch_seconds = epoch_seconds
-        self._coverage = coverage
-        self._known: dict[tuple[str, str], tuple[float, WarmSet | None]] = {}
+        self._period = period
+        self._by_principal = by_principal
+        self._clock = clock
+        self._kept: OrderedDict[_Key, _Estimate] = OrderedDict()
+        self._reading: dict[_Key, asyncio.Task[None]] = {}
+        self._on_change: Callable[[], None] = lambda: None
+        self._guarded = FailingOpen(_log, "recorded use could not be read; lists are made from what was read last, and")
 
-    def follow(self, epoch_seconds: float, coverage: float) -> None:
-        """Go on with another length of epochs, and with lists that hold another share."""
-        self._epoch_seconds = epoch_seconds
-        self._coverage = coverage
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Register a callback for a warm set that replaces another one."""
+        self._on_change = callback
 
-    def epoch_start(self, now: float) -> float:
-        """When the epoch began that `now` lies in; both in seconds since the epoch of the clock."""
-        return now - now % self._epoch_seconds
-
-    def kept(self, principal: str, profile: str, now: float) -> WarmSet | None:
-        """The list of this epoch, if it is known here."""
-        start, found = self._known.get((principal, profile), (None, None))
-        return found if start == self.epoch_start(now) else None
-
-    def is_settled(self, principal: str, profile: str, now: float) -> bool:
-        """Whether it is known here what the list of this epoch is, or that there is none."""
-        return self._known.get((principal, profile), (None,))[0] == self.epoch_start(now)
-
-    def settle(self, principal: str, profile: str, now: float, found: WarmSet | None) -> None:
-        """Take note of the list of this epoch, or that there is none."""
-        if len(self._known) >= _MOST_KEPT:
-            self._known.clear()
-        self._known[principal, profile] = (self.epoch_start(now), found)
+    def follow(self, *, period: float, by_principal: bool) -> None:
+        """Use another period and scope from now on."""
+        self._period = period
+        if by_principal != self._by_principal:
+            self._by_principal = by_principal
+            self._kept.clear()
 
     def reread(self) -> None:
-        """Ask the store again: lists may be gone from it."""
-        self._known.clear()
+        """Read everything from the store again when it is needed."""
+        self._kept.clear()
 
-    def stored(self, principal: str, profile: str, now: float) -> WarmSet | None:
-        """The list of this epoch that is in the store; blocks."""
-        return self._store().get_warm_set(principal, profile, self.epoch_start(now))
+    def usage(self, session: Session, profile: str) -> Usage | None:
+        """Return the estimate for the lists of a session, None while nothing was learned."""
+        kept = self._kept.get(self._key(session, profile))
+        return None if kept is None or kept.warm_set is None else kept.warm_set.usage
 
-    def most_used(self, principal: str | None, names: Collection[str], most: int, now: float) -> tuple[str, ...]:
-        """The tools among `names` that a principal, or anybody, used most of late, the most used first; blocks."""
-        return mostly_used(self._store().recent_use(now, principal), names, self._coverage, most)
+    def model(self, session: Session, profile: str) -> UsageModel:
+        """Return what is recorded by now, for the results of search and of set_context."""
+        kept = self._kept.get(self._key(session, profile))
+        return _EMPTY if kept is None else kept.model
 
-    def decide(self, principal: str, profile: str, tools: tuple[str, ...], predictor: str, now: float) -> WarmSet:
-        """Store the list of this epoch unless there is one by now; the one that counts; blocks."""
-        made = WarmSet(
-            principal=principal,
-            profile=profile,
-            epoch_start=self.epoch_start(now),
-            tools=tools,
-            predictor=predictor,
-            created_at=now,
-        )
-        return self._store().put_warm_set(made)
+    async def refresh(self, session: Session, profile: str) -> None:
+        """Read the estimates for a session that starts; waits for at most a second."""
+        key = self._key(session, profile)
+        kept = self._kept.get(key)
+        if kept is not None and time.monotonic() - kept.read_at < RECHECK_SECONDS:
+            return
+        reading = self._reading.get(key)
+        if reading is None:
+            reading = self._reading[key] = asyncio.get_running_loop().create_task(self._read(key))
+            reading.add_done_callback(lambda _: self._reading.pop(key, None))
+        await asyncio.wait({reading}, timeout=_TIMEOUT_SECONDS)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        for reading in list(self._reading.values()):
+            reading.cancel()
+
+    def _key(self, session: Session, profile: str) -> _Key:
+        return session.principal if self._by_principal else "", session.client.name, profile
+
+    async def _read(self, key: _Key) -> None:
+        with self._guarded:
+            found = await asyncio.wrap_future(self._asking.submit(lambda: self._estimated(key)))
+            before = self._kept.pop(key, None)
+            self._kept[key] = found
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+            if before is not None and before.warm_set != found.warm_set:
+                self._on_change()
+
+    def _estimated(self, key: _Key) -> _Estimate:
+        principal, client, profile = key
+        store, now = self._store(), self._clock()
+        uses = store.list_session_uses(principal if self._by_principal else None)
+        narrow = [each for each in uses if (each.client, each.profile) == (client, profile)]
+        model = UsageModel((uses, narrow), now)
+        stored = store.get_warm_set(principal, client, profile)
+        if model.usage.evidence and (stored is None or stored.is_due(model.usage.evidence, now, self._period)):
+            made = WarmSet(principal=principal, client=client, profile=profile, usage=model.usage, created_at=now)
+            stored = store.put_warm_set(made, None if stored is None else stored.created_at)
+        return _Estimate(stored, model, time.monotonic())

@@ -16,6 +16,8 @@ from riglm.domain.schemas.settings import Settings
 from riglm.domain.surface import Surface
 from riglm.domain.tokens import CACHED_PRICE, WRITTEN_PRICE
 
+_SMALL_TOOLS: Final = 20
+_SMALL_TOKENS: Final = 5_000
 MODES: Final = ("shadow", "enforce")
 EXPLANATION: Final = (
     "What was recorded is what these rules showed, or in shadow mode would have shown: few lists in a session, all "
@@ -109,7 +111,6 @@ def _catalogue(steps: Sequence[Step], record: Record) -> dict[str, float | None]
 def _evidence(
     found: Findings, steps: Sequence[Step], at_work: Record, size: Mapping[str, float | None], *, is_on: bool
 ) -> Evidence:
-    rules = found.settings.filtering
     lists = [each for each in at_work.lists if each.surface in _SHORTER]
     uses = _made_with(at_work.uses, lists)
     is_told = len(uses) >= FEWEST_CALLS and len({use.session for use in uses}) >= FEWEST_SESSIONS
@@ -125,8 +126,8 @@ def _evidence(
         calls=len(steps),
         tools=size["tools"],
         tokens=size["tokens"],
-        whole_tools=rules.passthrough_below.tools,
-        whole_tokens=rules.passthrough_below.tokens,
+        whole_tools=_SMALL_TOOLS,
+        whole_tokens=_SMALL_TOKENS,
         recorded=len({each.session for each in lists}),
         basis=basis,
         hits=hits,

@@ -125,7 +125,7 @@ def _size(evidence: Evidence) -> Reason:
         return Reason(name="catalogue", met=None, text=f"it is not known how many tokens {tools:,.0f} tools are")
     small = tools <= evidence.whole_tools and tokens is not None and tokens <= evidence.whole_tokens
     size = f"{tools:,.0f} tools" + (f" of about {tokens:,.0f} tokens" if tokens else "")
-    bounds = f"{evidence.whole_tools} tools and {evidence.whole_tokens:,} tokens (filtering.passthrough_below)"
+    bounds = f"{evidence.whole_tools} tools and {evidence.whole_tokens:,} tokens"
     if small:
         return Reason(name="catalogue", met=False, text=f"a session has {size}: up to {bounds} all are shown")
     return Reason(name="catalogue", met=True, text=f"a session has {size}, more than {bounds}")

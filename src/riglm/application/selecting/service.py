@@ -10,7 +10,7 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.services import Services
 from riglm.application.lists.predicting import Hit
-from riglm.application.lists.shown import Selection as Shown
+from riglm.application.lists.selection import Selection as Shown
 from riglm.application.prediction.service import PredictionService
 from riglm.application.selecting.selection import Reason
 from riglm.application.showing.call_watch import CallWatch
@@ -71,7 +71,7 @@ class SelectingService:
         self._patience = patience
         self._seconds = patience
         guarded = FailingOpen(_log, "what was used could not be learned, and")
-        self._watch = CallWatch(filtering, lambda _: None, guarded)
+        self._watch = CallWatch(filtering, guarded)
         self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
 
     def begin(self, client: Client, key: str, user: str) -> Session:
@@ -96,7 +96,9 @@ class SelectingService:
         is_choice, is_at_hand = await self._take(session, catalogue, owners)
         if is_choice and context:
             await self._filtering.set_context(session, context)
-        shown = self._filtering.compose(session, catalogue).selection
+        elif is_choice:
+            self._filtering.follow_calls(session)
+        shown = self._filtering.compose(session, catalogue)
         self._expose(session, shown)
         told = None
         with self._explaining:
@@ -166,7 +168,7 @@ class SelectingService:
         """Take note of the tools that a session has; whether there is a choice, and whether all for it is at hand."""
         self._services.owners.note(owners)
         self._filtering.know(session, catalogue)
-        if not self._filtering.weighs(session):
+        if not self._filtering.hides(session):
             return False, True
         is_at_hand = await self._prediction.caught_up(session, self._seconds)
         self._seconds = self._patience if is_at_hand else min(self._patience, _IMPATIENT_SECONDS)

@@ -40,7 +40,7 @@ class SessionStates:
     def rechoose(self) -> None:
         """Let every list be chosen anew when it is asked for; all else of the sessions stays."""
         for state in self._states.values():
-            state.choice = None
+            state.plan = None
 
     def forget(self, session: Session) -> None:
         """A session ended."""

@@ -42,10 +42,11 @@ def _progress(base: Progress | None, ours: Progress | None, theirs: Progress | N
         turn=max(ours.turn, theirs.turn),
         turn_key=ours.turn_key if ours.turn_key != base.turn_key else theirs.turn_key,
         used_in_turn=_used(base.used_in_turn, ours.used_in_turn, theirs.used_in_turn),
-        choice=listed.choice if listed.choice != base.choice else theirs.choice,
+        plan=listed.plan if listed.plan != base.plan else theirs.plan,
         shown=listed.shown if listed.shown != base.shown else theirs.shown,
         searched=_joined(base.searched, ours.searched, theirs.searched),
         suggested=_joined(base.suggested, ours.suggested, theirs.suggested),
+        sent=_joined(base.sent, ours.sent, theirs.sent),
         changes=theirs.changes + max(0, ours.changes - base.changes),
         last_at=max(ours.last_at, theirs.last_at),
     )

@@ -5,20 +5,10 @@ from uuid import UUID
 
 import msgspec
 
+from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
-from riglm.domain.ranking import Choice
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.session_state import MOST_CALLS, MOST_USED, SessionState
-
-
-class _Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    candidates: tuple[str, ...]
-    tools: tuple[str, ...] | None = None
-    search_first: bool = False
-    settled: bool = True
-    confidence: float = 0.0
-    predictor: str = ""
-    reason: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,10 +19,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turn: int = 0
     turn_key: str = ""
     used_in_turn: dict[str, int] = {}
-    choice: _Chosen | None = None
+    plan: ListPlan | None = None
     shown: tuple[str, ...] | None = None
     searched: tuple[str, ...] = ()
     suggested: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
     changes: int = 0
     made: int = 0
     last_at: float = 0.0
@@ -122,32 +113,20 @@ def decoded(plain: bytes) -> SessionRecord | None:
 
 
 def _progress(state: SessionState) -> Progress:
-    choice = state.choice
     return Progress(
         calls=tuple(state.calls),
         context=None if state.context is None else state.context.text,
         turn=state.turn,
         turn_key=state.turn_key,
         used_in_turn=state.used_in_turn,
-        choice=None if choice is None else _chosen(choice),
+        plan=state.plan,
         shown=state.shown,
         searched=tuple(sorted(state.searched)),
         suggested=tuple(sorted(state.suggested)),
+        sent=tuple(sorted(state.sent)),
         changes=state.changes,
         made=state.made,
         last_at=state.last_at,
-    )
-
-
-def _chosen(choice: Choice) -> _Chosen:
-    return _Chosen(
-        candidates=choice.candidates,
-        tools=None if choice.tools is None else tuple(sorted(choice.tools)),
-        search_first=choice.search_first,
-        settled=choice.settled,
-        confidence=choice.confidence,
-        predictor=choice.predictor,
-        reason=choice.reason,
     )
 
 
@@ -157,27 +136,16 @@ def _bring(progress: Progress, state: SessionState) -> bool:
     state.turn, state.turn_key = progress.turn, progress.turn_key
     state.used_in_turn = dict(list(progress.used_in_turn.items())[-MOST_USED:])
     state.searched, state.suggested = set(progress.searched), set(progress.suggested)
+    state.sent = set(progress.sent)
     state.changes, state.made, state.last_at = progress.changes, progress.made, progress.last_at
     candidates = () if state.view is None else state.view.candidates
     if progress.shown != state.shown:
         state.has = None  # another process gave the client a list
     state.shown = candidates if progress.shown == candidates and candidates else progress.shown
-    chosen = progress.choice
-    if chosen is None:
-        state.choice = None
-    else:
-        state.choice = Choice(
-            candidates=candidates if chosen.candidates == candidates else chosen.candidates,
-            tools=None if chosen.tools is None else frozenset(chosen.tools),
-            search_first=chosen.search_first,
-            settled=chosen.settled,
-            confidence=chosen.confidence,
-            predictor=chosen.predictor,
-            reason=chosen.reason,
-        )
+    state.plan = progress.plan
+    if state.plan is not None and state.plan.candidates == candidates:
+        state.plan = replace(state.plan, candidates=candidates)  # so that an unchanged catalog is recognized at once
     if progress.context == before:
         return False
     state.context = None if progress.context is None else Context(text=progress.context)
-    if state.choice is not None and not state.choice.settled:
-        state.choice = replace(state.choice, settled=True)  # it is settled where the context was said
     return progress.context is not None

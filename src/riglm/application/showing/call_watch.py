@@ -17,12 +17,11 @@ _NOT_RUN: Final = frozenset({ErrorKind.PROTOCOL, ErrorKind.UNAVAILABLE})
 class CallWatch(Observer):
     """Watches the calls of one client, or of all clients of the modern era."""
 
-    __slots__ = ("_announce", "_filtering", "_guarded")
+    __slots__ = ("_filtering", "_guarded")
 
-    def __init__(self, filtering: Filter, announce: Callable[[Session], None], guarded: FailingOpen) -> None:
-        """`announce` is called when a session's list has become another one; `guarded` is for all watches."""
+    def __init__(self, filtering: Filter, guarded: FailingOpen) -> None:
+        """`guarded` is for all watches."""
         self._filtering = filtering
-        self._announce = announce
         self._guarded = guarded
 
     @property
@@ -42,8 +41,7 @@ class CallWatch(Observer):
             if kind not in _NOT_RUN:
                 with self._guarded:
                     turn_key = self._filtering.turn_key(given.meta)
-                    if self._filtering.called(session, tool, found, turn_key, success=kind is None):
-                        self._announce(session)
+                    self._filtering.called(session, tool, found, turn_key, success=kind is None)
 
         return found, ended
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from riglm.application.lists.meta_answers import MetaAnswer
-from riglm.application.lists.shown import Selection, ShownList
+from riglm.application.lists.selection import Selection
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Session
@@ -52,15 +52,15 @@ class Filter(Protocol):
         """While the filter was off, a client got a list, or the first page of one that is not whole."""
 
     @abstractmethod
-    def goes_by_epochs(self, session: Session) -> bool:
-        """Whether a list of the session that knows nothing of it stays the same for an epoch: `prepare` comes first."""
+    def needs_usage(self, session: Session) -> bool:
+        """Return True if `prepare` must be awaited before `compose`."""
 
     @abstractmethod
-    async def prepare(self, session: Session, catalogue: Catalogue) -> None:
-        """Fetch what `compose` needs of lists that stay the same for an epoch."""
+    async def prepare(self, session: Session) -> None:
+        """Read the recorded use that the session's list is made from."""
 
     @abstractmethod
-    def compose(self, session: Session, catalogue: Catalogue) -> ShownList:
+    def compose(self, session: Session, catalogue: Catalogue) -> Selection:
         """What the session is shown of a catalogue now."""
 
     @abstractmethod
@@ -96,8 +96,8 @@ class Filter(Protocol):
         """The turn that a call belongs to, by its raw `_meta`; empty when it does not say."""
 
     @abstractmethod
-    def called(self, session: Session, tool: str, found: Found, turn_key: str, *, success: bool) -> bool:
-        """A call has ended; whether the session's list is another one now, which must be announced."""
+    def called(self, session: Session, tool: str, found: Found, turn_key: str, *, success: bool) -> None:
+        """Note a call that has ended."""
 
 
 class MetaTools(Protocol):

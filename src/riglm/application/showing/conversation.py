@@ -56,8 +56,7 @@ class ShowingConversation(Conversation):
         self._showing = showing
         self._caller = caller
         self._news = ListNews(channel)
-        services = showing.observed(lambda _: self._news.changed())
-        self._whole = converse(services, OverheardChannel(channel, self._forget))
+        self._whole = converse(showing.observed(), OverheardChannel(channel, self._forget))
         self._meta_calls: MetaCalls | None = None
         self._own: dict[bytes, ListWalk | MetaCall] = {}
         self._changes = 0  # how often the upstream's tools changed

@@ -44,7 +44,7 @@ class ShowingModern(ModernService):
         self._showing = showing
         self.listeners = Listeners()
         showing.follow(self.listeners.follow)
-        self._whole = serve(showing.observed(self.listeners.changed))
+        self._whole = serve(showing.observed())
         self._meta_calls = MetaCalls(showing, self._whole.spellings)
         self._catalogue: Catalogue | None = None
         self._known_until = 0.0

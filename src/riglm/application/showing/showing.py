@@ -11,7 +11,7 @@ from typing import Any, Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.forwarding.exchange import NOWHERE
 from riglm.application.forwarding.services import Services
-from riglm.application.lists.shown import Selection
+from riglm.application.lists.selection import Selection
 from riglm.application.showing.always_listed import AlwaysListed
 from riglm.application.showing.call_watch import CallWatch
 from riglm.application.showing.contract import Filter, MetaTools
@@ -25,8 +25,6 @@ from riglm.domain.parameters import Parameters
 from riglm.domain.session import Era, Session
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import ReplySink, Underway
-
-"""Surfaces whose lists are made from what is fetched first."""
 
 PREPARING_SECONDS: Final = 1.5
 """A client waits no longer for what its list is made from; without it everything is shown."""
@@ -68,9 +66,9 @@ class Showing:
         """The raw id of a request of riglm's own, which no client thinks of."""
         return b'"%b-%d"' % (self._prefix, next(self._numbers))
 
-    def observed(self, announce: Callable[[Session], None]) -> Services:
-        """The services, with the filter told of every call; `announce` says that a session's list has changed."""
-        watch = CallWatch(self.filtering, announce, self._at_calls)
+    def observed(self) -> Services:
+        """Return the services, with the filter notified of every call."""
+        watch = CallWatch(self.filtering, self._at_calls)
         return replace(self.services, observer=watch, permits=self.permits)
 
     def permits(self, session: Session, name: str, owner: tuple[str, str]) -> bool:
@@ -110,7 +108,7 @@ class Showing:
         catalogue = Catalogue()
         with self._guarded:
             catalogue = self.read(walk)
-            if self.filtering.goes_by_epochs(session):
+            if self.filtering.needs_usage(session):
                 self._start(self._listed_later(session, walk, catalogue, done))
                 return
         self._answer(session, walk, catalogue, done)
@@ -248,12 +246,12 @@ class Showing:
     def _composed(self, session: Session, walk: ListWalk, catalogue: Catalogue) -> Message | None:
         """The list as the session sees it; None when the filter failed."""
         with self._guarded:
-            shown = self.filtering.compose(session, catalogue)
+            selection = self.filtering.compose(session, catalogue)
             answer = walk.pages[0]
-            if not shown.untouched or self.filtering.guards:  # what riglm could not read must not pass unseen
-                answer = answer.replace(result=self._result(session, walk, shown.raw))
-            if not catalogue.missing:  # an incomplete list counts nowhere as one
-                self.expose(session, self._with_always(shown.selection))
+            if not selection.is_passthrough or self.filtering.guards:  # what riglm could not read must not pass unseen
+                answer = answer.replace(result=self._result(session, walk, selection.raw))
+            if not catalogue.missing:
+                self.expose(session, self._with_always(selection))
             return answer
         return None
 
@@ -293,7 +291,7 @@ class Showing:
     ) -> None:
         with self._guarded:
             async with asyncio.timeout(PREPARING_SECONDS):
-                await self.filtering.prepare(session, catalogue)
+                await self.filtering.prepare(session)
         self._answer(session, walk, catalogue, done)
 
 

@@ -10,21 +10,14 @@ from riglm.domain.schemas.base import Seconds, Section, problem
 SurfaceName = Literal["dynamic", "stable", "hints", "full"]
 
 
-class PassthroughBelow(Section):
-    """A catalogue within both bounds is passed whole and untouched: there is nothing to save."""
-
-    tools: int = Field(default=20, ge=0, description="At most so many tools.")
-    tokens: int = Field(default=5000, ge=0, description="Definitions of at most so many estimated tokens.")
-
-
 class MetaToolSwitches(Section):
-    """Which of its own tools riglm offers beside a short list."""
+    """Which meta-tools riglm adds to a list that hides tools."""
 
-    set_context: bool = Field(default=True, description="The model says what it is about, and gets the tools for it.")
-    search_available_tools: bool = Field(default=True, description="The model searches all tools.")
-    call_tool: bool = Field(default=True, description="The model calls tools that are not in its list.")
-    index_status: bool = Field(default=True, description="The model learns how well meaning is recognised.")
-    mark_tool: bool = Field(default=True, description="The model says whether a tool was of use.")
+    set_context: bool = Field(default=True, description="Describes the task and returns the tools for it.")
+    search_available_tools: bool = Field(default=True, description="Searches all tools.")
+    call_tool: bool = Field(default=True, description="Calls a tool that is not listed.")
+    index_status: bool = Field(default=False, description="Reports the state of the search index.")
+    mark_tool: bool = Field(default=False, description="Reports whether a tool was useful.")
 
 
 class Filtering(Section):
@@ -39,14 +32,16 @@ class Filtering(Section):
     mode: Literal["enforce", "shadow"] = Field(
         default="enforce", description="`shadow` shows everything and records what would have been hidden."
     )
-    min_tools: int = Field(default=5, ge=0, description="Show at least so many tools.")
-    max_tools: int = Field(default=20, ge=1, description="Show at most so many tools, beside those that always are.")
-    coverage: float = Field(
-        default=0.95,
+    min_tools: int = Field(default=5, ge=0, description="Minimum number of tools in a list that hides some.")
+    max_tools: int = Field(
+        default=20, ge=1, description="Maximum number of tools in a list that hides some, without pinned ones."
+    )
+    coverage: float | None = Field(
+        default=None,
         gt=0,
         lt=1,
-        description="Show as many tools as it takes to hold this share of the next calls, within `min_tools` and "
-        "`max_tools`.",
+        description="List as many tools as hold this share of the calls, within `min_tools` and `max_tools`, not those "
+        "whose listing pays.",
     )
     allowlist: tuple[str, ...] = Field(
         default=(),
@@ -68,11 +63,17 @@ class Filtering(Section):
     profile: str = Field(
         default="default", min_length=1, description="Warm sets are learned for each principal and profile."
     )
-    epoch: Seconds = Field(default=86_400, description="A warm set stays as it is for so many seconds.")
-    cold_start_limit: int | None = Field(
-        default=None,
+    period: Seconds = Field(
+        default=86_400,
+        description="Seconds after which a warm set is recomputed, if the number of sessions has not doubled before.",
+    )
+    cold_start_limit: int = Field(
+        default=50,
         ge=1,
-        description="While nothing is known of a session, show at most so many tools and the search.",
+        description="Maximum number of tools in a list that hides some, while nothing was learned.",
+    )
+    index_tokens: int = Field(
+        default=400, ge=0, description="Maximum tokens of the index of hidden tools in the description of the search."
     )
     retained_turns: int = Field(
         default=3, ge=0, description="A tool stays while it was used in the last so many turns."
@@ -82,15 +83,8 @@ class Filtering(Section):
         description="Keys of `_meta` whose value changes with the turn, best first.",
     )
     turn_pause: Seconds = Field(default=120, description="A call after so many seconds of silence begins a turn.")
-    passthrough_below: PassthroughBelow = PassthroughBelow()
-    expected_requests: int = Field(
-        default=50,
-        ge=0,
-        description="How many requests to its model a client is thought to make with one list: what hiding saves is "
-        "weighed against what a changed list costs in the prompt cache.",
-    )
     answer_tools: int = Field(
-        default=10, ge=1, le=100, description="Give at most so many tools in the answer to a search or a context."
+        default=10, ge=1, le=100, description="Maximum number of definitions in the result of a search or a context."
     )
     meta_tools: MetaToolSwitches = MetaToolSwitches()
 

@@ -16,6 +16,7 @@ from riglm.domain.schemas.embedder import Embedder
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.schemas.knowledge import Knowledge
 from riglm.domain.schemas.prediction import Learning, Predictor
+from riglm.domain.schemas.prices import PriceSettings
 from riglm.domain.schemas.retention import Retention
 from riglm.domain.schemas.section import Limits, Logging, Privacy, Sessions, Timeouts
 from riglm.domain.schemas.server import Server
@@ -47,6 +48,7 @@ class Settings(Section):
     limits: Limits = Limits()
     sessions: Sessions = Sessions()
     filtering: Filtering = Filtering()
+    prices: PriceSettings = PriceSettings()
     embedder: Embedder = Embedder()
     predictor: Predictor = Predictor()
     learning: Learning = Learning()

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 from riglm.adapters.telemetry.exposition import OPENMETRICS, PLAIN, written
 from riglm.adapters.telemetry.metrics import OTHER, REFUSED, PrometheusMetrics
 from riglm.application.reporting.record import read_record
-from riglm.domain.exposure import NOTHING_TO_SAVE, SEARCH_SURFACE, Exposure
+from riglm.domain.exposure import NOTHING_HIDDEN, SEARCH_SURFACE, Exposure
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
 from riglm.domain.session import Era, Method, Session, Transport
@@ -233,7 +233,7 @@ def test_tokens_of_shadow_mode_are_what_the_report_says_of_the_same_lists(metric
     lists = [
         exposed(5, 15, timestamp=1.0, tokens_shown=500, **of_shadow),
         exposed(7, 13, timestamp=2.0, tokens_shown=700, **of_shadow),
-        exposed(20, timestamp=3.0, tokens_shown=900, reason=NOTHING_TO_SAVE, mode="shadow", session_id=session_id),
+        exposed(20, timestamp=3.0, tokens_shown=900, reason=NOTHING_HIDDEN, mode="shadow", session_id=session_id),
     ]
     metrics.charge(70)
     for place, each in enumerate(lists):

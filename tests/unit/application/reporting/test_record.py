@@ -4,7 +4,7 @@ import pytest
 
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.reporting.record import read_record
-from riglm.domain.exposure import NOTHING_TO_SAVE
+from riglm.domain.exposure import NOTHING_HIDDEN
 from riglm.domain.invocation import Found
 from riglm.testing.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reporting.shadowed import worked
@@ -65,7 +65,7 @@ def test_a_shadow_is_charged_with_the_tools_that_riglm_would_have_offered():
     assert (whole.tokens_net, short.tokens_net) == (-OWN, 200 - OWN - 100 - OWN)
 
 
-@pytest.mark.parametrize("known", [{"surface": "hints"}, {"surface": "full"}, {"reason": NOTHING_TO_SAVE}])
+@pytest.mark.parametrize("known", [{"surface": "hints"}, {"surface": "full"}, {"reason": NOTHING_HIDDEN}])
 def test_where_riglm_offers_no_tools_of_its_own_they_cost_nothing(known):
     session = a_session(started_at=10.0)
     [one] = read(session, a_list(session, "a", at=10.0, **known), called(session, "a", 11.0)).lists

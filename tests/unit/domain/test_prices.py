@@ -1,0 +1,67 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riglm.domain.prices import OUTPUT_TOKENS, PROMPT_TOKENS, SEARCH_TOKENS, Prices, SessionPrice
+
+PRICES = Prices(cached_input=0.1, cache_write=1.25, output=5.0, extra_request=100.0)
+tokens = st.integers(0, 100_000)
+counts = st.integers(0, 40)
+
+
+def price_of(*requests, added=0):
+    """Return the price of requests of (list tokens, list key), each adding tokens to the messages."""
+    session = SessionPrice(PRICES)
+    for size, key in requests:
+        session.request(size, key)
+        session.messages += added
+    return session.total
+
+
+def test_a_session_s_price_is_the_sum_of_its_requests():
+    session = SessionPrice(PRICES)
+    session.request(1_000, "short")
+    assert session.total == pytest.approx(1.25 * (1_000 + PROMPT_TOKENS) + 5 * OUTPUT_TOKENS)
+    session.messages += 500
+    session.request(1_000, "short")
+    session.messages += 300
+    session.request(3_000, "long")
+    assert session.requests == 3
+    assert session.total == pytest.approx(
+        1.25 * (1_000 + PROMPT_TOKENS)
+        + 0.1 * (1_000 + PROMPT_TOKENS)
+        + 1.25 * 500
+        + 1.25 * (3_000 + PROMPT_TOKENS + 800)
+        + 3 * 5 * OUTPUT_TOKENS
+    )
+
+
+def test_a_list_that_comes_back_is_written_again():
+    same, alternating = price_of(*[(10, "a")] * 3), price_of((10, "a"), (10, "b"), (10, "a"))
+    assert alternating - same == pytest.approx(2 * (1.25 - 0.1) * (10 + PROMPT_TOKENS))
+
+
+@given(tokens, tokens, counts)
+def test_added_tokens_cost_what_a_session_with_them_costs_more(size, more, later):
+    requests = later + 1
+    difference = price_of(*[(size + more, "list")] * requests, added=50) - price_of(
+        *[(size, "list")] * requests, added=50
+    )
+    assert PRICES.added(more, later) == pytest.approx(difference, abs=1e-3)
+
+
+@given(tokens, tokens, counts)
+def test_a_list_change_costs_what_a_session_with_it_costs_more(before, after, later):
+    kept = price_of(*[(before, "old")] * (later + 2))
+    changed = price_of((before, "old"), *[(after, "new")] * (later + 1))
+    assert PRICES.list_change(PROMPT_TOKENS, before, after, later) == pytest.approx(changed - kept, abs=1e-3)
+
+
+def test_a_shorter_list_pays_in_a_long_session_only():
+    assert PRICES.list_change(PROMPT_TOKENS, 20_000, 2_000, 1) > 0
+    assert PRICES.list_change(PROMPT_TOKENS, 20_000, 2_000, 40) < 0
+
+
+def test_a_detour_costs_one_request_and_what_its_messages_add():
+    expected = 0.1 * 10_000 + 5 * OUTPUT_TOKENS + 100 + SEARCH_TOKENS * (1.25 + 0.1 * 7)
+    assert PRICES.detour(10_000, 7) == pytest.approx(expected)
