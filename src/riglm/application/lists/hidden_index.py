@@ -36,7 +36,7 @@ def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
         if _length(", ".join(own)) <= size:
             return ", ".join(own)
         servers = _by_prefix(own)
-    names = "; ".join(f"{server}: {', '.join(own)}" for server, own in servers.items())
+    names = "; ".join(f"{server}: {', '.join(members)}" for server, members in servers.items())
     return names if _length(names) <= size else _kinds(servers, size)
 
 
