@@ -1,10 +1,11 @@
-"""The way in. What most clients start, `riglm run [--no-filter] -- COMMAND`, need not wait for a parser."""
+"""The entry point. `riglm run`, which clients start and wait for, does not wait for the imports of the parser."""
 
 import gc
 import os
 import sys
+from typing import Any
 
-_NO_FILTER = "--no-filter"
+_OPTIONS = {"--config": "config", "--mcp-json": "mcp_json", "--url": "url", "--log-level": "log_level"}
 _PATIENT = (50_000, 10, 10)
 """Nearly all that a start makes stays: to look through it for garbage would take a seventh of the time."""
 
@@ -24,22 +25,57 @@ def _main() -> None:
     gc.set_threshold(*_PATIENT)
     fill_standard_descriptors()
     words = sys.argv[1:]
-    for opening in (["run", "--"], ["run", _NO_FILTER, "--"]):
-        command = words[len(opening) :]
-        if command and words[: len(opening)] == opening:
-            _run(command, no_filter=_NO_FILTER in opening)
+    options = _options_of_run(words[1:]) if words[:1] == ["run"] else None
+    if options is not None:
+        _run(**options)
     from riglm.cli.main import main as parse
 
     parse()
 
 
-def _run(command: list[str], *, no_filter: bool) -> None:
-    from riglm.cli.starting import ready
+def _options_of_run(words: list[str]) -> dict[str, Any] | None:
+    """Return the options of a `riglm run` that is spelled plainly, None if the parser has to read it."""
+    options: dict[str, Any] = {"no_filter": False, "command": []}
+    rest = iter(words)
+    for word in rest:
+        name, is_joined, value = word.partition("=")
+        if word == "--":
+            options["command"] = list(rest)
+            return options if options["command"] else None
+        if word == "--no-filter":
+            options["no_filter"] = True
+        elif name in _OPTIONS:
+            given = value if is_joined else next(rest, "")
+            if not given or given.startswith("-"):
+                return None
+            options[_OPTIONS[name]] = given
+        else:
+            return None
+    return options
+
+
+def _run(
+    *,
+    no_filter: bool,
+    command: list[str],
+    config: str | None = None,
+    mcp_json: str | None = None,
+    url: str | None = None,
+    log_level: str | None = None,
+) -> None:
+    from pathlib import Path
+
+    from riglm.cli.starting import common_values, ready
     from riglm.domain.errors import RiglmError, UnusableInput
 
     try:
-        values = [(_NO_FILTER, ("filtering", "enabled"), False)] if no_filter else []
-        configuration = ready(command=command, values=values)
+        configuration = ready(
+            config=Path(config) if config else None,
+            mcp_json=Path(mcp_json) if mcp_json else None,
+            url=url,
+            command=command,
+            values=common_values(no_filter, log_level),
+        )
         from riglm.composition.running import run_stdio
 
         code = run_stdio(configuration)

@@ -1,6 +1,6 @@
 """`riglm run` and `riglm serve`: stand in front of servers."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from riglm.cli.options import (
     NoFilterOption,
     UrlOption,
 )
-from riglm.cli.starting import ready
+from riglm.cli.starting import common_values, ready
 
 
 def run(
@@ -27,7 +27,7 @@ def run(
 
     For example: riglm run -- npx -y @modelcontextprotocol/server-everything
     """
-    values = _common(no_filter, log_level)
+    values = common_values(no_filter, log_level)
     configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.composition.running import run_stdio
 
@@ -62,7 +62,7 @@ def serve(
     Clients find them at http://HOST:PORT/mcp, and with --transport sse or both at /sse.
     """
     values = [
-        *_common(no_filter, log_level),
+        *common_values(no_filter, log_level),
         ("--host", ("downstream", "host"), host),
         ("--port", ("downstream", "port"), port),
         ("--transport", ("downstream", "transport"), transport),
@@ -73,10 +73,3 @@ def serve(
     from riglm.composition.running import run_http
 
     raise typer.Exit(run_http(configuration))
-
-
-def _common(no_filter: bool, log_level: str | None) -> list[tuple[str, tuple[str, ...], Any]]:
-    return [
-        ("--no-filter", ("filtering", "enabled"), False if no_filter else None),
-        ("--log-level", ("logging", "level"), log_level),
-    ]

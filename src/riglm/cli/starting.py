@@ -36,6 +36,14 @@ def ready(**options: Any) -> "Configuration":
     return configuration
 
 
+def common_values(no_filter: bool, log_level: str | None) -> list[tuple[str, tuple[str, ...], Any]]:
+    """Return the settings that both commands have options for."""
+    return [
+        ("--no-filter", ("filtering", "enabled"), False if no_filter else None),
+        ("--log-level", ("logging", "level"), log_level),
+    ]
+
+
 def _predictors() -> tuple[str, ...]:
     from riglm.adapters.prediction.selection import available
 

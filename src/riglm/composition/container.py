@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.forwarding.catalogues import Catalogues
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.application.forwarding.services import Services
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
@@ -99,6 +100,7 @@ class Container(containers.DeclarativeContainer):
         tracking=tracking,
         sessions=sessions,
         catalogues=providers.Singleton(Catalogues),
+        known_catalogs=providers.Singleton(KnownCatalogs, hasher, recorder.provided.put),
         owners=providers.Singleton(make_owners, settings),
         grace=settings.provided.timeouts.grace,
         longest_list=settings.provided.timeouts.list,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.identity import server_info
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SWEEP_SECONDS: Final = 30.0
 _OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
+_CATALOGS_SECONDS: Final = 0.25
 _log: Final = logging.getLogger("riglm")
 
 
@@ -46,15 +47,13 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
         stack.enter_context(container.maintenance())
         if settings.filtering.denies and not settings.filtering.is_on:
             _log.warning("filtering.enabled is false: what filtering.allowlist and filtering.denylist deny can be used")
-        if filtered:
-            stack.callback(container.shutdown_resources)
-            stack.enter_context(container.worker())
-            stack.enter_context(container.asking())
+        stack.enter_context(_working(container, filtered=filtered))
         async with contextlib.AsyncExitStack() as opened:
             if is_shared(settings):
                 await opened.enter_async_context(container.state())
             ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
             read_for_metrics(container, ports)
+            await _recall_catalogs(container)
             showing = container.showing() if filtered else None
             proxy = ProxyService(services, ports, settings.naming, showing, make_traces(tracer))
             sharing = container.sharing() if is_shared(settings) else None
@@ -81,6 +80,27 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
                 await proxy.close()
                 if filtered:
                     await _closed_behind(container)
+
+
+@contextlib.contextmanager
+def _working(container: Container, *, filtered: bool) -> Iterator[None]:
+    """Run the threads that read the store, and those of prediction where lists are filtered."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(container.shutdown_resources)
+        stack.enter_context(container.asking())
+        if filtered:
+            stack.enter_context(container.worker())
+        yield
+
+
+async def _recall_catalogs(container: Container) -> None:
+    """Read the stored tool catalogs of several servers; the proxy does not wait long for a slow store."""
+    known, specs = container.services().known_catalogs, container.settings().upstream_specs()
+    if len(specs) < 2:  # the list of a single one is forwarded
+        return
+    job = container.asking().submit(lambda: known.load(specs, container.choices().list_tool_catalogs))
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.wrap_future(job), _CATALOGS_SECONDS)
 
 
 async def _closed_behind(container: Container) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 _VERSION = "2026.8.31"
@@ -13,11 +14,11 @@ PACKAGES = tuple(f"@modelcontextprotocol/server-{name}@{_VERSION}" for name in (
 _OPTIONS = ("--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
 
-def install(directory: Path, deadline_s: float) -> Path | None:
-    """Install the servers below a directory; where their programs are, or None when npm is missing, late or fails."""
+def install(directory: Path, deadline_s: float, packages: Sequence[str] = PACKAGES) -> Path | None:
+    """Install servers below a directory; where their programs are, or None when npm is missing, late or fails."""
     if shutil.which("npx") is None or shutil.which("npm") is None:
         return None
-    command = ["npm", "install", *_OPTIONS, "--prefix", str(directory), *PACKAGES]
+    command = ["npm", "install", *_OPTIONS, "--prefix", str(directory), *packages]
     npm = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

@@ -62,6 +62,11 @@ class KeyedHasher:
         """The hash of a conversation key or handle by which a session was recognised."""
         return self._digest(b"session key", _utf8(value))
 
+    def catalog(self, raw: bytes) -> str:
+        """The hash of what a tool catalog depends on, as JSON: the server's configuration, or what a client can do."""
+        canonical = canonical_json(raw)
+        return self._digest(b"catalog", raw if canonical is None else canonical)
+
     def derived_key(self, purpose: str) -> bytes:
         """A key of its own for one purpose, from which this one cannot be told."""
         return hmac.digest(self._key, b"key for " + _utf8(purpose), "sha256")

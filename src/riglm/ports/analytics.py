@@ -14,9 +14,11 @@ from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.ports.maintenance import ROWS_AT_ONCE, MaintenancePort
 from riglm.ports.overrides import OverridesPort
 from riglm.ports.overview import OverviewPort, SessionSummary, ToolStatistics
+from riglm.ports.tool_catalogs import ToolCatalogsPort
 from riglm.ports.warm_sets import WarmSetsPort
 
 
@@ -35,7 +37,7 @@ class PairsForgotten:
     ids: tuple[UUID, ...]
 
 
-Record = Session | SessionClosed | ToolInvocation | Exposure | LearnedPair | PairsForgotten
+Record = Session | SessionClosed | ToolInvocation | Exposure | LearnedPair | PairsForgotten | ToolCatalog
 """What recording hands over, in the order in which it happened."""
 
 
@@ -77,14 +79,14 @@ class RecordedSession:
         return tuple(call for call in self.calls if call.success)
 
 
-class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, MaintenancePort, Protocol):
+class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort, MaintenancePort, Protocol):
     """Persists usage data and answers questions about it.
 
     Methods block; callers keep them off the event loop. Every failure of the store arrives as `AnalyticsUnavailable`
     with its cause kept; a record that the store cannot hold, as `RecordRefused`. Records are delivered at least once:
     storing an invocation or exposure whose id is already stored changes nothing, and both may arrive before their
-    session; of a learned pair the one that was updated last is kept. What is stored and what is returned share nothing
-    that can change.
+    session; of a learned pair or tool catalog the one that was updated last is kept. What is stored and what is
+    returned share nothing that can change.
     """
 
     @abstractmethod

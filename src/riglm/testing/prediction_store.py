@@ -12,12 +12,21 @@ from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.domain.session import Client
+from riglm.domain.tool_catalog import KEPT_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.usage import SessionUse, Usage
 from riglm.domain.warm_set import KEPT_SECONDS
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
 from riglm.ports.overrides import OverridesPort
+from riglm.ports.tool_catalogs import ToolCatalogsPort
 from riglm.ports.warm_sets import WarmSetsPort
-from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_invocation, an_override
+from riglm.testing.records import (
+    a_learned_pair,
+    a_session,
+    a_tool_catalog,
+    a_warm_set,
+    an_invocation,
+    an_override,
+)
 
 
 def known_of(pair: LearnedPair) -> dict[str, object]:
@@ -28,12 +37,12 @@ def known_of(pair: LearnedPair) -> dict[str, object]:
     }
 
 
-class Choices(OverridesPort, WarmSetsPort, Protocol):
-    """Overrides and warm sets."""
+class Choices(OverridesPort, WarmSetsPort, ToolCatalogsPort, Protocol):
+    """Overrides, warm sets and tool catalogs."""
 
 
 class PredictionStoreContract:
-    """Learned pairs, recent sessions, overrides and warm sets."""
+    """Learned pairs, recent sessions, overrides, warm sets and tool catalogs."""
 
     @pytest.fixture
     def analytics(self) -> AnalyticsPort:
@@ -371,3 +380,23 @@ class PredictionStoreContract:
         assert started(mine, 1) == [2.0]
         assert started(theirs) == [3.0, 1.0]
         assert started("nobody") == []
+
+    def test_a_tool_catalog_comes_back_as_it_was_stored(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """Every byte is kept, for each variant, and no other server's catalog is returned."""
+        odd = a_tool_catalog(server="\0\ud83d\x1a", instructions="\0\x1a", tools=b'[{"name":"\xc3\xa4", "n":1.0}]')
+        modern, other = a_tool_catalog(variant="modern", capabilities=b""), a_tool_catalog(fingerprint="0" * 32)
+        analytics.record_many([odd, modern, other])
+        found = choices.list_tool_catalogs([odd.fingerprint, "1" * 32])
+        assert sorted(found, key=lambda each: each.variant) == [odd, modern]
+        assert choices.list_tool_catalogs([]) == []
+
+    def test_the_newest_tool_catalog_stays_and_old_ones_go(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """Records may arrive in any order. What no process has refreshed for long is removed."""
+        old, new = a_tool_catalog(tools=b"[]"), a_tool_catalog(updated_at=2000.0)
+        unused = a_tool_catalog(fingerprint="0" * 32)
+        analytics.record_many([new, old, unused])
+        analytics.record_many([old])
+        assert list(choices.list_tool_catalogs([new.fingerprint])) == [new]
+        latest = a_tool_catalog(updated_at=unused.updated_at + CATALOG_KEPT_SECONDS + 1.0)
+        analytics.record_many([latest])
+        assert list(choices.list_tool_catalogs([latest.fingerprint, unused.fingerprint])) == [latest]

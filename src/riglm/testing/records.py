@@ -10,6 +10,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import Override, OverrideKind
 from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.domain.usage import Usage
 from riglm.domain.warm_set import WarmSet
 
@@ -84,6 +85,22 @@ def a_warm_set(*tools: str, **known: Any) -> WarmSet:
             "profile": "default",
             "usage": usage,
             "created_at": 1001.0,
+            **known,
+        }
+    )
+
+
+def a_tool_catalog(**known: Any) -> ToolCatalog:
+    """The catalog of a server with one tool; `known` says what else matters to the test."""
+    return ToolCatalog(
+        **{
+            "fingerprint": "f" * 32,
+            "variant": "handshake:0",
+            "server": "files",
+            "capabilities": b'{"tools":{}}',
+            "instructions": "Be kind.",
+            "tools": b'[{"name":"read"}]',
+            "updated_at": 1000.0,
             **known,
         }
     )

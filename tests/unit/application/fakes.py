@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 from riglm.application.forwarding.catalogues import Catalogues
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.application.forwarding.services import Services
 from riglm.application.recording.tracking import CalledNote, TrackingService
 from riglm.application.sessions.registry import Evidence, SessionRegistry
@@ -12,6 +13,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Era, Session
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import ClientChannel, ReplySink
@@ -51,6 +53,10 @@ class Records:
         return [exposure.shown for exposure in self.of(Exposure)]
 
     @property
+    def catalogs(self):
+        return self.of(ToolCatalog)
+
+    @property
     def opened(self):
         return {session.id for session in self.of(Session)}
 
@@ -62,7 +68,7 @@ class Records:
 class World:
     """The services of one process, with everything recorded in a list."""
 
-    def __init__(self, *, grace=0.05, longest_list=0.05, **evidence):
+    def __init__(self, *, grace=0.05, longest_list=0.05, catalogs=(), **evidence):
         self.clock = Clock()
         self.records = Records()
         self.hasher = KeyedHasher(bytes(32))
@@ -70,10 +76,13 @@ class World:
         self.sessions = SessionRegistry(
             self.tracking, self.hasher, Evidence(**evidence), monotonic=self.clock, clock=self.clock
         )
+        known_catalogs = KnownCatalogs(self.hasher, self.records.put, clock=self.clock)
+        known_catalogs.load((), lambda _: catalogs)
         self.services = Services(
             tracking=self.tracking,
             sessions=self.sessions,
             catalogues=Catalogues(),
+            known_catalogs=known_catalogs,
             grace=grace,
             longest_list=longest_list,
         )

@@ -1,15 +1,18 @@
-"""Overrides and warm sets in the tables."""
+"""What a first list is made from: overrides, warm sets and tool catalogs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Double, delete, literal, select
+from sqlalchemy import Connection, Double, delete, func, literal, select
 
 from riglm.adapters.analytics.lookups import insert_into
 from riglm.adapters.analytics.rows import Row
-from riglm.adapters.analytics.tables import override, warm_set
+from riglm.adapters.analytics.tables import override, tool_catalog, warm_set
 from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.tool_catalog import KEPT_SECONDS as CATALOG_KEPT_SECONDS
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.domain.usage import Usage
 from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
 
@@ -68,6 +71,32 @@ def put_warm_set(connection: Connection, given: WarmSet, replaces: float | None)
 def forget_warm_sets(connection: Connection) -> None:
     """Remove all warm sets."""
     connection.execute(delete(warm_set))
+
+
+def list_tool_catalogs(connection: Connection, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+    """Return the stored catalogs with these fingerprints."""
+    query = select(tool_catalog).where(tool_catalog.c.fingerprint.in_(fingerprints))
+    return [ToolCatalog(**row) for row in connection.execute(query).mappings()]
+
+
+def put_tool_catalogs(connection: Connection, given: Iterable[ToolCatalog]) -> None:
+    """Store catalogs unless there are newer ones, and remove those that have not been refreshed for long."""
+    newest: dict[tuple[str, str], ToolCatalog] = {}
+    for each in given:
+        key = (each.fingerprint, each.variant)
+        if key not in newest or newest[key].updated_at <= each.updated_at:
+            newest[key] = each
+    if not newest:
+        return
+    rows = [asdict(each) for each in newest.values()]
+    statement = insert_into(connection, tool_catalog)
+    taken = {name: statement.excluded[name] for name in ToolCatalog.__dataclass_fields__}
+    newer = statement.excluded.updated_at >= tool_catalog.c.updated_at
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=["fingerprint", "variant"], set_=taken, where=newer), rows
+    )
+    latest = select(func.max(tool_catalog.c.updated_at)).scalar_subquery()
+    connection.execute(delete(tool_catalog).where(tool_catalog.c.updated_at < latest - CATALOG_KEPT_SECONDS))
 
 
 def _override_row(given: Override) -> Row:

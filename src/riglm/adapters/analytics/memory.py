@@ -18,6 +18,7 @@ from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import PROFILE, Session
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.domain.usage import MAX_SESSIONS, SessionUse
 from riglm.ports.analytics import (
     AnalyticsPort,
@@ -91,6 +92,8 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
                     case PairsForgotten():
                         for id_ in record.ids:
                             self._pairs.pop(id_, None)
+                    case ToolCatalog():
+                        self._put_tool_catalog(record)
             for record in records:
                 if isinstance(record, SessionClosed) and record.session_id in self._sessions:
                     self._sessions[record.session_id].ended_at = record.ended_at

@@ -1,22 +1,26 @@
-"""Overrides and warm sets kept in the memory of this process."""
+"""Overrides, warm sets and tool catalogs kept in the memory of this process."""
 
 import threading
 from collections.abc import Sequence
 from uuid import UUID
 
 from riglm.domain.override import Override
+from riglm.domain.tool_catalog import KEPT_SECONDS as CATALOG_KEPT_SECONDS
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
 from riglm.ports.overrides import OverridesPort
+from riglm.ports.tool_catalogs import ToolCatalogsPort
 from riglm.ports.warm_sets import WarmSetsPort
 
 
-class InMemoryChoices(OverridesPort, WarmSetsPort):
+class InMemoryChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
     """Keeps what people and epochs decided in plain dictionaries."""
 
     def __init__(self) -> None:
         self._deciding = threading.Lock()
         self._overrides: dict[UUID, Override] = {}
         self._warm_sets: dict[tuple[str, str, str], WarmSet] = {}
+        self._tool_catalogs: dict[tuple[str, str], ToolCatalog] = {}
 
     def put_override(self, override: Override) -> None:
         """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
@@ -57,3 +61,19 @@ class InMemoryChoices(OverridesPort, WarmSetsPort):
         """Remove all warm sets."""
         with self._deciding:
             self._warm_sets.clear()
+
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+        """Return the catalogs with these fingerprints."""
+        with self._deciding:
+            return [each for each in self._tool_catalogs.values() if each.fingerprint in fingerprints]
+
+    def _put_tool_catalog(self, given: ToolCatalog) -> None:
+        """Keep a catalog unless there is a newer one, and remove those that have not been refreshed for long."""
+        with self._deciding:
+            kept = self._tool_catalogs.get((given.fingerprint, given.variant))
+            if kept is None or kept.updated_at <= given.updated_at:
+                self._tool_catalogs[given.fingerprint, given.variant] = given
+            latest = max(each.updated_at for each in self._tool_catalogs.values())
+            for key, each in list(self._tool_catalogs.items()):
+                if each.updated_at < latest - CATALOG_KEPT_SECONDS:
+                    del self._tool_catalogs[key]

@@ -19,6 +19,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.override import Override
 from riglm.domain.session import Session
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.domain.usage import MAX_SESSIONS, SessionUse
 from riglm.domain.warm_set import WarmSet
 from riglm.ports.analytics import (
@@ -194,6 +195,11 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         """Remove all warm sets."""
         with self._database.writing() as connection:
             choices.forget_warm_sets(connection)
+
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+        """Return the stored catalogs with these fingerprints."""
+        with self._database.reading(seconds=None) as connection:
+            return choices.list_tool_catalogs(connection, fingerprints)
 
     def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
         """Return the latest sessions with a successful call of an upstream tool, newest first."""

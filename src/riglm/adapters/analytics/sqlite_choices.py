@@ -1,4 +1,4 @@
-"""Overrides, warm sets and session uses, read and written in the SQLite file of `SqlAnalytics` without SQLAlchemy.
+"""Overrides, warm sets, session uses and tool catalogs in the SQLite file of `SqlAnalytics`, without SQLAlchemy.
 
 A first list is made from it, and importing SQLAlchemy takes longer than a client should wait for that.
 """
@@ -18,9 +18,11 @@ from riglm.adapters.analytics.store_file import StoreFile
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.domain.usage import MAX_SESSIONS, SessionUse, Usage
 from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
 from riglm.ports.overrides import OverridesPort
+from riglm.ports.tool_catalogs import ToolCatalogsPort
 from riglm.ports.warm_sets import WarmSetsPort
 
 BUSY_TIMEOUT_MS: Final = 250
@@ -51,7 +53,7 @@ _PUT_WARM_SET: Final = """
 """
 
 
-class SqliteChoices(OverridesPort, WarmSetsPort):
+class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
     """Opens the file for each question, and makes none: before `SqlAnalytics` made it, nothing was decided."""
 
     def __init__(self, file: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
@@ -151,6 +153,27 @@ class SqliteChoices(OverridesPort, WarmSetsPort):
         ids = [each.id for each in sessions]
         calls = self._read("invocation", _CALLS.format(ids=",".join("?" * len(ids))), (*ids, OWN_UPSTREAM))
         return to_session_uses(sessions, ((id_, original(tool)) for id_, tool in calls))
+
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+        """Return the stored catalogs with these fingerprints."""
+        found = self._read(
+            "tool_catalog",
+            "SELECT fingerprint, variant, server, capabilities, instructions, tools, updated_at FROM tool_catalog"
+            " WHERE fingerprint IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(fingerprints)),),
+        )
+        return [
+            ToolCatalog(
+                fingerprint=fingerprint,
+                variant=variant,
+                server=original(server),
+                capabilities=capabilities,
+                instructions=original(instructions),
+                tools=tools,
+                updated_at=updated_at,
+            )
+            for fingerprint, variant, server, capabilities, instructions, tools, updated_at in found
+        ]
 
     def _read(self, table: str, query: str, given: Sequence[object] = ()) -> list[Any]:
         """What a query finds; nothing while there is no such table."""

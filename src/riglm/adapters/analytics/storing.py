@@ -13,6 +13,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 from riglm.adapters.analytics import pgvector, rows
 from riglm.adapters.analytics.admission import without_forgotten
 from riglm.adapters.analytics.bulk import insert_new
+from riglm.adapters.analytics.choices import put_tool_catalogs
 from riglm.adapters.analytics.engine import reason_of
 from riglm.adapters.analytics.lists import keep_lists
 from riglm.adapters.analytics.lookups import insert_into, sessions_there, slices
@@ -23,6 +24,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.session import Session
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.ports.analytics import PairsForgotten, Record, RecordRefused, SessionClosed
 
 _BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError, struct.error)
@@ -85,6 +87,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     calls: list[Row] = []
     exposures: list[Exposure] = []
     learned: list[LearnedPair | PairsForgotten] = []
+    catalogs: list[ToolCatalog] = []
     for record in records:
         match record:
             case ToolInvocation():
@@ -97,6 +100,8 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
                 learned.append(record)
             case SessionClosed():
                 ends[record.session_id] = record.ended_at
+            case ToolCatalog():
+                catalogs.append(record)
             case _:
                 raise TypeError(f"{type(record).__name__} is no record")
     lists = [session.tools_available for session in sessions.values()]
@@ -106,6 +111,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     insert_new(connection, invocation, calls)
     insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
     end_sessions(connection, ends)
+    put_tool_catalogs(connection, catalogs)
     if learned:
         with _sparing_the_rest():
             _store_learned(connection, learned)

@@ -7,7 +7,7 @@ from sqlalchemy.schema import SchemaItem
 
 from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
 
-SCHEMA_REVISION: Final = "0006"
+SCHEMA_REVISION: Final = "0007"
 """The newest migration that this code knows."""
 
 metadata: Final = MetaData()
@@ -167,6 +167,18 @@ warm_set: Final = Table(
     Column("requests", Double, nullable=False),
     Column("distinct_tools", Double, nullable=False),
     Column("created_at", Double, nullable=False),
+)
+
+tool_catalog: Final = Table(
+    "tool_catalog",
+    metadata,
+    Column("fingerprint", String(64), primary_key=True),
+    Column("variant", String(64), primary_key=True),
+    Column("server", SafeText, nullable=False),
+    Column("capabilities", LargeBinary, nullable=False),  # raw JSON
+    Column("instructions", SafeText, nullable=False),
+    Column("tools", LargeBinary, nullable=False),  # a raw JSON array
+    Column("updated_at", Double, nullable=False),
 )
 
 forgotten: Final = Table(

@@ -12,6 +12,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.ports.analytics import PairsForgotten, Record, SessionClosed
 
 if TYPE_CHECKING:
@@ -47,21 +48,10 @@ def _json(line: bytes) -> Any:
 
 
 def _shape(record: Record) -> tuple[str, Shape]:
-    match record:
-        case ToolInvocation():
-            return "invocation", _invocation(record)
-        case Exposure():
-            return "exposure", _exposure(record)
-        case Session():
-            return "session", _session(record)
-        case SessionClosed():
-            return "session_closed", {"session_id": record.session_id.hex, "ended_at": record.ended_at}
-        case LearnedPair():
-            return "learned_pair", _learned_pair(record)
-        case PairsForgotten():
-            return "pairs_forgotten", {"ids": [id_.hex for id_ in record.ids]}
-        case _:
-            raise TypeError(f"{type(record).__name__} is no record")
+    kind, to_shape = _TO.get(type(record), ("", None))
+    if to_shape is None:
+        raise TypeError(f"{type(record).__name__} is no record")
+    return kind, to_shape(record)
 
 
 def _invocation(call: ToolInvocation) -> Shape:
@@ -156,6 +146,10 @@ def _session_from(told: Shape) -> Session:
     )
 
 
+def _session_closed(closed: SessionClosed) -> Shape:
+    return {"session_id": closed.session_id.hex, "ended_at": closed.ended_at}
+
+
 def _session_closed_from(told: Shape) -> SessionClosed:
     return SessionClosed(session_id=UUID(told["session_id"]), ended_at=told["ended_at"])
 
@@ -207,9 +201,40 @@ def _vector(text: str) -> "Vector":
     return np.frombuffer(b64decode(text, validate=True), dtype="<f4")
 
 
+def _pairs_forgotten(forgotten: PairsForgotten) -> Shape:
+    return {"ids": [id_.hex for id_ in forgotten.ids]}
+
+
 def _pairs_forgotten_from(told: Shape) -> PairsForgotten:
     return PairsForgotten(ids=tuple(UUID(id_) for id_ in told["ids"]))
 
+
+def _tool_catalog(catalog: ToolCatalog) -> Shape:
+    return {
+        "fingerprint": catalog.fingerprint,
+        "variant": catalog.variant,
+        "server": catalog.server,
+        "capabilities": b64encode(catalog.capabilities).decode("ascii"),
+        "instructions": catalog.instructions,
+        "tools": b64encode(catalog.tools).decode("ascii"),
+        "updated_at": catalog.updated_at,
+    }
+
+
+def _tool_catalog_from(told: Shape) -> ToolCatalog:
+    raw = {name: b64decode(told[name], validate=True) for name in ("capabilities", "tools")}
+    return ToolCatalog(**{**told, **raw})
+
+
+_TO: Final[dict[type[Record], tuple[str, Callable[[Any], Shape]]]] = {
+    ToolInvocation: ("invocation", _invocation),
+    Exposure: ("exposure", _exposure),
+    Session: ("session", _session),
+    SessionClosed: ("session_closed", _session_closed),
+    LearnedPair: ("learned_pair", _learned_pair),
+    PairsForgotten: ("pairs_forgotten", _pairs_forgotten),
+    ToolCatalog: ("tool_catalog", _tool_catalog),
+}
 
 _FROM: Final[dict[str, Callable[[Shape], Record]]] = {
     "invocation": _invocation_from,
@@ -218,4 +243,5 @@ _FROM: Final[dict[str, Callable[[Shape], Record]]] = {
     "session_closed": _session_closed_from,
     "learned_pair": _learned_pair_from,
     "pairs_forgotten": _pairs_forgotten_from,
+    "tool_catalog": _tool_catalog_from,
 }

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from riglm.application.conversations.stateless import EraProbe
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.domain.session import Era
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
 
@@ -27,11 +28,21 @@ class Consensus:
     asking for it is served by those that answer.
     """
 
-    def __init__(self, upstreams: Mapping[str, UpstreamPort], links: Mapping[str, UpstreamLink], grace: float) -> None:
-        """Nobody is asked yet; for `grace` seconds from the question on requests wait for the answers."""
+    def __init__(
+        self,
+        upstreams: Mapping[str, UpstreamPort],
+        links: Mapping[str, UpstreamLink],
+        grace: float,
+        catalogs: KnownCatalogs,
+    ) -> None:
+        """No server is asked yet. Requests wait for the answers for `grace` seconds from the question on.
+
+        Servers with a known catalog of the era are expected to support it still, and are not waited for.
+        """
         self._upstreams = upstreams
         self._links = links
         self._grace = grace
+        self._catalogs = catalogs
         self._probes = {name: EraProbe(up, links[name], silence_tells=False) for name, up in upstreams.items()}
         self._silent: set[str] = set()
         self._all_answered = asyncio.Event()
@@ -53,7 +64,7 @@ class Consensus:
                 await asyncio.wait_for(self._all_answered.wait(), left)
         if self._granted:
             return True
-        verdicts = [upstream.supports(Era.MODERN) for upstream in self._upstreams.values()]
+        verdicts = [self._supports(name) for name in self._upstreams]
         possible = any(verdicts) and all(verdict is not False for verdict in verdicts)
         self._granted = possible and not self._silent
         return self._granted or (possible and not asked_for)
@@ -69,6 +80,15 @@ class Consensus:
                 _log.warning("left out a server that only knows the handshake", extra={"upstream": name})
         return taking_part
 
+    def _supports(self, name: str) -> bool | None:
+        told = self._upstreams[name].supports(Era.MODERN)
+        return True if told is None and self._is_expected(name) else told
+
+    def _is_expected(self, name: str) -> bool:
+        """Whether a server supported the era before."""
+        variant = self._catalogs.variant_for(Era.MODERN)
+        return self._catalogs.find(self._upstreams[name].spec, variant) is not None
+
     def _grace_left(self) -> float:
         """For how many seconds more the silent are waited for; who is late is not, until it answers."""
         asked_at = max((self._asked_at[name] for name in self._silent), default=0.0)
@@ -80,7 +100,7 @@ class Consensus:
             asked_at = self._asked_at.get(name)
             due = asked_at is None or asked_at + RETRY_SECONDS < now
             if upstream.supports(Era.MODERN) is None and name not in self._silent and due:
-                if asked_at is None:
+                if asked_at is None and not self._is_expected(name):
                     self._silent.add(name)
                     self._all_answered.clear()
                 self._asked_at[name] = now

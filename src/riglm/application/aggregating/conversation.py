@@ -48,6 +48,7 @@ class AggregateConversation(Conversation):
             self,
             asking,
             self._directory,
+            services.known_catalogs,
             grace=services.grace,
             on_change=lambda method: self._announcer.announce(ANNOUNCEMENT[method]),
         )

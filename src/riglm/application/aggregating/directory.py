@@ -30,6 +30,11 @@ class Directory:
         known = self._lists[method].get(server)
         return known is not None and own not in known.name_set
 
+    def is_empty(self, method: str, server: str) -> bool:
+        """Whether the server's list is known, and there is nothing in it."""
+        known = self._lists[method].get(server)
+        return known is not None and not known.entries
+
     def knows_any(self, method: str) -> bool:
         """Whether any server's list is known."""
         return bool(self._lists[method])
@@ -42,6 +47,12 @@ class Directory:
         if changed:
             self._joined.pop(method, None)
         return changed
+
+    def forget(self, method: str, server: str) -> bool:
+        """Remove a server's list; whether there was anything in it."""
+        self._joined.pop(method, None)
+        known = self._lists[method].pop(server, None)
+        return known is not None and bool(known.entries)
 
     def joined(self, method: str) -> JoinedList:
         """The entries of all servers, in the order configured and each server's own."""

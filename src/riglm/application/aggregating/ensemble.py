@@ -11,6 +11,7 @@ from riglm.application.aggregating.listings import JoinedList
 from riglm.application.aggregating.member import CAPABILITY, Member
 from riglm.application.aggregating.merging import merged
 from riglm.application.forwarding.asking import Asking
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import Carried
@@ -26,6 +27,7 @@ class Ensemble:
         outlet: Outlet,
         asking: Asking,
         directory: Directory,
+        catalogs: KnownCatalogs,
         *,
         grace: float,
         on_change: Callable[[str], None],
@@ -39,31 +41,33 @@ class Ensemble:
         self.longest_wait = grace
         """Seconds that lists wait for the first server while no server's list is known."""
         self._on_change = on_change
-        self.members = {up.spec.name: Member(up, outlet, asking, directory) for up in upstreams}
+        self.members = {up.spec.name: Member(up, outlet, asking, directory, catalogs, on_change) for up in upstreams}
         self._log_level = b""
         self._lingering: set[asyncio.Task[Message]] = set()
 
     async def open(self, handshake: bytes) -> None:
-        """Open all with the client's own params."""
+        """Open all with the client's own params, and wait for those of which nothing is known from before."""
         opening = {member: member.open(handshake) for member in self.members.values()}
-        await asyncio.wait(opening.values(), timeout=self._grace)
+        unknown = [task for member, task in opening.items() if not member.is_known]
+        if unknown:
+            await asyncio.wait(unknown, timeout=self._grace)
         for member, task in opening.items():
             if not task.done():
                 task.add_done_callback(partial(self._joined_late, member))
 
     def capabilities(self) -> dict[str, Any]:
-        """What all open servers together can do; lists can always change, since a server may come or go."""
+        """What all known servers together can do; lists can always change, since a server may come or go."""
         joined: dict[str, Any] = {}
         for member in self.members.values():
             joined = merged(joined, {name: jsonrpc.plain(raw) for name, raw in member.capabilities.items()})
-        all_open = all(member.is_open for member in self.members.values())
+        all_known = all(member.is_known for member in self.members.values())
         for name in dict.fromkeys(CAPABILITY.values()):
-            if name in joined or not all_open:
+            if name in joined or not all_known:
                 joined[name] = merged(joined.get(name, {}), {"listChanged": True})
         return joined
 
     def instructions(self) -> str:
-        """What all open servers tell the model, each under its name."""
+        """What all known servers tell the model, each under its name."""
         told = [(member.name, member.instructions) for member in self.members.values()]
         return "\n\n".join(f"# {name}\n{words}" for name, words in told if words)
 
@@ -171,7 +175,8 @@ class Ensemble:
         if self._log_level:
             self._tell_log_level(member)
         for method, capability in CAPABILITY.items():
-            if member.has(capability) and not member.is_fetching(method):
+            is_awaited = member.is_fetching(method) or self._directory.knows(method, member.name)
+            if member.has(capability) and not is_awaited:
                 self._on_change(method)
 
     def _came_late(self, method: str, fetching: "asyncio.Task[bool]") -> None:

@@ -3,15 +3,17 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from riglm.application.aggregating.directory import Directory
 from riglm.application.conversations.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.forwarding.asking import Asking
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.session import Era
 from riglm.ports.downstream import Carried
 from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
 
@@ -29,10 +31,21 @@ CAPABILITY: Final = {
 
 
 class Member:
-    """Opens its link with the client's handshake, and fetches its lists into the common directory."""
+    """Opens its link with the client's handshake, and fetches its lists into the common directory.
 
-    def __init__(self, upstream: UpstreamPort, outlet: Outlet, asking: Asking, directory: Directory) -> None:
-        """A member that is not opened yet; what it says of its own accord goes to `outlet`."""
+    What is known of the server from before counts until it answers, and is withdrawn if it cannot be asked.
+    """
+
+    def __init__(
+        self,
+        upstream: UpstreamPort,
+        outlet: Outlet,
+        asking: Asking,
+        directory: Directory,
+        catalogs: KnownCatalogs,
+        on_change: Callable[[str], None],
+    ) -> None:
+        """A member that is not opened yet; server messages go to `outlet`, withdrawn lists to `on_change`."""
         self._upstream = upstream
         self._outlet = outlet
         self.link: UpstreamLink = link_for(upstream, outlet)
@@ -42,6 +55,11 @@ class Member:
         self.is_open = False
         self.reason = "it has not been asked yet"
         """Why it is not open, or has no list."""
+        self._catalogs = catalogs
+        self._on_change = on_change
+        self._variant = ""
+        self._unconfirmed: set[str] = set()
+        """Lists that are known from before."""
         self._asking = asking
         self._directory = directory
         self._opening: asyncio.Task[bool] | None = None
@@ -58,6 +76,7 @@ class Member:
     def open(self, handshake: bytes) -> asyncio.Task[bool]:
         """Start the handshake with the client's own params; whether it succeeded."""
         self._handshake = handshake
+        self._recall()
         return self._start_opening()
 
     async def ready(self) -> bool:
@@ -68,8 +87,18 @@ class Member:
             return False
         return await asyncio.shield(self._start_opening())
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the server's capabilities are known, from its answer or from before."""
+        return self.is_open or bool(self._unconfirmed)
+
     def time_left(self, method: str, timeout: float) -> float:
-        """Return the seconds left of a timeout that began when the server was asked to open, or for its list."""
+        """Return the seconds left of a timeout that began when the server was asked to open, or for its list.
+
+        There are none for a list that is known from before.
+        """
+        if method in self._unconfirmed:
+            return 0.0
         asked_at = self._listed_at.get(method, 0.0) if self.is_open else self._asked_at
         return max(0.0, asked_at + timeout - time.monotonic()) if asked_at else timeout
 
@@ -153,6 +182,10 @@ class Member:
         self.capabilities = jsonrpc.members(said.get("capabilities", b"{}"))
         self.instructions = jsonrpc.text(said.get("instructions")) or ""
         self.is_open = True
+        for method in [each for each in self._unconfirmed if self._directory.is_empty(each, self.name)]:
+            if self.has(CAPABILITY[method]):  # it had no such list before
+                self._unconfirmed.discard(method)
+                self._directory.forget(method, self.name)
         if self._listening:
             self.link.listen(listening=True)
 
@@ -169,10 +202,40 @@ class Member:
             self._note_failure(answer)
             about = {"upstream": self.name, "reason": self.reason}
             _log.warning("left out a server that could not be opened", extra=about)
+            self._withdraw()
             return False
         self.link.send(jsonrpc.notification("notifications/initialized"))
         self._take(jsonrpc.members(answer.result))
         return True
+
+    def _recall(self) -> None:
+        """Take what is known of the server from before, for a client with these capabilities."""
+        capabilities = jsonrpc.members(self._handshake).get("capabilities", b"{}")
+        self._variant = self._catalogs.variant_for(Era.HANDSHAKE, bytes(capabilities))
+        known = self._catalogs.find(self._upstream.spec, self._variant)
+        if known is None or not known.capabilities:
+            return
+        self.capabilities = jsonrpc.members(known.capabilities)
+        self.instructions = known.instructions
+        for method, capability in CAPABILITY.items():
+            if method == "tools/list" or not self.has(capability):
+                self._unconfirmed.add(method)
+                self._directory.learn(method, self.name, known.entries if method == "tools/list" else ())
+
+    def _withdraw(self) -> None:
+        """Remove what was known from before: the server cannot be asked."""
+        for method in self._unconfirmed:
+            if self._directory.forget(method, self.name):
+                self._on_change(method)
+        self._unconfirmed.clear()
+
+    def _learn(self, method: str, entries: Sequence[Raw]) -> bool:
+        """Take the server's whole list; whether it is another one than before."""
+        self._unconfirmed.discard(method)
+        if method == "tools/list" and self._variant:
+            greeting = bytes(jsonrpc.join_object(self.capabilities)), self.instructions
+            self._catalogs.note(self._upstream.spec, self._variant, greeting=greeting, entries=entries)
+        return self._directory.learn(method, self.name, entries)
 
     async def _crossed(self, refusal: Message) -> bool:
         """Go on over a bridge if the server refused the handshake because it only speaks the modern era."""
@@ -199,21 +262,25 @@ class Member:
         capability = CAPABILITY[method]
         if not self.has(capability):
             self._stale.discard(method)
-            return self._directory.learn(method, self.name, ())
+            return self._learn(method, ())
         for _ in range(_MOST_TRIES):
             self._stale.discard(method)
             entries, answer = await self._asking.pages(self.link, method, protocol.LIST_MEMBER[method], b"{}")
             if jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
-                return self._directory.learn(method, self.name, ())
+                return self._learn(method, ())
             if not answer.result:
                 self._stale.add(method)
                 self._note_failure(answer)
+                if method in self._unconfirmed:
+                    about = {"upstream": self.name, "method": method, "reason": self.reason}
+                    _log.warning("left out a server whose list could not be had", extra=about)
+                    self._withdraw()
                 return False
             if method not in self._stale:  # else it changed while it was on its way
                 break
         if not self._announces(capability):
             self._stale.add(method)
-        return self._directory.learn(method, self.name, entries)
+        return self._learn(method, entries)
 
     def _fetched(self, method: str) -> None:
         del self._fetching[method], self._listed_at[method]

@@ -25,6 +25,7 @@ from riglm.domain.client_support import list_timeout_of, longest_wait_of, suppor
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Envelope
+from riglm.domain.session import Era
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
 from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
 
@@ -44,14 +45,22 @@ class AggregateModern(ModernService):
         self._services = services
         self._upstreams = {upstream.spec.name: upstream for upstream in upstreams}
         self._links: dict[str, UpstreamLink] = {name: up.stateless(self) for name, up in self._upstreams.items()}
-        self._consensus = Consensus(self._upstreams, self._links, services.grace)
+        self._consensus = Consensus(self._upstreams, self._links, services.grace, services.known_catalogs)
         self._directory = Directory(self._upstreams, listings)
         self._asking = Asking()
-        self._lists = ModernLists(self._consensus.links, self._asking, self._directory, self._announce)
+        self._lists = ModernLists(
+            self._consensus.links,
+            self._asking,
+            self._directory,
+            services.known_catalogs,
+            [upstream.spec for upstream in upstreams],
+            self._announce,
+        )
         self._listens: set[JointListen] = set()
         self._router = Router(self._directory, self._asking)
         self._shown = ShownTools(services, listings)
         self._workers = Workers()
+        self._greeting: set[asyncio.Task[None]] = set()
         self._owners: dict[Exchange, UpstreamLink] = {}
 
     def spellings(self, tool: str) -> tuple[str, ...]:
@@ -91,6 +100,10 @@ class AggregateModern(ModernService):
         """Give up all that is under way."""
         await self._workers.close()
         await self._lists.close()
+        tasks = list(self._greeting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def input_schema(self, tool: str) -> bytes | None:
         """The raw `inputSchema` of a tool that was listed."""
@@ -119,15 +132,15 @@ class AggregateModern(ModernService):
     async def _discover(self, exchange: Exchange) -> None:
         capabilities: dict[str, Any] = {}
         instructions = []
-        answers = await self._ask_all(exchange.message)
-        if not all(name in answers and answers[name].result for name in self._consensus.links()):
+        greetings = await self._greetings(exchange.message)
+        if len(greetings) < len(self._consensus.links()):
             capabilities = {name: {"listChanged": True} for name in _LISTS}  # of who answers later
-        for name, answer in answers.items():
-            fields = jsonrpc.members(answer.result) if answer.result else {}
-            capabilities = merged(capabilities, jsonrpc.plain(fields.get("capabilities", b"{}")))
-            words = jsonrpc.text(fields.get("instructions"))
+        for name, (raw, words) in greetings.items():
+            capabilities = merged(capabilities, jsonrpc.plain(Raw(raw)))
             if words:
                 instructions.append(f"# {name}\n{words}")
+        if "tools" in capabilities:  # a server may come or go
+            capabilities["tools"] = merged(capabilities["tools"], {"listChanged": True})
         result = {
             "resultType": "complete",
             "supportedVersions": list(protocol.MODERN_VERSIONS),
@@ -228,18 +241,38 @@ class AggregateModern(ModernService):
         ]
         return jsonrpc.with_member(asked.params, path, b"[%b]" % b",".join(kept))
 
-    async def _ask_all(self, message: Message) -> dict[str, Message]:
-        """What each server answers within the grace."""
-        loop = asyncio.get_running_loop()
-        tasks = {
-            name: loop.create_task(self._asking.ask(link, message.method or "", bytes(message.params)))
-            for name, link in self._consensus.links().items()
+    async def _greetings(self, message: Message) -> dict[str, tuple[bytes, str]]:
+        """Return the raw capabilities and the instructions of each server that is known or answers within the grace.
+
+        All are asked; the answers of those that are known count the next time.
+        """
+        links, loop = self._consensus.links(), asyncio.get_running_loop()
+        asked = {name: loop.create_task(self._greet(link, message)) for name, link in links.items()}
+        for task in asked.values():
+            self._greeting.add(task)
+            task.add_done_callback(self._greeting.discard)
+        known = self._known_greetings(links)
+        unknown = [task for name, task in asked.items() if name not in known]
+        if unknown:
+            await asyncio.wait(unknown, timeout=self._services.grace)
+            known = self._known_greetings(links)
+        return known
+
+    def _known_greetings(self, links: Mapping[str, UpstreamLink]) -> dict[str, tuple[bytes, str]]:
+        catalogs = self._services.known_catalogs
+        found = {name: catalogs.find(link.spec, catalogs.variant_for(Era.MODERN)) for name, link in links.items()}
+        return {
+            name: (each.capabilities, each.instructions) for name, each in found.items() if each and each.capabilities
         }
-        if tasks:
-            await asyncio.wait(tasks.values(), timeout=self._services.grace)
-        for task in tasks.values():
-            task.cancel()
-        return {name: task.result() for name, task in tasks.items() if task.done() and not task.cancelled()}
+
+    async def _greet(self, link: UpstreamLink, message: Message) -> None:
+        """Ask a server to describe itself."""
+        catalogs = self._services.known_catalogs
+        answer = await self._asking.ask(link, message.method or "", bytes(message.params))
+        if answer.result:
+            fields = jsonrpc.members(answer.result)
+            greeting = bytes(fields.get("capabilities", b"{}")), jsonrpc.text(fields.get("instructions")) or ""
+            catalogs.note(link.spec, catalogs.variant_for(Era.MODERN), greeting=greeting)
 
     def _finished(self, exchange: Exchange) -> None:
         self._owners.pop(exchange, None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
@@ -10,14 +11,18 @@ from typing import Final
 from riglm.application.aggregating.directory import Directory
 from riglm.application.aggregating.listings import JoinedList
 from riglm.application.forwarding.asking import Asking
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
+from riglm.domain.session import Era
+from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
 
 LONGEST_TTL_SECONDS: Final = 86_400.0
 """No list is kept for longer without asking, whatever its server says."""
 
 _MOST_TRIES: Final = 2
+_log: Final = logging.getLogger("riglm.proxy")
 
 Key = tuple[str, str]
 """A list's method and its server."""
@@ -35,9 +40,20 @@ class ModernLists:
         links: Callable[[], Mapping[str, UpstreamLink]],
         asking: Asking,
         directory: Directory,
+        catalogs: KnownCatalogs,
+        specs: Iterable[UpstreamSpec],
         on_change: Callable[[str], None],
     ) -> None:
         """`links` gives those of the servers that take part; `on_change` gets the method of a list that changed."""
+        self._catalogs = catalogs
+        self._specs = {spec.name: spec for spec in specs}
+        self._unconfirmed: set[Key] = set()
+        """Lists that are known from before."""
+        for name, spec in self._specs.items():
+            known = catalogs.find(spec, catalogs.variant_for(Era.MODERN))
+            if known is not None and known.tools:
+                directory.learn("tools/list", name, known.entries)
+                self._unconfirmed.add(("tools/list", name))
         self._links = links
         self._asking = asking
         self._directory = directory
@@ -56,6 +72,9 @@ class ModernLists:
         It waits for as long as `Ensemble.joined`.
         """
         await self.refresh((method,), asked, list_timeout)
+        links = self._links()
+        for key in [each for each in self._unconfirmed if each[1] not in links]:
+            self._withdraw(key)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(longest_wait - list_timeout):
                 while (running := self._running(method)) and not self._directory.knows_any(method):
@@ -66,8 +85,8 @@ class ModernLists:
 
     def missing(self) -> tuple[str, ...]:
         """Return the names of the servers whose tools are still awaited and not known from before."""
-        running = self._running("tools/list")
-        return tuple(server for _, server in running if not self._directory.knows("tools/list", server))
+        awaited = [server for _, server in self._running("tools/list") if server in self._links()]
+        return tuple(server for server in awaited if not self._directory.knows("tools/list", server))
 
     async def refresh(
         self, methods: Iterable[str], asked: Message, list_timeout: float, servers: Container[str] | None = None
@@ -84,7 +103,7 @@ class ModernLists:
                 task = asyncio.get_running_loop().create_task(self._fetch(key, links[key[1]], meta))
                 self._fetching[key] = task
                 task.add_done_callback(partial(self._fetched, key))
-        left = {key: self._asked_at.get(key[1], now) + list_timeout - now for key in keys if key in self._fetching}
+        left = {key: self._asked_at.get(key[1], now) + list_timeout - now for key in keys if self._is_awaited(key)}
         awaited = {self._fetching[key]: seconds for key, seconds in left.items() if seconds > 0.0}
         if awaited:
             await asyncio.wait(awaited, timeout=max(awaited.values()))
@@ -123,8 +142,20 @@ class ModernLists:
         elif jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
             entries = []
         else:
-            return False
+            return key in self._unconfirmed and self._withdraw(key)
+        self._unconfirmed.discard(key)
+        if method == "tools/list":
+            self._catalogs.note(self._specs[server], self._catalogs.variant_for(Era.MODERN), entries=entries)
         return self._directory.learn(method, server, entries)
+
+    def _is_awaited(self, key: Key) -> bool:
+        return key in self._fetching and key not in self._unconfirmed
+
+    def _withdraw(self, key: Key) -> bool:
+        """Remove a list that was known from before: the server cannot be asked. Whether there was anything in it."""
+        self._unconfirmed.discard(key)
+        _log.warning("left out a server whose list could not be had", extra={"upstream": key[1], "method": key[0]})
+        return self._directory.forget(*key)
 
     def _fetched(self, key: Key, task: "asyncio.Task[bool]") -> None:
         del self._fetching[key]

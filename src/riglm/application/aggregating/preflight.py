@@ -9,6 +9,7 @@ from riglm.application.aggregating.directory import Directory
 from riglm.application.aggregating.ensemble import Ensemble
 from riglm.application.aggregating.listings import NAMED, Listings
 from riglm.application.forwarding.asking import Asking
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import EventMark, Outlet, UpstreamLink, UpstreamPort
@@ -33,7 +34,9 @@ async def check_names(
         return
     directory = Directory([upstream.spec.name for upstream in upstreams], Listings(listings.naming, tells=False))
     asking = Asking()
-    ensemble = Ensemble(upstreams, _UNHEARD, asking, directory, grace=patience, on_change=lambda _: None)
+    ensemble = Ensemble(
+        upstreams, _UNHEARD, asking, directory, KnownCatalogs(), grace=patience, on_change=lambda _: None
+    )
     try:
         async with asyncio.timeout(patience):
             await ensemble.fetch_all(NAMED)

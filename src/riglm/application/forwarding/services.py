@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from riglm.application.failing_open import FailingOpen
 from riglm.application.forwarding.catalogues import Catalogues, SeenTools
 from riglm.application.forwarding.exchange import Call, Exchange
+from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.application.forwarding.overhead import Overhead
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.tracking import TrackingService
@@ -55,6 +56,7 @@ class Services:
     tracking: TrackingService
     sessions: SessionRegistry
     catalogues: Catalogues
+    known_catalogs: KnownCatalogs = field(default_factory=KnownCatalogs)
     owners: ToolOwners = field(default_factory=ToolOwners)
     grace: float = 0.8
     """Seconds that a client waits for the slowest of several servers before it gets what the others have."""

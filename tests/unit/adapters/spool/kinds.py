@@ -7,6 +7,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 
 words = st.text(st.characters(exclude_categories=()), max_size=12)  # NUL and lone surrogates among them
@@ -81,6 +82,16 @@ pairs = st.builds(
     teacher=st.none() | st.builds(Teacher, client_id=words, client_name=words, principal=words),
 )
 forgotten = st.builds(PairsForgotten, ids=st.lists(st.uuids(), max_size=4).map(tuple))
+catalogs = st.builds(
+    ToolCatalog,
+    fingerprint=words,
+    variant=words,
+    server=words,
+    capabilities=st.binary(max_size=8),
+    instructions=words,
+    tools=st.binary(max_size=8),
+    updated_at=times,
+)
 
 KINDS = {
     "invocation": invocations,
@@ -89,5 +100,6 @@ KINDS = {
     "session_closed": ends,
     "learned_pair": pairs,
     "pairs_forgotten": forgotten,
+    "tool_catalog": catalogs,
 }
 records = st.one_of(*KINDS.values())

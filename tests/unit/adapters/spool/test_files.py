@@ -13,7 +13,7 @@ from riglm.adapters.spool import claim as claims
 from riglm.adapters.spool import segment as segments
 from riglm.adapters.spool.claim import Claim, Held
 from riglm.adapters.spool.files import FileSpool
-from riglm.adapters.spool.segment import HEAD, bodies, framed
+from riglm.adapters.spool.segment import HEAD, VERSION, bodies, framed
 from riglm.adapters.spool.sole_server import sole_server
 from riglm.adapters.spool.survey import survey
 from riglm.domain.errors import ConfigurationError
@@ -204,7 +204,7 @@ def test_a_segment_whose_head_is_damaged_is_read_all_the_same(root, left):
 
 def test_a_segment_of_a_newer_riglm_is_left_where_it_is(root, left, caplog):
     path = left[1]
-    path.write_bytes(path.read_bytes().replace(b"riglm-spool 2", b"riglm-spool 3", 1))
+    path.write_bytes(path.read_bytes().replace(HEAD, b"riglm-spool %d\n" % (VERSION + 1), 1))
     written = path.read_bytes()
     for _ in range(2):
         with FileSpool(root) as spool:
@@ -468,7 +468,7 @@ def test_a_pipe_among_the_segments_holds_nobody_up(root, left):
 
 
 def test_a_segment_of_a_newer_format_takes_no_room_from_others(root, left):
-    left[1].write_bytes(HEAD.replace(b" 2", b" 3") + bytes(5000))
+    left[1].write_bytes(b"riglm-spool %d\n" % (VERSION + 1) + bytes(5000))
     with FileSpool(root) as spool:
         assert spool.size_bytes == 0
 

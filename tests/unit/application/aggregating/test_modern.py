@@ -84,7 +84,7 @@ async def test_what_all_servers_can_do_is_said_as_one(two):
         {**DISCOVERED, "capabilities": {"resources": {"subscribe": True}}, "instructions": "Be kind."}
     )
     found = jsonrpc.plain((await two.ask("server/discover")).result)
-    assert found["capabilities"] == {"tools": {}, "resources": {"subscribe": True}}
+    assert found["capabilities"] == {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
     assert found["supportedVersions"] == ["2026-07-28"]
     assert found["instructions"] == "# b\nBe kind."
     assert (found["resultType"], found["ttlMs"], found["cacheScope"]) == ("complete", 0, "private")

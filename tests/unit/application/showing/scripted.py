@@ -1,7 +1,8 @@
 """A filter and tools of riglm's own that do what a test says."""
 
-from riglm.application.lists.meta_answers import MetaAnswer
 from riglm.application.lists.shown import Selection, ShownList
+
+from riglm.application.lists.meta_answers import MetaAnswer
 from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc
