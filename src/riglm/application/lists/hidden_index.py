@@ -32,12 +32,12 @@ def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
         servers.setdefault(server, []).append(own)
     size = max_tokens * BYTES_PER_TOKEN
     if len(servers) == 1:
-        [own] = servers.values()
-        if _length(", ".join(own)) <= size:
-            return ", ".join(own)
-        servers = _by_prefix(own)
-    names = "; ".join(f"{server}: {', '.join(members)}" for server, members in servers.items())
-    return names if _length(names) <= size else _kinds(servers, size)
+        [names] = servers.values()
+        if _length(", ".join(names)) <= size:
+            return ", ".join(names)
+        servers = _by_prefix(names)
+    index = "; ".join(f"{server}: {', '.join(names)}" for server, names in servers.items())
+    return index if _length(index) <= size else _kinds(servers, size)
 
 
 def _by_prefix(names: Sequence[str]) -> dict[str, list[str]]:
