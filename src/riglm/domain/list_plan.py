@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from riglm.domain.prices import CALL_TOKENS, PROMPT_TOKENS, Prices
-from riglm.domain.usage import Usage
+from riglm.domain.usage import MIN_EVIDENCE, Usage
 
 UNSURE: Final = 0.3
 """Below this context confidence the context does not narrow the list."""
@@ -23,6 +23,8 @@ COLD_USAGE: Final = Usage(evidence=0, probabilities={}, requests=12.0, distinct_
 META_TOOL_TOKENS: Final = 250
 """Estimated tokens of the meta-tools next to a list that hides something, without the index."""
 
+_UNSEEN: Final = 1.5  # the first sessions show few of the tools that later ones need
+_MARGIN: Final = 1.05
 _RESULT_OVERHEAD: Final = 1.2  # definitions in a result are JSON inside a JSON string
 _MEAN_LIST_TOKENS: Final = 2_000
 _MIN_REMAINING_SHARE: Final = 1 / 3
@@ -82,16 +84,20 @@ class ToolCosts:
         return self.prices.added(sum(self.tokens.values()), requests)
 
     def short_price(self, tools: Collection[str], usage: Usage, own_tokens: float) -> float:
-        """Return the expected price of listing some candidates, the detours to the others included."""
+        """Return the expected price of listing some candidates, the detours to the others included.
+
+        It is a cautious estimate: with little evidence, more tools are needed than recorded use shows.
+        """
         covered = sum(usage.probabilities.get(tool, 0.0) for tool in tools)
-        missing = max(0.0, usage.distinct_tools - covered)
+        needed = usage.distinct_tools * (1 + _UNSEEN / (usage.evidence or MIN_EVIDENCE))
+        missing = max(0.0, needed - covered)
         listed = sum(self.tokens[tool] for tool in tools) + own_tokens
         hidden = [tokens for tool, tokens in self.tokens.items() if tool not in tools]
         mean = sum(hidden) / len(hidden) * _RESULT_OVERHEAD if hidden else 0.0
         half = usage.requests / 2
         prompt = listed + PROMPT_TOKENS + CALL_TOKENS * half
         detour = self.prices.detour(prompt, half) + self.prices.added(mean, half)
-        return self.prices.added(listed, usage.requests + missing) + missing * detour
+        return _MARGIN * (self.prices.added(listed, usage.requests + missing) + missing * detour)
 
     def _gain(self, tool: str, share: float, requests: float) -> float:
         half = requests / 2
