@@ -37,7 +37,9 @@ def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
             return ", ".join(names)
         servers = _by_prefix(names)
     index = "; ".join(f"{server}: {', '.join(names)}" for server, names in servers.items())
-    return index if _length(index) <= size else _kinds(servers, size)
+    if _length(index) > size:
+        index = _kinds(servers, size)
+    return index if _length(index) <= size else ""
 
 
 def _by_prefix(names: Sequence[str]) -> dict[str, list[str]]:
