@@ -208,8 +208,10 @@ class FilteringService:
         return state.view.candidate_set if names is state.view.candidates else frozenset(names)
 
     def offered(self, session: Session) -> tuple[str, ...]:
-        """The names of riglm's own tools that a session is offered."""
-        return self._now.planner.offered(session, self._states.of(session), self.view(session))
+        """Return the names of the meta-tools that a session is offered; none if planning fails."""
+        with self._guarded:
+            return self._now.planner.offered(session, self._states.of(session), self.view(session))
+        return ()
 
     def turn_key(self, meta: Raw | bytes) -> str:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
@@ -256,7 +258,7 @@ class FilteringService:
         if selection is None:
             selection = self._now.planner.everything(session, view, "filtering failed")
         state.listed(selection.shown)
-        state.has = self._client_list(session, view, view.candidates if self._now.is_shadow else selection.shown)
+        state.has = self._client_list(session, view.candidates if self._now.is_shadow else selection.shown)
         return selection
 
     def called(self, session: Session, tool: str, found: Found, turn_key: str = "", *, success: bool = True) -> None:
@@ -365,13 +367,12 @@ class FilteringService:
         if not self.is_on:
             return ClientList(view.catalogue.names)
         if self._now.is_shadow:
-            return self._client_list(session, view, view.candidates)
-        return self._client_list(session, view, self._now.planner.names(session, state, view))
+            return self._client_list(session, view.candidates)
+        return self._client_list(session, self._now.planner.names(session, state, view))
 
-    def _client_list(self, session: Session, view: View, names: tuple[str, ...]) -> ClientList:
+    def _client_list(self, session: Session, names: tuple[str, ...]) -> ClientList:
         is_marked = self.surface(session) is Surface.HINTS and not self._now.is_shadow
-        own = self._now.planner.offered(session, self._states.of(session), view)
-        return ClientList(names, own, self.rules.profile if is_marked else "")
+        return ClientList(names, self.offered(session), self.rules.profile if is_marked else "")
 
     def _announced(self, session: Session, state: SessionState, view: View, *, changed: bool) -> bool:
         """Whether a changed list is announced; a shadow's is noted as if it had been, and had been asked for."""
