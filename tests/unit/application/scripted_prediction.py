@@ -1,4 +1,4 @@
-"""A prediction that says what it is told to, sessions, catalogues, and a filter over them."""
+"""Scripted prediction and recorded use, sessions, catalogs, and a filter over them."""
 
 from types import SimpleNamespace
 
@@ -6,32 +6,32 @@ import numpy as np
 
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
-from riglm.application.lists.predicting import Predicting
+from riglm.application.lists.predicting import Predicting, UsageSource
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Context, Prediction
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.tool import read_catalogue
+from riglm.domain.usage import Usage
 
 
 class ScriptedPrediction(Predicting):
-    """Likes the tools in `likes`, best first, and is as sure as `confidence`; `signals` say more of some tools."""
+    """Ranks the tools in `likes` first, with `signals` in addition, and expects the tools in `needs` in a context."""
+
+    is_ready = True
 
     def __init__(self):
         self.likes = ()
         self.signals = {}
+        self.needs = {}
         self.confidence = 0.5
-        self.most = 3
-        self.warm = None
         self.found = SimpleNamespace(hits=(), near=(), abstained=True)
         self.error = None
         self.lessons = []
         self.marks = []
-        self.prepared = []
         self.known = []
         self.queries = []
-        self.asked = 0
 
     def know(self, catalogue):
         self._fail()
@@ -39,7 +39,6 @@ class ScriptedPrediction(Predicting):
 
     def predict(self, session, state, names, *, explain=False):
         self._fail()
-        self.asked += 1
         if not self.likes and not self.signals:
             return None
         worth = {name: float(len(self.likes) - place) for place, name in enumerate(self.likes)}
@@ -56,16 +55,9 @@ class ScriptedPrediction(Predicting):
         self._fail()
         return self.confidence if state.context is not None else 0.0
 
-    def size(self, session, prediction):
-        return self.most
-
-    async def prepare(self, session, names, profile, most):
+    def needed(self, session, state, names):
         self._fail()
-        self.prepared.append((names, profile, most))
-
-    def warm_set(self, session, names, profile):
-        self._fail()
-        return self.warm and tuple(name for name in self.warm if name in names)
+        return {name: share for name, share in self.needs.items() if name in names and state.context is not None}
 
     async def set_context(self, session, state, text):
         self._fail()
@@ -88,14 +80,36 @@ class ScriptedPrediction(Predicting):
         self._fail()
         return {"embeddings": {"provider": "fastembed"}, "advice": "ask"}
 
-    def finds(self, *names, near=()):
-        """Let searches find these."""
-        hits = tuple(SimpleNamespace(name=name, score=1.0, why=f"{name} fits") for name in names)
+    def finds(self, *names, near=(), probability=0.9):
+        """Let searches find these, each needed with this probability."""
+        hits = tuple(
+            SimpleNamespace(name=name, score=1.0, probability=probability, why=f"{name} fits") for name in names
+        )
         self.found = SimpleNamespace(hits=hits, near=near, abstained=not hits)
 
     def _fail(self):
         if self.error is not None:
             raise self.error
+
+
+class ScriptedUsage(UsageSource):
+    """Recorded use that is what a test says; `next_uses` are the probabilities after any call."""
+
+    def __init__(self):
+        self.learned = None
+        self.next_uses = {}
+        self.refreshed = []
+
+    async def refresh(self, session, profile):
+        self.refreshed.append((session, profile))
+
+    def usage(self, session, profile):
+        return self.learned
+
+    def model(self, session, profile):
+        return SimpleNamespace(
+            after=lambda used: {name: share for name, share in self.next_uses.items() if name not in used}
+        )
 
 
 def a_session(client="", era=Era.HANDSHAKE):
@@ -117,33 +131,45 @@ def names_in(raw):
 
 
 class Stage:
-    """A filter with a scripted prediction, and a clock that stands still until it is moved."""
+    """A filter with scripted prediction and scripted use, and a clock that stands still until it is moved."""
 
-    def __init__(self, *, overrides=(), predicted=True, **rules):
-        rules.setdefault("passthrough_below", {"tools": 0})
+    def __init__(self, *, overrides=(), predicted=True, prices=None, owner=lambda name: ("", name), **rules):
         rules.setdefault("min_tools", 1)
         self.prediction = ScriptedPrediction()
+        self.use = ScriptedUsage()
         self.now = 1000.0
         self.overrides = tuple(overrides)
         self.filtering = FilteringService(
             Filtering(**rules),
             self.prediction if predicted else None,
+            usage=self.use if predicted else None,
+            prices=prices,
             predictor="hybrid",
             overrides=lambda: self.overrides,
+            owner=owner,
             clock=lambda: self.now,
         )
         self.meta_tools = MetaTools(self.filtering)
 
+    def learned(self, probabilities, sessions=10, requests=12.0):
+        """Let the next sessions need these tools with these probabilities, by so many recorded sessions."""
+        self.use.learned = Usage(
+            evidence=sessions,
+            probabilities=probabilities,
+            requests=requests,
+            distinct_tools=sum(probabilities.values()),
+        )
+
     def shown(self, session, catalogue):
-        """The names of the upstream's tools in the list of a session."""
-        return list(self.filtering.compose(session, catalogue).selection.shown)
+        """Return the names of the upstream's tools in the list of a session."""
+        return list(self.filtering.compose(session, catalogue).shown)
 
     def calls(self, session, *tools, found=Found.LISTED, turn_key=""):
-        """Call tools; whether any of the calls changed the list."""
-        changes = [self.filtering.called(session, tool, found, turn_key) for tool in tools]
-        return any(changes)
+        """Call tools."""
+        for tool in tools:
+            self.filtering.called(session, tool, found, turn_key)
 
-    async def about(self, session, text, *likes, confidence=0.5):
-        """Set a context in which these tools are likely; whether the list changed."""
-        self.prediction.likes, self.prediction.confidence = likes, confidence
+    async def about(self, session, text, *needs, confidence=0.5, probability=0.9):
+        """Set a context that needs these tools; return True if a list change is announced."""
+        self.prediction.needs, self.prediction.confidence = dict.fromkeys(needs, probability), confidence
         return await self.filtering.set_context(session, text)

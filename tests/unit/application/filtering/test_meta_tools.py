@@ -1,17 +1,20 @@
-"""What riglm's own tools answer."""
+"""What the meta-tools answer."""
 
 import json
 
 import pytest
 
 from riglm.application.filtering.meta_tools import MetaTools
-from riglm.application.lists.meta_tool_definitions import DEFINITIONS, NAMES, PROMINENT_SEARCH
-from riglm.domain.schemas.settings import RESERVED_NAMES
+from riglm.application.lists.meta_tool_definitions import NAMES
+from riglm.domain.prices import Prices
+from riglm.domain.schemas.prices import PriceSettings
 from riglm.domain.session import Era
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
+EVERY = dict.fromkeys(NAMES, True)
+UNCACHED = PriceSettings(preset="uncached").prices()
 
 
 @pytest.fixture
@@ -19,151 +22,232 @@ def catalogue():
     return a_catalogue(count=30)
 
 
+def short(**rules):
+    """A stage whose lists hold tool01 and tool02, with all meta-tools."""
+    stage = Stage(meta_tools=rules.pop("meta_tools", EVERY), **rules)
+    stage.learned({"tool01": 0.9, "tool02": 0.5})
+    return stage
+
+
 async def run(stage, session, tool, raw=b"", /, **given):
-    """The answer, with its result decoded and both its halves compared."""
+    """Return the answer and its decoded result, which has one text."""
     answer = await stage.meta_tools.run(session, tool, raw or json.dumps(given).encode())
     if not answer.result:
         return answer, None
     result = json.loads(answer.result)
-    if "structuredContent" in result:
-        assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    assert ([each["type"] for each in result["content"]], "structuredContent" in result) == (["text"], False)
     return answer, result
 
 
 async def said(stage, session, tool, **given):
-    """The structured content of the answer."""
+    """Return the object that the text of the result holds."""
     _, result = await run(stage, session, tool, **given)
     assert "isError" not in result, result
-    return result["structuredContent"]
+    return json.loads(result["content"][0]["text"])
 
 
 async def refusal(stage, session, tool, raw=b"", /, **given):
-    """The words of an answer that says what went wrong."""
+    """Return the words of a result that says what went wrong."""
     answer, result = await run(stage, session, tool, raw, **given)
     assert (result["isError"], answer.forward, answer.list_changed) == (True, None, False)
     return result["content"][0]["text"]
 
 
-def test_every_definition_is_sound_and_its_name_reserved():
-    for name, raw in {**DEFINITIONS, "": PROMINENT_SEARCH}.items():
-        definition = json.loads(raw)
-        assert definition["name"] == (name or "search_available_tools")
-        assert definition["inputSchema"]["type"] == "object"
-        assert definition["description"]
-    assert set(NAMES) == set(DEFINITIONS) == RESERVED_NAMES - {"riglm"}
+def named(tools):
+    """Return the names of definitions."""
+    return [tool["name"] for tool in tools]
 
 
-def test_a_session_is_offered_those_that_are_switched_on(catalogue):
-    stage, session = Stage(meta_tools={"mark_tool": False, "set_context": False}), a_session()
-    stage.shown(session, catalogue)
+@pytest.mark.parametrize(("client", "era"), [("", Era.HANDSHAKE), ("x", Era.MODERN)])
+def test_a_session_is_offered_the_enabled_meta_tools_beside_a_list_that_hides_tools(catalogue, client, era):
+    stage, session = Stage(meta_tools={"mark_tool": True, "set_context": False}), a_session(client, era)
+    stage.learned({"tool01": 0.9, "tool02": 0.5})
     assert names_in(stage.filtering.compose(session, catalogue).raw) == [
-        *ALL,
         "search_available_tools",
+        "tool01",
+        "tool02",
         "call_tool",
-        "index_status",
+        "mark_tool",
     ]
-    assert [stage.meta_tools.owns(session, name) for name in ("call_tool", "mark_tool", "tool01")] == [
+    assert [stage.meta_tools.owns(session, name) for name in ("call_tool", "set_context", "tool01")] == [
         True,
         False,
         False,
     ]
 
 
-async def test_a_new_context_says_what_is_listed_and_gives_the_tools_for_it(catalogue):
-    stage, session = Stage(answer_tools=2), a_session()
-    stage.shown(session, catalogue)
-    stage.prediction.likes = ("tool09", "tool03", "tool05")
-    answer, result = await run(stage, session, "set_context", context="send mail")
-    found = result["structuredContent"]
-    assert (found["listed"], found["listed_count"]) == (["tool03", "tool05", "tool09"], 3)
-    assert (found["confidence"], found["list_changed"], answer.list_changed) == (0.5, True, True)
-    assert [tool["name"] for tool in found["tools"]] == ["tool09", "tool03"]
-    assert found["tools"][0]["description"] == "x" * 400
-    assert "3 tools now" in found["message"]
-
-
-async def test_what_a_context_names_as_listed_is_what_the_next_list_shows(catalogue):
-    stage, session = Stage(pinned=["tool20"]), a_session()
-    stage.shown(session, catalogue)
-    stage.prediction.likes = ("tool09", "tool03", "tool05")
-    found = await said(stage, session, "set_context", context="send mail")
-    assert stage.shown(session, catalogue) == found["listed"]
-
-
-async def test_the_tools_of_a_context_keep_the_upstreams_bytes():
-    raw = b'{"name":"a","x":1.0,"inputSchema":{"type":"object","$ref":"#/y"}}'
-    stage, session = Stage(), a_session("x", Era.MODERN)
-    stage.shown(session, read_catalogue(b'{"tools":[%b]}' % raw))
-    stage.prediction.likes = ("a",)
-    answer, _ = await run(stage, session, "set_context", context="c")
-    assert b'"tools":[%b]' % raw in answer.result
-
-
-async def test_on_a_stable_surface_a_context_gives_tools_and_leaves_the_list_alone(catalogue):
-    stage, session = Stage(), a_session("x", Era.MODERN)
-    stage.prediction.warm = ("tool01",)
-    stage.prediction.likes = ("tool09",)
-    stage.shown(session, catalogue)
-    answer, result = await run(stage, session, "set_context", context="send mail")
-    found = result["structuredContent"]
-    assert "list_changed" not in found
-    assert not answer.list_changed
-    assert (found["listed"], found["tools"][0]["name"]) == (["tool01"], "tool09")
-
-
-async def test_a_context_of_which_little_was_learned_gives_what_a_search_for_it_finds(catalogue):
-    stage, session = Stage(), a_session()
-    stage.shown(session, catalogue)
-    stage.prediction.likes, stage.prediction.confidence = ("tool09",), 0.1
-    stage.prediction.finds("tool20", "tool21")
-    found = await said(stage, session, "set_context", context="send mail")
-    assert [tool["name"] for tool in found["tools"]] == ["tool20", "tool21"]
-    stage.prediction.finds()
-    found = await said(stage, session, "set_context", context="read mail")
-    assert found["tools"][0]["name"] == "tool09"
-    stage.prediction.confidence = 0.9
-    stage.prediction.finds("tool20")
-    found = await said(stage, session, "set_context", context="sort mail")
-    assert found["tools"][0]["name"] == "tool09"
-
-
-async def test_a_long_list_is_counted_and_not_spelt_out():
-    stage, session = Stage(), a_session()
-    stage.shown(session, a_catalogue(count=101))
-    found = await said(stage, session, "set_context", context="anything")
-    assert (found["listed_count"], "listed" in found, found["tools"]) == (101, False, [])
-
-
-async def test_a_search_gives_whole_tools_hidden_ones_too_and_says_why(catalogue):
-    stage, session = Stage(cold_start_limit=1), a_session()
-    stage.shown(session, catalogue)
-    stage.prediction.finds("tool09", "tool00", near=("tool10",))
-    found = await said(stage, session, "search_available_tools", query="mail")
-    assert [(tool["name"], tool["why"], tool["listed"]) for tool in found["tools"]] == [
-        ("tool09", "tool09 fits", False),
-        ("tool00", "tool00 fits", True),
+def test_mark_tool_and_index_status_are_offered_only_if_they_are_enabled(catalogue):
+    stage = Stage()
+    stage.learned({"tool01": 0.9})
+    assert names_in(stage.filtering.compose(a_session(), catalogue).raw) == [
+        "search_available_tools",
+        "tool01",
+        "call_tool",
+        "set_context",
     ]
+
+
+async def test_a_context_brings_the_definitions_of_hidden_tools_and_the_names_of_listed_ones(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.needs = {"tool09": 0.9, "tool03": 0.5, "tool01": 0.9}
+    stage.prediction.finds("tool20", "tool02")
+    answer, result = await run(stage, session, "set_context", context="send mail")
+    found = json.loads(result["content"][0]["text"])
+    assert (found["confidence"], answer.list_changed) == (0.5, False)
+    assert set(named(found["tools"])) == {"tool20", "tool09", "tool03"}
     assert found["tools"][0]["description"] == "x" * 400
-    assert (found["near"], stage.prediction.queries) == (["tool10"], [("mail", 10)])
+    assert found["listed"] == ["tool02"]
+    assert "unchanged" in found["message"]
 
 
-async def test_what_a_search_answer_names_counts_as_searched_and_what_a_context_answer_names_as_suggested(catalogue):
-    stage, session = Stage(), a_session()
+async def test_a_context_of_which_nothing_is_known_brings_nothing(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    found = await said(stage, session, "set_context", context="send mail")
+    assert (found["tools"], "listed" in found) == ([], False)
+    assert "Search" in found["message"]
+
+
+async def test_tools_that_usually_follow_those_in_use_come_with_a_context(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.calls(session, "tool01")
+    stage.use.next_uses = {"tool05": 0.8, "tool06": 0.0001}
+    assert named((await said(stage, session, "set_context", context="send mail"))["tools"]) == ["tool05"]
+
+
+async def test_a_context_that_changes_the_list_names_what_the_next_list_holds(catalogue):
+    stage, session = short(pinned=["tool20"], prices=UNCACHED), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.needs = {"tool09": 0.9, "tool03": 0.9}
+    answer, result = await run(stage, session, "set_context", context="send mail")
+    found = json.loads(result["content"][0]["text"])
+    assert answer.list_changed
+    assert "has changed" in found["message"]
+    assert stage.shown(session, catalogue) == found["listed"] == ["tool03", "tool09", "tool20"]
+    assert found["tools"] == []
+
+
+async def test_at_default_prices_a_context_sends_definitions_and_leaves_the_list_alone(catalogue):
+    stage, session = short(prices=Prices()), a_session()
+    before = stage.filtering.compose(session, catalogue).raw
+    stage.prediction.needs = {"tool09": 0.9, "tool03": 0.9}
+    answer, _ = await run(stage, session, "set_context", context="send mail")
+    assert not answer.list_changed
+    assert stage.filtering.compose(session, catalogue).raw == before
+
+
+async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
+    raw = b'{"name":"a","x":1.0,"inputSchema":{"type":"object","$ref":"#/y"}}'
+    rest = b",".join(b'{"name":"b%d","description":"%b"}' % (number, b"x" * 400) for number in range(30))
+    for tool, given in (("set_context", "context"), ("search_available_tools", "query")):
+        stage, session = Stage(), a_session("x", Era.MODERN)
+        stage.learned({"b1": 0.9})
+        stage.shown(session, read_catalogue(b'{"tools":[%b,%b]}' % (raw, rest)))
+        stage.prediction.finds("a")
+        answer, _ = await run(stage, session, tool, **{given: "c"})
+        text = json.loads(answer.result)["content"][0]["text"]
+        assert raw.decode()[:-1] in text
+
+
+@pytest.mark.parametrize("given", [("set_context", "context"), ("search_available_tools", "query")])
+async def test_on_a_stable_surface_results_carry_tools_and_the_list_stays(catalogue, given):
+    stage, session = short(prices=UNCACHED), a_session("x", Era.MODERN)
+    before = stage.filtering.compose(session, catalogue).raw
+    stage.prediction.finds("tool09", "tool01")
+    answer, result = await run(stage, session, given[0], **{given[1]: "send mail"})
+    assert not answer.list_changed
+    assert named(json.loads(result["content"][0]["text"])["tools"]) == ["tool09"]
+    assert stage.filtering.compose(session, catalogue).raw == before
+
+
+async def test_a_search_brings_hidden_tools_with_schema_and_reason_and_listed_ones_by_name(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.finds("tool09", "tool01", near=("tool10",))
+    found = await said(stage, session, "search_available_tools", query="mail")
+    assert [(tool["name"], tool["why"]) for tool in found["tools"]] == [("tool09", "tool09 fits")]
+    assert found["tools"][0]["description"] == "x" * 400
+    assert (found["already_available"], "near" in found) == (["tool01"], False)
+    assert stage.prediction.queries == [("mail", 10)]
+
+
+async def test_a_listed_tool_that_hardly_matches_is_not_named(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.finds("tool01", probability=0.01)
+    assert "already_available" not in await said(stage, session, "search_available_tools", query="mail")
+
+
+async def test_of_matches_that_do_not_pay_a_search_brings_the_best(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.finds("tool09", "tool10", "tool11", probability=0.001)
+    assert named((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == ["tool09"]
+
+
+async def test_a_result_has_at_most_answer_tools_definitions(catalogue):
+    stage, session = short(answer_tools=2), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.finds(*ALL[5:15])
+    stage.prediction.needs = dict.fromkeys(ALL[5:15], 0.9)
+    assert len((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == 2
+    assert len((await said(stage, session, "set_context", context="mail"))["tools"]) == 2
+
+
+async def test_a_search_adds_the_hidden_tools_that_usually_follow_and_counts_them_as_suggested(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.finds("tool09")
+    stage.use.next_uses = {"tool20": 0.9, "tool01": 0.9, "tool09": 0.9, "tool21": 0.0001}
+    found = await said(stage, session, "search_available_tools", query="mail")
+    assert (named(found["tools"]), named(found["often_used_next"])) == (["tool09"], ["tool20"])
+    state = stage.filtering.state(session)
+    assert (state.searched, state.suggested) == ({"tool09"}, {"tool20"})
+
+
+async def test_no_definition_is_sent_twice_in_a_session(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.use.next_uses = {"tool20": 0.9}
+    seen = []
+    for number in range(4):
+        stage.prediction.finds("tool09", "tool10", f"tool{11 + number}")
+        stage.prediction.needs = {"tool12": 0.9, f"tool{16 + number}": 0.9}
+        found = await said(stage, session, "search_available_tools", query=f"mail {number}")
+        told = await said(stage, session, "set_context", context=f"mail {number}")
+        seen += named([*found["tools"], *found.get("often_used_next", []), *told["tools"]])
+    assert len(seen) == len(set(seen)) == 11
+    assert not set(seen) & {"tool01", "tool02"}
+    found = await said(stage, session, "search_available_tools", query="again")
+    assert (found["tools"], found["already_available"]) == ([], ["tool09", "tool10", "tool14"])
+
+
+async def test_another_session_gets_the_definitions_too(catalogue):
+    stage = short()
+    stage.prediction.finds("tool09")
+    for session in (a_session(), a_session()):
+        stage.shown(session, catalogue)
+        assert named((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == ["tool09"]
+
+
+async def test_what_a_search_found_counts_as_searched_and_what_a_context_brought_as_suggested(catalogue):
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     stage.prediction.finds("tool09")
     answer, _ = await run(stage, session, "search_available_tools", query="mail")
     assert (answer.selection.shown, answer.selection.surface) == (("tool09",), "search")
-    stage.prediction.likes = ("tool10", "tool11", "tool12")
+    stage.prediction.finds()
+    stage.prediction.needs = {"tool10": 0.9, "tool11": 0.8}
     answer, _ = await run(stage, session, "set_context", context="mail")
-    assert (answer.selection.shown[:2], answer.selection.surface) == (("tool10", "tool11"), "context")
+    assert (answer.selection.shown, answer.selection.surface) == (("tool10", "tool11"), "context")
     state = stage.filtering.state(session)
-    assert state.searched == {"tool09"}
-    assert state.suggested >= {"tool10", "tool11", "tool12"}
-    assert "tool09" not in state.suggested
+    assert (state.searched, state.suggested) == ({"tool09"}, {"tool10", "tool11"})
 
 
 async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_call(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     stage.prediction.finds("tool09", "tool10")
     await said(stage, session, "search_available_tools", query="mail")
@@ -173,27 +257,40 @@ async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_
 
 
 async def test_a_search_that_finds_nothing_says_so_and_names_what_is_near(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     stage.prediction.finds(near=("tool10", "tool11"))
     found = await said(stage, session, "search_available_tools", query="book a flight")
     assert (found["tools"], found["near"]) == ([], ["tool10", "tool11"])
-    assert found["message"].startswith("No tool fits this. Closest by name: tool10, tool11.")
+    assert found["message"].startswith("No tool matches.")
 
 
-async def test_no_answer_names_a_denied_or_excluded_tool(catalogue):
-    stage, session = Stage(denylist=["TOOL09"]), a_session()
+async def test_while_meanings_are_not_compared_yet_a_search_does_not_say_that_nothing_matches(catalogue):
+    stage, session = short(), a_session()
+    stage.shown(session, catalogue)
+    stage.prediction.is_ready = False
+    found = await said(stage, session, "search_available_tools", query="book a flight")
+    assert "still loading" in found["message"]
+    assert "No tool matches" not in found["message"]
+
+
+async def test_no_result_names_a_denied_or_excluded_tool(catalogue):
+    stage, session = short(denylist=["TOOL09"]), a_session()
     stage.shown(session, catalogue)
     stage.prediction.finds("tool09", "tool10", near=("tool09",))
-    stage.prediction.likes = ("tool09", "tool10")
-    for tool, given in (("search_available_tools", "query"), ("set_context", "context")):
+    stage.prediction.needs = {"tool09": 0.9, "tool11": 0.9}
+    stage.use.next_uses = {"tool09": 0.9}
+    for tool, given, expected in (
+        ("search_available_tools", "query", b"tool10"),
+        ("set_context", "context", b"tool11"),
+    ):
         answer, _ = await run(stage, session, tool, **{given: "mail"})
-        assert b"tool10" in answer.result
+        assert expected in answer.result
         assert b"tool09" not in answer.result
 
 
 async def test_call_tool_passes_name_and_arguments_on(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     raw = b'{"name":"tool09","arguments":{"n":1.0}}'
     answer, _ = await run(stage, session, "call_tool", raw)
@@ -202,7 +299,7 @@ async def test_call_tool_passes_name_and_arguments_on(catalogue):
 
 @pytest.mark.parametrize("raw", [b"{}", b"null", b'""'])
 async def test_call_tool_may_do_without_arguments(catalogue, raw):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     given = b'{"name":"tool09"}' if raw == b'""' else b'{"name":"tool09","arguments":%b}' % raw
     answer, _ = await run(stage, session, "call_tool", given)
@@ -210,21 +307,21 @@ async def test_call_tool_may_do_without_arguments(catalogue, raw):
 
 
 async def test_call_tool_takes_arguments_that_were_written_as_text(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     answer, _ = await run(stage, session, "call_tool", name="tool09", arguments='{"n": 1}')
     assert answer.forward == (b'"tool09"', b'{"n": 1}')
 
 
 async def test_call_tool_passes_on_names_that_no_list_has(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     answer, _ = await run(stage, session, "call_tool", name="new_tool")
     assert answer.forward == (b'"new_tool"', b"{}")
 
 
 async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalogue):
-    stage, session = Stage(denylist=["tool09"]), a_session()
+    stage, session = short(denylist=["tool09"]), a_session()
     stage.shown(session, catalogue)
     answer, _ = await run(stage, session, "call_tool", name="Tool-09")
     assert answer.forward == (b'"Tool-09"', b"{}")
@@ -233,58 +330,53 @@ async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalo
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_call_tool_does_not_call_riglms_own_tools(catalogue, name):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     assert "call it directly" in await refusal(stage, session, "call_tool", name=name)
 
 
 async def test_call_tool_reaches_an_upstreams_tool_with_the_name_of_one_of_riglms():
-    stage, session = Stage(), a_session()
-    stage.shown(session, a_catalogue("a", "set_context"))
+    stage, session = short(), a_session()
+    stage.shown(session, a_catalogue("set_context", *ALL))
     answer, _ = await run(stage, session, "call_tool", name="set_context", arguments={"x": 1})
     assert answer.forward == (b'"set_context"', b'{"x": 1}')
 
 
 async def test_the_name_that_call_tool_is_given_goes_on_sign_by_sign(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     for raw in (rb'"t\ud800x"', rb'"t\u006fol"', b'" t"'):
         answer, _ = await run(stage, session, "call_tool", b'{"name":%b}' % raw)
         assert answer.forward == (raw, b"{}")
 
 
-async def test_an_upstreams_tool_with_a_name_of_riglms_is_named_as_what_call_tool_reaches():
-    stage, session = Stage(), a_session()
-    stage.prediction.likes = ("mark_tool", "a")
-    stage.shown(session, a_catalogue("a", "mark_tool", "b"))
+async def test_what_only_call_tool_reaches_is_said_to_be_reached_by_it():
+    stage, session = short(), a_session()
+    stage.shown(session, a_catalogue("mark_tool", *ALL))
+    stage.prediction.finds("mark_tool", "tool05")
+    found = await said(stage, session, "search_available_tools", query="mail")
+    assert named(found["tools"]) == ["mark_tool", "tool05"]
+    assert "Only with call_tool: mark_tool." in found["message"]
+    stage.prediction.finds("tool06")
     found = await said(stage, session, "set_context", context="send mail")
-    assert (found["listed"], found["listed_count"]) == (["a", "b"], 2)
-    assert [tool["name"] for tool in found["tools"]] == ["mark_tool", "a", "b"]
-    assert "By call_tool alone: mark_tool;" in found["message"]
-    stage.prediction.finds("mark_tool", "b")
-    found = await said(stage, session, "search_available_tools", query="mail")
-    assert [(tool["name"], tool["listed"]) for tool in found["tools"]] == [("mark_tool", False), ("b", True)]
-    assert "By call_tool alone: mark_tool;" in found["message"]
-    stage.prediction.finds("b")
-    found = await said(stage, session, "search_available_tools", query="mail")
-    assert "alone" not in found["message"]
+    assert named(found["tools"]) == ["tool06"]
+    assert "Only" not in found["message"]
 
 
-async def test_what_only_call_tool_reaches_is_not_offered_without_it():
-    stage, session = Stage(meta_tools={"call_tool": False}), a_session()
-    stage.prediction.likes = ("mark_tool", "call_tool", "a")
-    stage.shown(session, a_catalogue("a", "mark_tool", "call_tool", "b"))
+async def test_what_only_call_tool_reaches_is_not_sent_without_it():
+    stage, session = short(meta_tools={**EVERY, "call_tool": False}), a_session()
+    stage.shown(session, a_catalogue("mark_tool", "call_tool", *ALL))
+    stage.prediction.needs = {"mark_tool": 0.9, "call_tool": 0.9, "tool03": 0.9}
     found = await said(stage, session, "set_context", context="send mail")
-    assert [tool["name"] for tool in found["tools"]] == ["call_tool", "a", "b"]
-    assert found["listed"] == ["a", "call_tool"]
-    assert "by call_tool" not in found["message"]
-    stage.prediction.finds("mark_tool", "b", near=("mark_tool",))
+    assert sorted(named(found["tools"])) == ["call_tool", "tool03"]
+    assert "with call_tool" not in found["message"]
+    stage.prediction.finds("mark_tool", "tool05", near=("mark_tool",))
     found = await said(stage, session, "search_available_tools", query="mail")
-    assert ([tool["name"] for tool in found["tools"]], found["near"]) == (["b"], [])
+    assert (named(found["tools"]), "near" in found) == (["tool05"], False)
 
 
 async def test_a_tool_is_marked_for_the_context(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     await stage.about(session, "mail", "tool01")
     for relevant in (True, False):
@@ -293,7 +385,7 @@ async def test_a_tool_is_marked_for_the_context(catalogue):
 
 
 async def test_a_mark_without_a_context_or_for_no_tool_is_refused(catalogue):
-    stage, session = Stage(denylist=["tool08"]), a_session()
+    stage, session = short(denylist=["tool08"]), a_session()
     stage.shown(session, catalogue)
     assert "set_context" in await refusal(stage, session, "mark_tool", name="tool09", relevant=True)
     await stage.about(session, "mail", "tool01")
@@ -303,7 +395,7 @@ async def test_a_mark_without_a_context_or_for_no_tool_is_refused(catalogue):
 
 
 async def test_the_status_carries_the_signal_and_how_the_session_stands(catalogue):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     found = await said(stage, session, "index_status")
     assert (found["embeddings"], found["advice"]) == ({"provider": "fastembed"}, "ask")
@@ -311,7 +403,7 @@ async def test_the_status_carries_the_signal_and_how_the_session_stands(catalogu
         "surface": "dynamic",
         "mode": "enforce",
         "available": 30,
-        "listed": 30,
+        "listed": 2,
         "has_context": False,
         "context_confidence": 0.0,
         "list_changes": 0,
@@ -335,28 +427,28 @@ async def test_the_status_carries_the_signal_and_how_the_session_stands(catalogu
     ],
 )
 async def test_bad_arguments_are_answered_by_what_is_expected(catalogue, tool, arguments, words):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     assert words in await refusal(stage, session, tool, arguments)
 
 
 @pytest.mark.parametrize(("tool", "key"), [("set_context", "context"), ("search_available_tools", "query")])
 async def test_before_any_list_there_is_nothing_to_find(tool, key):
-    assert "No tools are known yet" in await refusal(Stage(), a_session(), tool, **{key: "mail"})
+    assert "No tools are known yet" in await refusal(short(), a_session(), tool, **{key: "mail"})
 
 
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "\x00\x07\x1b", "\ud83d", "😀"])
 async def test_odd_texts_are_searched_like_others(catalogue, text):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
-    stage.prediction.finds("tool01")
+    stage.prediction.finds("tool09")
     found = await said(stage, session, "search_available_tools", query=text)
-    assert found["tools"][0]["name"] == "tool01"
+    assert named(found["tools"]) == ["tool09"]
 
 
 @pytest.mark.parametrize("tool", ["set_context", "search_available_tools", "index_status"])
 async def test_a_prediction_that_fails_is_said_in_the_result_and_logged(catalogue, tool, caplog):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     stage.shown(session, catalogue)
     stage.prediction.error = ZeroDivisionError("the model")
     assert "failed inside riglm" in await refusal(stage, session, tool, context="a", query="a")
@@ -372,7 +464,7 @@ class Voice:
 
 @pytest.mark.parametrize("names", [("inner_voice.retrieve",), ("alias", "inner_voice.retrieve")])
 async def test_the_inner_voice_is_asked_by_every_name_whatever_the_surface(catalogue, names):
-    stage, session = Stage(mode="shadow"), a_session()
+    stage, session = short(mode="shadow"), a_session()
     tools = MetaTools(stage.filtering, Voice(), names)
     for name in names:
         assert tools.owns(session, name)
@@ -383,7 +475,7 @@ async def test_the_inner_voice_is_asked_by_every_name_whatever_the_surface(catal
 
 
 async def test_a_server_s_own_tool_goes_before_a_voice_that_is_off_or_listed_as_something_else():
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     off = MetaTools(stage.filtering)
     assert off.owns(session, "inner_voice.retrieve")
     assert off.is_about_lists("inner_voice.retrieve")
@@ -398,7 +490,7 @@ async def test_a_server_s_own_tool_goes_before_a_voice_that_is_off_or_listed_as_
 
 
 async def test_call_tool_reaches_a_server_s_tool_that_has_the_name_of_the_voice():
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     tools = MetaTools(stage.filtering, Voice())
     given = b'{"name":"inner_voice.retrieve","arguments":{}}'
     stage.shown(session, a_catalogue(count=30))
@@ -412,7 +504,7 @@ BY_AN_ALIAS = ("snip", "inner_voice.retrieve")
 
 @pytest.mark.parametrize("denied", ["snip", "INNER_VOICE.*"])
 async def test_what_is_denied_by_one_of_its_names_is_denied_by_all_and_no_server_is_asked_instead(catalogue, denied):
-    stage, session = Stage(denylist=[denied]), a_session()
+    stage, session = short(denylist=[denied]), a_session()
     tools = MetaTools(stage.filtering, Voice(), BY_AN_ALIAS)
     stage.shown(session, catalogue)
     for name in BY_AN_ALIAS:
@@ -426,7 +518,7 @@ async def test_what_is_denied_by_one_of_its_names_is_denied_by_all_and_no_server
 
 @pytest.mark.parametrize("voice", [Voice(), None], ids=["on", "off"])
 async def test_call_tool_sends_no_question_for_the_voice_to_a_server_by_any_name(catalogue, voice):
-    stage, session = Stage(), a_session()
+    stage, session = short(), a_session()
     tools = MetaTools(stage.filtering, voice, BY_AN_ALIAS)
     stage.shown(session, catalogue)
     for name in BY_AN_ALIAS:

@@ -1,4 +1,4 @@
-"""What each surface makes of a selection, and when a list is left alone."""
+"""How each surface shows a selection, and when a list is passed through."""
 
 import pytest
 
@@ -11,13 +11,21 @@ from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
-OWN = ["call_tool", "set_context", "mark_tool", "index_status"]
+OWN = ["call_tool", "set_context"]
 MARK = b'"_meta":{"anthropic/alwaysLoad":true}'
+USES = {"tool09": 0.9, "tool02": 0.5}
 
 
 @pytest.fixture
 def catalogue():
     return a_catalogue(count=30)
+
+
+def learned(**rules):
+    """A stage where tool09 and tool02 are worth listing."""
+    stage = Stage(**rules)
+    stage.learned(USES)
+    return stage
 
 
 def test_the_surface_is_chosen_by_client_and_era_unless_it_is_configured():
@@ -33,44 +41,20 @@ def test_the_surface_is_chosen_by_client_and_era_unless_it_is_configured():
     assert [extended.surface(each) for each in (claude, modern)] == [Surface.HINTS, Surface.FULL]
 
 
-def test_a_stable_list_is_whole_with_riglms_tools_until_something_was_learned(catalogue):
-    stage, session = Stage(), a_session("x", Era.MODERN)
-    listed = stage.filtering.compose(session, catalogue)
-    assert names_in(listed.raw) == [*ALL, "search_available_tools", *OWN]
-    assert listed.selection.reason == "nothing was learned yet"
-    assert stage.filtering.fresh_seconds(session) == 0.0
-
-
-def test_a_stable_list_is_the_warm_set_in_the_catalogues_order(catalogue):
-    stage, session = Stage(), a_session("x", Era.MODERN)
-    stage.prediction.warm = ("tool09", "tool02", "gone")
-    listed = stage.filtering.compose(session, catalogue)
-    assert names_in(listed.raw) == ["search_available_tools", "tool02", "tool09", *OWN]
-    assert (listed.selection.surface, listed.selection.predictor) == ("stable", "hybrid")
-
-
-def test_a_warm_set_is_filled_up_to_the_least_number_of_tools(catalogue):
-    stage = Stage(min_tools=4, pinned=["tool29"])
-    stage.prediction.warm = ("tool09", "tool02")
-    assert stage.shown(a_session("x", Era.MODERN), catalogue) == ["tool00", "tool01", "tool02", "tool09", "tool29"]
-
-
 async def test_nothing_that_a_session_does_changes_a_stable_list(catalogue):
-    stage, session = Stage(), a_session("x", Era.MODERN)
-    stage.prediction.warm = ("tool09", "tool02")
+    stage, session = learned(), a_session("x", Era.MODERN)
     before = stage.filtering.compose(session, catalogue).raw
     assert not await stage.about(session, "mail", "tool20", "tool21")
     for turn in range(10):
-        assert not stage.calls(session, "tool20", turn_key=str(turn))
+        stage.calls(session, "tool20", turn_key=str(turn))
         assert stage.filtering.compose(session, catalogue).raw == before
     assert stage.filtering.compose(a_session("y", Era.MODERN), catalogue).raw == before
     assert stage.filtering.state(session).changes == 0
 
 
-@pytest.mark.parametrize(("epoch", "promised"), [(600, PROMISED_SECONDS), (1, 1.0)])
-def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalogue, epoch, promised):
-    stage, session = Stage(epoch=epoch), a_session("x", Era.MODERN)
-    stage.prediction.warm = ("tool09",)
+@pytest.mark.parametrize(("period", "promised"), [(600, PROMISED_SECONDS), (1, 1.0)])
+def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalogue, period, promised):
+    stage, session = learned(period=period), a_session("x", Era.MODERN)
     stage.filtering.compose(session, catalogue)
     promises = set()
     for _ in range(100):
@@ -83,28 +67,21 @@ def test_a_list_is_promised_for_no_longer_than_an_override_takes_to_count():
     assert PROMISED_SECONDS <= PAUSE_SECONDS
 
 
-async def test_the_warm_set_is_prepared_for_surfaces_that_have_one(catalogue):
-    stage = Stage(max_tools=7, profile="work", denylist=["tool00"])
-    for session in (a_session(), a_session("x", Era.MODERN), a_session("claude-code")):
-        await stage.filtering.prepare(session, catalogue)
-    assert stage.prediction.prepared == [(tuple(ALL[1:]), "work", 7)] * 2
-
-
-def test_hints_leave_the_list_whole_and_mark_exactly_the_warm_set(catalogue):
-    stage, session = Stage(), a_session("claude-code", Era.MODERN)
-    stage.prediction.warm = ("tool09", "tool02")
+def test_hints_leave_the_list_whole_and_mark_the_tools_whose_listing_pays(catalogue):
+    stage, session = learned(pinned=["tool20"]), a_session("claude-code", Era.MODERN)
     listed = stage.filtering.compose(session, catalogue)
     entries = jsonrpc.elements(listed.raw)
     assert names_in(listed.raw) == ALL
-    assert [name for name, entry in zip(ALL, entries, strict=True) if MARK in bytes(entry)] == ["tool02", "tool09"]
+    marked = [name for name, entry in zip(ALL, entries, strict=True) if MARK in bytes(entry)]
+    assert marked == ["tool02", "tool09", "tool20"]
     assert bytes(entries[0]) == bytes(catalogue.tools[0].raw)
-    assert (listed.selection.hidden, listed.untouched) == ((), False)
+    assert (listed.hidden, listed.is_passthrough, stage.filtering.offered(session)) == ((), False, ())
 
 
 def test_a_mark_keeps_what_the_upstream_says_in_meta():
     catalogue = read_catalogue(b'{"tools":[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":false}},{"name":"b"}]}')
     stage = Stage()
-    stage.prediction.warm = ("a",)
+    stage.learned({"a": 0.9})
     raw = stage.filtering.compose(a_session("claude-code"), catalogue).raw
     assert raw == b'[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":true}},{"name":"b"}]'
 
@@ -112,25 +89,24 @@ def test_a_mark_keeps_what_the_upstream_says_in_meta():
 def test_hints_keep_entries_that_riglm_cannot_read_and_mark_a_name_once():
     catalogue = read_catalogue(b'{"tools":[5,{"name":"a"},{"x":1},{"name":"a","y":2},{"name":"b"},null]}')
     stage = Stage()
-    stage.prediction.warm = ("a",)
+    stage.learned({"a": 0.9})
     raw = stage.filtering.compose(a_session("claude-code"), catalogue).raw
     assert raw == b'[5,{"name":"a",%b},{"x":1},{"name":"a","y":2},{"name":"b"},null]' % MARK
 
 
-def test_hints_mark_the_tools_of_a_small_catalogue_too_and_load_no_model_for_it():
-    stage, session = Stage(passthrough_below={}), a_session("claude-code")
-    stage.prediction.warm = ("tool02",)
-    small = a_catalogue(count=5)
-    entries = jsonrpc.elements(stage.filtering.compose(session, small).raw)
-    assert [MARK in bytes(entry) for entry in entries] == [False, False, True, False, False]
-    assert stage.prediction.known == []
-    assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
+def test_hints_mark_at_most_max_tools():
+    stage = Stage(max_tools=3)
+    stage.learned(dict.fromkeys(ALL[:20], 0.9))
+    raw = stage.filtering.compose(a_session("claude-code"), a_catalogue(count=30)).raw
+    assert sum(MARK in bytes(entry) for entry in jsonrpc.elements(raw)) == 3
 
 
 def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_for_one_principal(catalogue):
-    listed = Stage().filtering.compose(a_session("claude-code"), catalogue)
+    stage, session = Stage(), a_session("claude-code")
+    listed = stage.filtering.compose(session, catalogue)
     assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalogue.tools]
-    assert not listed.untouched
+    assert not listed.is_passthrough
+    assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -142,42 +118,34 @@ def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_f
         ({"pinned": ["*"]}, ""),
     ],
 )
-def test_there_are_no_tools_of_riglms_where_nothing_is_hidden(catalogue, rules, client):
-    stage, session = Stage(**rules), a_session(client)
-    assert stage.filtering.compose(session, catalogue).untouched
+def test_a_list_that_hides_nothing_passes_unchanged_without_meta_tools(catalogue, rules, client):
+    stage, session = learned(**rules), a_session(client)
+    listed = stage.filtering.compose(session, catalogue)
+    assert (listed.is_passthrough, listed.tokens_own) == (True, 0)
     assert stage.filtering.offered(session) == ()
     assert not stage.meta_tools.owns(session, "call_tool")
 
 
-def test_there_are_no_tools_of_riglms_beside_hints(catalogue):
-    stage, session = Stage(), a_session("claude-code")
-    assert names_in(stage.filtering.compose(session, catalogue).raw) == ALL
-    assert stage.filtering.offered(session) == ()
+@pytest.mark.parametrize("surface", ["dynamic", "stable"])
+def test_a_pinned_meta_tool_is_offered_where_nothing_is_hidden(catalogue, surface):
+    stage, session = Stage(surface=surface, pinned=["set_context"]), a_session()
+    listed = stage.filtering.compose(session, catalogue)
+    assert names_in(listed.raw) == [*ALL, "set_context"]
+    assert stage.meta_tools.owns(session, "set_context")
+    assert not stage.meta_tools.owns(session, "call_tool")
 
 
-@pytest.mark.parametrize(
-    ("count", "size", "untouched"), [(20, 100, True), (21, 100, False), (20, 2000, False), (1, 100, True)]
-)
-def test_a_small_catalogue_passes_untouched(count, size, untouched):
-    stage = Stage(passthrough_below={})
-    listed = stage.filtering.compose(a_session(), a_catalogue(count=count, size=size))
-    assert listed.untouched is untouched
-    assert ("call_tool" in names_in(listed.raw)) is not untouched
+def test_prediction_learns_the_tools_of_every_list_that_is_composed(catalogue):
+    small, full = Stage(), Stage(surface="full")
+    for stage in (small, full):
+        stage.shown(a_session(), catalogue)
+    assert small.prediction.known == [catalogue]
 
 
-def test_prediction_need_not_know_what_is_passed_whole(catalogue):
-    small, full, large = Stage(passthrough_below={}), Stage(surface="full"), Stage()
-    small.shown(a_session(), a_catalogue(count=20, size=100))
-    full.shown(a_session(), catalogue)
-    large.shown(a_session(), catalogue)
-    assert [stage.prediction.known for stage in (small, full, large)] == [[], [], [catalogue]]
-
-
-def test_a_list_that_riglm_does_not_change_stays_fresh_for_as_long_as_the_upstream_says(catalogue):
-    session = a_session("x", Era.MODERN)
-    for stage in (Stage(surface="full"), Stage(pinned=["*"])):
-        stage.shown(session, catalogue)
-        assert stage.filtering.fresh_seconds(session) > 86_400 * 300
+def test_a_list_on_the_surface_full_stays_fresh_for_as_long_as_the_upstream_says(catalogue):
+    stage, session = Stage(surface="full"), a_session("x", Era.MODERN)
+    stage.shown(session, catalogue)
+    assert stage.filtering.fresh_seconds(session) > 86_400 * 300
 
 
 def test_changes_are_announced_where_lists_follow_a_session():
@@ -188,46 +156,28 @@ def test_changes_are_announced_where_lists_follow_a_session():
     assert Stage(surface="dynamic").filtering.announces(modern)
 
 
-async def test_a_dynamic_list_is_not_promised_to_stay(catalogue):
-    stage, session = Stage(surface="dynamic"), a_session("x", Era.MODERN)
+def test_a_dynamic_list_is_not_promised_to_stay(catalogue):
+    stage, session = learned(surface="dynamic"), a_session("x", Era.MODERN)
     assert stage.filtering.fresh_seconds(session) == 0.0
     stage.shown(session, catalogue)
     assert stage.filtering.fresh_seconds(session) == 0.0
 
 
-def test_a_small_catalogue_still_lacks_what_is_denied():
-    stage = Stage(passthrough_below={}, denylist=["B"])
+def test_a_small_catalog_still_lacks_what_is_denied():
+    stage = Stage(denylist=["B"])
     listed = stage.filtering.compose(a_session(), a_catalogue("a", "b"))
-    assert (names_in(listed.raw), listed.untouched) == (["a"], False)
-    assert (listed.selection.shown, listed.selection.hidden) == (("a",), ())
+    assert (names_in(listed.raw), listed.is_passthrough) == (["a"], False)
+    assert (listed.shown, listed.hidden) == (("a",), ())
 
 
-async def test_shadow_mode_shows_everything_and_records_what_it_would_have_hidden(catalogue):
-    stage, session = Stage(mode="shadow"), a_session()
-    stage.prediction.likes = ("tool04", "tool05", "tool06")
-    stage.shown(session, catalogue)
-    assert not stage.calls(session, "tool04", turn_key="one")
-    assert not stage.calls(session, "tool04", turn_key="two")
+def test_shadow_mode_shows_everything_and_records_what_it_would_have_hidden(catalogue):
+    stage, session = learned(mode="shadow"), a_session()
     listed = stage.filtering.compose(session, catalogue)
-    assert listed.untouched
+    assert listed.is_passthrough
     assert names_in(listed.raw) == ALL
-    assert (listed.selection.shown, len(listed.selection.hidden)) == (("tool04", "tool05", "tool06"), 27)
-    assert (listed.selection.mode, listed.selection.tokens_own) == ("shadow", 0)
+    assert (listed.shown, len(listed.hidden)) == (("tool02", "tool09"), 28)
+    assert (listed.mode, listed.tokens_own) == ("shadow", 0)
     assert stage.filtering.listed(session) == frozenset(ALL)
-
-
-@pytest.mark.parametrize("mode", ["enforce", "shadow"])
-def test_a_shadow_notes_the_lists_that_a_client_would_have_been_told_to_ask_for(catalogue, mode):
-    """What a client that asks whenever it is told to is shown, and what is noted when none is told, are the same."""
-    stage, session, shown = Stage(mode=mode), a_session(), []
-    stage.filtering.when_foreshadowed(lambda _, selection: shown.append(selection.shown))
-    shown.append(tuple(stage.shown(session, catalogue)))
-    stage.prediction.likes = ("tool04", "tool05", "tool06")
-    for turn, tool in (("one", "tool04"), ("one", "tool20"), ("two", "tool05"), ("three", "tool07")):
-        if stage.calls(session, tool, turn_key=turn):
-            shown.append(tuple(stage.shown(session, catalogue)))
-    assert shown == [tuple(ALL), ("tool04", "tool05", "tool20")]
-    assert stage.filtering.state(session).changes == 1
 
 
 def test_shadow_mode_denies_what_policy_denies(catalogue):
@@ -237,44 +187,50 @@ def test_shadow_mode_denies_what_policy_denies(catalogue):
 
 
 def test_lists_without_prediction_hide_nothing_but_what_is_denied(catalogue):
-    stage, session = Stage(strategy="denylist", denylist=["tool1*"]), a_session()
+    stage, session = learned(strategy="denylist", denylist=["tool1*"]), a_session()
     listed = stage.filtering.compose(session, catalogue)
     assert names_in(listed.raw) == [name for name in ALL if not name.startswith("tool1")]
-    assert (stage.filtering.offered(session), listed.selection.hidden) == ((), ())
-    allowed = Stage(strategy="allowlist", allowlist=["tool0?"])
+    assert (stage.filtering.offered(session), listed.hidden) == ((), ())
+    allowed = learned(strategy="allowlist", allowlist=["tool0?"])
     assert allowed.shown(session, catalogue) == ALL[:10]
 
 
 def test_a_filter_without_prediction_passes_everything(catalogue):
-    stage = Stage(predicted=False)
-    assert stage.filtering.compose(a_session(), catalogue).untouched
+    stage = learned(predicted=False)
+    assert stage.filtering.compose(a_session(), catalogue).is_passthrough
 
 
-async def test_tokens_of_a_list_are_counted(catalogue):
-    stage, session = Stage(), a_session()
-    stage.shown(session, catalogue)
-    await stage.about(session, "mail", "tool01", "tool02", "tool03")
-    selection = stage.filtering.compose(session, catalogue).selection
+def test_tokens_of_a_list_are_counted(catalogue):
+    selection = learned().filtering.compose(a_session(), catalogue)
     each = len(bytes(catalogue.tools[0].raw)) / 4
-    assert selection.tokens_own > 0
-    assert selection.tokens_shown - selection.tokens_own == pytest.approx(3 * each, abs=1)
-    assert selection.tokens_hidden == pytest.approx(27 * each, abs=1)
+    own = sum(len(bytes(entry)) for entry in jsonrpc.elements(selection.raw)) / 4 - 2 * each
+    assert selection.tokens_own == pytest.approx(own, abs=1)
+    assert selection.tokens_shown - selection.tokens_own == pytest.approx(2 * each, abs=1)
+    assert selection.tokens_hidden == pytest.approx(28 * each, abs=1)
 
 
-def test_a_tool_with_the_name_of_one_of_riglms_gives_way_and_this_is_said_once(caplog):
+def test_a_tool_with_the_name_of_a_meta_tool_gives_way_and_this_is_logged_once(caplog):
     stage, session = Stage(), a_session()
-    catalogue = a_catalogue("a", "call_tool", "b")
+    stage.learned({"tool01": 0.9, "call_tool": 0.9})
+    catalogue = a_catalogue("call_tool", *ALL)
     for _ in range(2):
         listed = stage.filtering.compose(session, catalogue)
-    assert names_in(listed.raw) == ["a", "b", "search_available_tools", *OWN]
-    assert listed.selection.hidden == ("call_tool",)
+    assert names_in(listed.raw) == ["search_available_tools", "tool01", *OWN]
+    assert "call_tool" in listed.hidden
     assert [record.getMessage() for record in caplog.records] == [
-        "an upstream's tool has the name of one of riglm's: it is reached by call_tool: call_tool"
+        "an upstream tool has the name of a meta-tool; call_tool reaches it"
     ]
 
 
-def test_a_tool_of_riglms_that_is_switched_off_leaves_its_name_to_the_upstream():
+def test_a_tool_with_the_name_of_a_meta_tool_keeps_it_where_nothing_is_hidden():
+    stage, session = Stage(), a_session()
+    assert stage.filtering.compose(session, a_catalogue("a", "call_tool")).is_passthrough
+    assert not stage.meta_tools.owns(session, "call_tool")
+
+
+def test_a_meta_tool_that_is_disabled_leaves_its_name_to_the_upstream():
     stage, session = Stage(meta_tools={"call_tool": False}), a_session()
-    listed = stage.filtering.compose(session, a_catalogue("a", "call_tool"))
-    assert names_in(listed.raw) == ["a", "call_tool", "search_available_tools", *OWN[1:]]
+    stage.learned({"tool01": 0.9, "call_tool": 0.9})
+    listed = stage.filtering.compose(session, a_catalogue("call_tool", *ALL))
+    assert names_in(listed.raw) == ["search_available_tools", "call_tool", "tool01", *OWN[1:]]
     assert not stage.meta_tools.owns(session, "call_tool")
