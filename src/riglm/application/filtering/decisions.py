@@ -15,7 +15,16 @@ from riglm.domain.prices import Prices
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.spelling import Spellings
 
-_PLANNING: Final = ("strategy", "min_tools", "max_tools", "coverage", "cold_start_limit", "index_tokens")
+_PLANNING: Final = (
+    "strategy",
+    "surface",
+    "clients",
+    "min_tools",
+    "max_tools",
+    "coverage",
+    "cold_start_limit",
+    "index_tokens",
+)
 """The rules that the plan of a list follows from."""
 
 
