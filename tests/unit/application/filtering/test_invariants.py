@@ -1,6 +1,7 @@
 """What holds for every list, whatever a session does and whatever is predicted."""
 
 import asyncio
+import json
 from uuid import uuid4
 
 from hypothesis import given, settings
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from riglm.domain.invocation import Found
 from riglm.domain.override import Override, OverrideKind
+from riglm.domain.prices import Prices
+from riglm.domain.schemas.prices import PriceSettings
 from riglm.domain.session import Era
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
@@ -22,7 +25,8 @@ steps = st.lists(
         st.tuples(st.just("context"), st.integers(0, 4), likes, st.floats(0, 1)),
         st.tuples(st.just("call"), tools, st.sampled_from(["", "k1", "k2", "k3"])),
         st.tuples(st.just("pause"), st.integers(1, 500)),
-        st.tuples(st.just("learn"), likes, st.floats(0, 1)),
+        st.tuples(st.just("learn"), st.dictionaries(tools, st.floats(0, 1), min_size=1, max_size=6)),
+        st.tuples(st.just("search"), likes),
         st.tuples(st.just("catalogue"), st.integers(0, 2)),
         st.tuples(st.just("override"), st.sampled_from(OverrideKind), tools),
     ),
@@ -35,13 +39,14 @@ surroundings = st.fixed_dictionaries(
         "pinned": st.sampled_from([(), ("tool0[12]",)]),
         "mode": st.sampled_from(["enforce", "enforce", "shadow"]),
         "max_tools": st.integers(1, 8),
+        "prices": st.sampled_from([Prices(), PriceSettings(preset="uncached").prices()]),
         "surface": st.sampled_from(["dynamic", "dynamic", "auto", "stable", "hints", "full"]),
     }
 )
 
 
 class Life:
-    """One session under watch: every list that it is shown is checked against the last one."""
+    """One session under watch: each of its lists and results is checked against those before."""
 
     def __init__(self, rules, era):
         self.stage = Stage(**rules)
@@ -49,55 +54,69 @@ class Life:
         self.catalogue = CATALOGUES[0]
         self.contexts = 0
         self.announced = 0
-        self.since = None
+        self.before = None
+        self.sent = []
         self.list()
 
     async def do(self, step):
         what, *given = step
-        await getattr(self, what)(*given) if what == "context" else getattr(self, what)(*given)
+        if what in ("context", "search"):
+            await getattr(self, what)(*given)
+        else:
+            getattr(self, what)(*given)
 
-    async def context(self, number, liked, confidence):
-        before = self.stage.filtering.state(self.session).context
-        self.announced += await self.stage.about(self.session, f"task {number}", *liked, confidence=confidence)
-        if self.stage.filtering.state(self.session).context is not before:
-            self.contexts += 1
-            self.since = None
+    async def context(self, number, needs, confidence):
+        self.stage.prediction.needs, self.stage.prediction.confidence = dict.fromkeys(needs, 0.9), confidence
+        answer = await self.result("set_context", {"context": f"task {number}"})
+        self.announced += answer.list_changed
+        self.contexts += 1
+        if answer.list_changed or self.stage.filtering.state(self.session).shown is None:
+            self.before = None
+
+    async def search(self, found):
+        self.stage.prediction.finds(*found)
+        await self.result("search_available_tools", {"query": "q"})
+
+    async def result(self, tool, given):
+        answer = await self.stage.meta_tools.run(self.session, tool, json.dumps(given).encode())
+        content = json.loads(json.loads(answer.result)["content"][0]["text"])
+        names = [each["name"] for each in [*content["tools"], *content.get("often_used_next", [])]]
+        assert not [name for name in names if self.stage.filtering.denial(self.session, name)]
+        self.sent += names
+        return answer
 
     def call(self, tool, key):
-        changed = self.stage.calls(self.session, tool, found=Found.NAMED, turn_key=key)
-        self.announced += changed
-        if changed:
-            self.since = None
+        self.stage.calls(self.session, tool, found=Found.NAMED, turn_key=key)
 
     def pause(self, seconds):
         self.stage.now += seconds
 
-    def learn(self, liked, confidence):
-        self.stage.prediction.likes, self.stage.prediction.confidence = liked, confidence
+    def learn(self, uses):
+        self.stage.use.next_uses = uses
+        self.stage.learned(uses)
+        if self.session.era is Era.MODERN:
+            self.before = None
 
     def catalogue_changed(self, number):
         self.catalogue = CATALOGUES[number]
-        self.since = None
+        self.before = None
 
     def override(self, kind, tool):
         one = Override(id=uuid4(), kind=kind, tool=tool, created_at=self.stage.now)
         self.stage.overrides = (*self.stage.overrides, one)
-        self.since = None
+        self.before = None
 
     def list(self):
         listed = self.stage.filtering.compose(self.session, self.catalogue)
-        prediction = self.stage.prediction
-        kept = prediction.likes, prediction.confidence
-        prediction.likes, prediction.confidence = NAMES[::-3], 1.0 - prediction.confidence
-        again = self.stage.filtering.compose(self.session, self.catalogue)
-        prediction.likes, prediction.confidence = kept
-        names = [name for name in names_in(listed.raw) if name not in OWN]
-        assert again == listed
-        self.nothing_denied_is_named(names, listed.selection)
-        self.order_is_the_catalogues(names)
-        if self.since is not None and self.stage.filtering.rules.mode == "enforce":
-            assert self.since <= set(names)
-        self.since = set(names)
+        assert self.stage.filtering.compose(self.session, self.catalogue) == listed
+        names = names_in(listed.raw)
+        self.nothing_denied_is_named([name for name in names if name not in OWN], listed)
+        self.order_is_the_catalogues([name for name in names if name not in OWN])
+        assert bool(listed.tokens_own) is bool(OWN & set(names)) is bool(self.stage.filtering.offered(self.session))
+        if listed.tokens_own:
+            assert listed.hidden
+        assert self.before in (None, listed.raw)
+        self.before = listed.raw
 
     def nothing_denied_is_named(self, names, selection):
         named = {*names, *selection.shown, *selection.hidden}
@@ -111,7 +130,7 @@ class Life:
 
 @settings(max_examples=150, deadline=None)
 @given(rules=surroundings, era=st.sampled_from(Era), story=steps)
-def test_in_any_life_lists_are_ordered_stable_growing_and_free_of_what_is_denied(rules, era, story):
+def test_in_any_life_lists_stay_ordered_and_free_of_what_is_denied_and_nothing_is_sent_twice(rules, era, story):
     async def live():
         life = Life(rules, era)
         for step in story:
@@ -120,6 +139,7 @@ def test_in_any_life_lists_are_ordered_stable_growing_and_free_of_what_is_denied
             else:
                 await life.do(step)
             life.list()
-        assert life.announced <= life.contexts + 1
+        assert life.announced <= life.contexts
+        assert len(life.sent) == len(set(life.sent))
 
     asyncio.run(live())

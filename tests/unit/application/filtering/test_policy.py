@@ -22,35 +22,33 @@ def catalogue():
     return a_catalogue(count=30)
 
 
-async def filtered(stage, session, catalogue):
-    stage.shown(session, catalogue)
-    await stage.about(session, "mail", "tool01", "tool02", "tool03")
+def filtered(stage, session, catalogue):
+    stage.learned({"tool01": 0.9, "tool02": 0.8, "tool03": 0.7})
     return stage.shown(session, catalogue)
 
 
-async def test_an_included_tool_is_shown_whatever_is_predicted(catalogue):
+def test_an_included_tool_is_shown_whatever_is_predicted(catalogue):
     stage = Stage(overrides=[override(OverrideKind.INCLUDE, "tool29")])
-    assert await filtered(stage, a_session(), catalogue) == ["tool01", "tool02", "tool29"]
+    assert filtered(stage, a_session(), catalogue) == ["tool01", "tool02", "tool03", "tool29"]
 
 
-async def test_an_excluded_tool_is_not_shown_and_runs(catalogue):
+def test_an_excluded_tool_is_not_shown_and_runs(catalogue):
     stage, session = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool01")]), a_session()
-    assert "tool01" not in stage.shown(session, catalogue)
-    assert await filtered(stage, session, catalogue) == ["tool00", "tool02", "tool03"]
+    assert filtered(stage, session, catalogue) == ["tool02", "tool03"]
     assert stage.filtering.denial(session, "tool01") is None
-    assert "tool01" in stage.filtering.compose(session, catalogue).selection.hidden
+    assert "tool01" in stage.filtering.compose(session, catalogue).hidden
 
 
-async def test_an_override_that_is_made_or_expires_counts_at_the_next_list(catalogue):
+def test_an_override_that_is_made_or_expires_counts_at_the_next_list(catalogue):
     stage, session = Stage(), a_session()
-    await filtered(stage, session, catalogue)
+    filtered(stage, session, catalogue)
     stage.overrides = (override(OverrideKind.PIN, "tool29", expires_at=1500.0),)
     assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03", "tool29"]
     stage.now = 1500.0
     assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
 
 
-async def test_an_override_for_one_session_concerns_no_other(catalogue):
+def test_an_override_for_one_session_concerns_no_other(catalogue):
     mine, other = a_session(), a_session()
     stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.SESSION, key=str(mine.id))])
     assert stage.shown(mine, catalogue) == ALL[1:]
@@ -58,10 +56,10 @@ async def test_an_override_for_one_session_concerns_no_other(catalogue):
 
 
 @pytest.mark.parametrize("client", ["x", "claude-code"])
-def test_an_override_for_one_session_counts_where_lists_are_learned_and_the_rest_stays_the_same(catalogue, client):
+def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalogue, client):
     mine, other = a_session(client, Era.MODERN), a_session(client, Era.MODERN)
     stage = Stage()
-    stage.prediction.warm = ("tool04", "tool11")
+    stage.learned({"tool04": 0.9, "tool11": 0.9})
     before = stage.filtering.compose(other, catalogue)
     stage.overrides = tuple(
         override(kind, tool, scope=OverrideScope.SESSION, key=str(mine.id))
@@ -69,14 +67,13 @@ def test_an_override_for_one_session_counts_where_lists_are_learned_and_the_rest
     )
     steered = stage.filtering.compose(mine, catalogue)
     assert stage.filtering.compose(other, catalogue).raw == before.raw
-    expected = set(before.selection.shown) - {"tool04"} | {"tool29"}
-    assert set(steered.selection.shown) == expected
-    assert stage.filtering.explain(mine).told().shown == steered.selection.shown
-    assert not steered.untouched
+    assert set(steered.shown) == set(before.shown) - {"tool04"} | {"tool29"}
+    assert stage.filtering.explain(mine).told().shown == steered.shown
+    assert not steered.is_passthrough
 
 
 def test_a_list_that_an_override_decides_is_promised_only_until_another_may_count(catalogue):
-    stage, session = Stage(passthrough_below={"tools": 99}), a_session("x", Era.MODERN)
+    stage, session = Stage(surface="full"), a_session("x", Era.MODERN)
     stage.filtering.compose(session, catalogue)
     assert stage.filtering.fresh_seconds(session) == LONGEST_FRESH
     stage.overrides = (override(OverrideKind.EXCLUDE, "tool00", expires_at=stage.now + 60.0),)
@@ -95,19 +92,21 @@ def test_an_override_for_a_principal_concerns_its_sessions(catalogue):
 @pytest.mark.parametrize("era", Era)
 def test_a_denied_tool_is_in_no_list_of_any_surface(catalogue, client, era):
     stage = Stage(denylist=["TOOL05"])
-    stage.prediction.warm = ("tool05", "tool06")
+    stage.learned({"tool05": 0.9, "tool06": 0.9})
     listed = stage.filtering.compose(a_session(client, era), catalogue)
     assert "tool05" not in names_in(listed.raw)
-    assert "tool05" not in {*listed.selection.shown, *listed.selection.hidden}
+    assert "tool05" not in {*listed.shown, *listed.hidden}
+    assert b"tool05" not in listed.raw
 
 
 async def test_a_denied_tool_is_not_predicted_learned_or_followed(catalogue):
     stage, session = Stage(denylist=["tool05"]), a_session()
-    stage.shown(session, catalogue)
+    stage.filtering.know(session, catalogue)
     stage.calls(session, "tool05", found=Found.NAMED)
+    stage.use.next_uses = {"tool05": 0.9, "tool08": 0.9}
     await stage.about(session, "mail", "tool05", "tool06", "tool07")
     assert stage.prediction.lessons == []
-    assert stage.shown(session, catalogue) == ["tool00", "tool06", "tool07"]
+    assert stage.shown(session, catalogue) == ["tool06", "tool07", "tool08"]
 
 
 def test_a_denial_reads_like_the_answer_for_a_tool_that_is_not_there(catalogue):
@@ -117,16 +116,15 @@ def test_a_denial_reads_like_the_answer_for_a_tool_that_is_not_there(catalogue):
     assert stage.filtering.denial(a_session(), "tool01") is None
 
 
-def test_a_hidden_tool_may_run():
-    stage = Stage(cold_start_limit=1)
-    session = a_session()
-    assert stage.shown(session, a_catalogue("a", "b")) == ["a"]
-    assert stage.filtering.denial(session, "b") is None
-
-
-async def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_shown(catalogue):
+def test_a_hidden_tool_may_run(catalogue):
     stage, session = Stage(), a_session()
-    assert await filtered(stage, session, catalogue) == ["tool01", "tool02", "tool03"]
+    assert "tool20" not in filtered(stage, session, catalogue)
+    assert stage.filtering.denial(session, "tool20") is None
+
+
+def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_shown(catalogue):
+    stage, session = Stage(), a_session()
+    assert filtered(stage, session, catalogue) == ["tool01", "tool02", "tool03"]
     assert stage.filtering.overridden(session) is False
     stage.overrides = (override(OverrideKind.PIN, "tool29"), override(OverrideKind.EXCLUDE, "tool02"))
     assert stage.filtering.overridden(session) is True
@@ -134,9 +132,9 @@ async def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_
     assert stage.filtering.overridden(session) is False
 
 
-async def test_to_ask_what_an_override_changes_changes_nothing(catalogue):
+def test_to_ask_what_an_override_changes_changes_nothing(catalogue):
     stage, session = Stage(), a_session()
-    await filtered(stage, session, catalogue)
+    filtered(stage, session, catalogue)
     state = stage.filtering.state(session)
     before = [getattr(state, name) for name in state.__slots__]
     stage.overrides = (override(OverrideKind.INCLUDE, "tool28"), override(OverrideKind.EXCLUDE, "tool02"))
@@ -159,14 +157,14 @@ def test_an_override_is_no_news_to_a_session_that_was_shown_nothing(catalogue):
         override(OverrideKind.EXCLUDE, "tool01", scope=OverrideScope.SESSION, key="another session"),
     ],
 )
-async def test_an_override_that_leaves_a_session_s_list_as_it_is_is_no_news(catalogue, harmless):
+def test_an_override_that_leaves_a_session_s_list_as_it_is_is_no_news(catalogue, harmless):
     stage, session = Stage(), a_session()
-    await filtered(stage, session, catalogue)
+    filtered(stage, session, catalogue)
     stage.overrides = (harmless,)
     assert stage.filtering.overridden(session) is False
 
 
-@pytest.mark.parametrize("rules", [{"mode": "shadow"}, {"surface": "full"}, {"passthrough_below": {"tools": 99}}])
+@pytest.mark.parametrize("rules", [{"mode": "shadow"}, {"surface": "full"}, {}])
 def test_a_list_that_nobody_chooses_from_is_another_one_when_a_tool_is_excluded(catalogue, rules):
     stage, session = Stage(**rules), a_session()
     assert stage.filtering.overridden(session) is False

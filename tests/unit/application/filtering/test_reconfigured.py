@@ -5,6 +5,7 @@ import pytest
 from riglm.application.sharing.session_record import decoded, encoded
 from riglm.domain.invocation import Found
 from riglm.domain.override import OverrideKind
+from riglm.domain.prices import Prices
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Era
 from riglm.testing.records import an_override
@@ -24,17 +25,16 @@ def change(stage, predictor="hybrid", **rules):
     stage.filtering.prepared(Filtering(**given), predictor)()
 
 
-async def limited(stage, session, catalogue):
+def limited(stage, session, catalogue):
     """A session that is shown three tools."""
-    stage.shown(session, catalogue)
-    await stage.about(session, "mail", "tool01", "tool02", "tool03")
+    stage.learned({"tool01": 0.9, "tool02": 0.8, "tool03": 0.7, "tool04": 0.001})
     return stage.shown(session, catalogue)
 
 
-async def test_nothing_changes_before_the_change_over(catalogue):
+def test_nothing_changes_before_the_change_over(catalogue):
     stage, session = Stage(), a_session()
-    before = await limited(stage, session, catalogue)
-    ready = stage.filtering.prepared(Filtering(denylist=("tool01",), passthrough_below={"tools": 0}), "hybrid")
+    before = limited(stage, session, catalogue)
+    ready = stage.filtering.prepared(Filtering(denylist=("tool01",), min_tools=1), "hybrid")
     assert stage.shown(session, catalogue) == before
     assert stage.filtering.denial(session, "tool01") is None
     ready()
@@ -54,16 +54,16 @@ async def test_nothing_changes_before_the_change_over(catalogue):
         {"strategy": "none"},
         {"surface": "full"},
         {"surface": "hints"},
-        {"surface": "stable"},
         {"clients": {"": "full"}},
-        {"passthrough_below": {"tools": 99}},
-        {"meta_tools": {"mark_tool": False}},
+        {"min_tools": 4},
+        {"coverage": 0.3},
+        {"meta_tools": {"mark_tool": True}},
     ],
     ids=str,
 )
-async def test_a_list_that_other_rules_make_another_one_is_noticed_until_it_is_shown(catalogue, rules):
+def test_a_list_that_other_rules_make_another_one_is_noticed_until_it_is_shown(catalogue, rules):
     stage, session = Stage(), a_session()
-    assert await limited(stage, session, catalogue) == ["tool01", "tool02", "tool03"]
+    assert limited(stage, session, catalogue) == ["tool01", "tool02", "tool03"]
     assert stage.filtering.reconfigured(session) is False
     change(stage, **rules)
     assert [stage.filtering.reconfigured(session) for _ in range(2)] == [True, True]
@@ -76,17 +76,25 @@ async def test_a_list_that_other_rules_make_another_one_is_noticed_until_it_is_s
 
 @pytest.mark.parametrize(
     "rules",
-    [{"answer_tools": 3}, {"turn_pause": 9}, {"denylist": ("nobody's",)}, {"pinned": ("tool01",)}, {"min_tools": 2}],
+    [
+        {"answer_tools": 3},
+        {"turn_pause": 9},
+        {"denylist": ("nobody's",)},
+        {"pinned": ("tool01",)},
+        {"min_tools": 2},
+        {"surface": "stable"},
+        {"cold_start_limit": 1},
+    ],
     ids=str,
 )
-async def test_rules_that_leave_a_list_as_it_is_are_no_news(catalogue, rules):
+def test_rules_that_leave_a_list_as_it_is_are_no_news(catalogue, rules):
     stage, session = Stage(), a_session()
-    await limited(stage, session, catalogue)
+    limited(stage, session, catalogue)
     change(stage, **rules)
     assert stage.filtering.reconfigured(session) is False
 
 
-async def test_other_rules_are_no_news_to_a_session_that_was_shown_nothing(catalogue):
+def test_other_rules_are_no_news_to_a_session_that_was_shown_nothing(catalogue):
     stage = Stage()
     stage.shown(a_session(), catalogue)
     change(stage, denylist=("tool01",))
@@ -95,22 +103,26 @@ async def test_other_rules_are_no_news_to_a_session_that_was_shown_nothing(catal
 
 async def test_what_a_session_did_is_kept_when_the_rules_change(catalogue):
     stage, session = Stage(), a_session()
-    await limited(stage, session, catalogue)
+    before = limited(stage, session, catalogue)
+    await stage.about(session, "mail")
     stage.calls(session, "tool07", "tool08")
     change(stage, max_tools=10, retained_turns=4)
     state = stage.filtering.state(session)
-    assert (state.context.text, state.calls, state.changes) == ("mail", ["tool07", "tool08"], 1)
-    assert {"tool07", "tool08"} <= set(stage.shown(session, catalogue))
+    assert (state.context.text, state.calls, state.changes) == ("mail", ["tool07", "tool08"], 0)
+    assert stage.shown(session, catalogue) == before
 
 
-async def test_the_choice_of_a_context_stays_when_the_rules_it_was_made_by_do(catalogue):
+def test_a_list_is_planned_again_only_if_rules_or_prices_that_it_follows_from_change(catalogue):
     stage, session = Stage(), a_session()
-    await limited(stage, session, catalogue)
-    stage.prediction.likes = ("tool20",)
+    before = limited(stage, session, catalogue)
+    stage.learned({"tool20": 0.9})
     change(stage, answer_tools=5)
-    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
+    assert stage.shown(session, catalogue) == before
     change(stage, max_tools=4)
-    assert "tool20" in stage.shown(session, catalogue)
+    assert stage.shown(session, catalogue) == ["tool20"]
+    stage.learned({"tool21": 0.9})
+    stage.filtering.prepared(stage.filtering.rules, "hybrid", Prices(output=7.0))()
+    assert stage.shown(session, catalogue) == ["tool21"]
 
 
 @pytest.mark.parametrize("rules", [{"enabled": False}, {"strategy": "none"}], ids=str)
@@ -124,8 +136,8 @@ def test_where_nothing_is_filtered_everything_may_be_seen_and_used(catalogue, ru
     assert filtering.denial(session, "tool01") is None
     assert filtering.offered(session) == ()
     listed = filtering.compose(session, catalogue)  # one that was asked for before
-    assert (names_in(listed.raw), listed.untouched) == (ALL, True)
-    assert filtering.called(session, "tool01", Found.LISTED, "") is False
+    assert (names_in(listed.raw), listed.is_passthrough) == (ALL, True)
+    filtering.called(session, "tool01", Found.LISTED, "")
     assert stage.prediction.lessons == []
 
 
@@ -146,9 +158,9 @@ def test_of_a_client_that_got_a_part_of_a_list_it_is_not_known_what_it_has(catal
     assert stage.filtering.reconfigured(session) is True
 
 
-async def test_from_shadow_on_the_list_is_what_the_shadow_said(catalogue):
+def test_from_shadow_on_the_list_is_what_the_shadow_said(catalogue):
     stage, session = Stage(mode="shadow"), a_session()
-    would_be = await limited(stage, session, catalogue)
+    would_be = limited(stage, session, catalogue)
     assert would_be == ["tool01", "tool02", "tool03"]
     assert stage.filtering.listed(session) == set(ALL)
     change(stage, mode="enforce")
@@ -158,29 +170,39 @@ async def test_from_shadow_on_the_list_is_what_the_shadow_said(catalogue):
 
 
 @pytest.mark.parametrize("era", list(Era))
-@pytest.mark.parametrize("surface", ["full", "hints", "stable"])
-def test_where_rules_may_change_changes_are_promised(era, surface):
-    stage = Stage(surface=surface)
+def test_where_rules_may_change_changes_are_promised(era):
+    stage = Stage(surface="full")
     assert stage.filtering.announces(a_session(era=era)) is False
     stage.filtering._is_steered = True
     assert stage.filtering.announces(a_session(era=era)) is True
 
 
-def test_a_prediction_that_fails_lets_the_client_ask_again(catalogue):
+def test_planning_that_fails_lets_the_client_ask_again(catalogue, monkeypatch):
     stage, session = Stage(surface="stable"), a_session()
-    stage.shown(session, catalogue)
-    stage.prediction.error = ValueError("no")
+    limited(stage, session, catalogue)
+    change(stage, max_tools=9)
+    monkeypatch.setattr(stage.use, "usage", lambda session, profile: 1 / 0)
     assert stage.filtering.reconfigured(session) is True
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("enforce", {"tool03"}), ("shadow", set(ALL))])
-async def test_of_a_list_that_another_process_gave_it_is_known_what_it_shared(catalogue, mode, expected):
+def test_of_a_list_that_another_process_gave_it_is_known_what_it_shared(catalogue, mode, expected):
     here, there, session = Stage(mode=mode), Stage(mode=mode), a_session()
-    await limited(here, session, catalogue)
-    there.prediction.most = 1
-    there.shown(session, catalogue)
-    await there.about(session, "mail", "tool03")
+    limited(here, session, catalogue)
+    there.learned({"tool03": 0.9})
     there.shown(session, catalogue)
     decoded(encoded(session, there.filtering.state(session))).bring(session, here.filtering.state(session))
     assert here.filtering.listed(session) == expected
     assert here.filtering.reconfigured(session) is True  # better once too often
+    if mode == "enforce":
+        assert here.shown(session, catalogue) == ["tool03"]
+
+
+@pytest.mark.parametrize("rules", [{"surface": "full"}, {"clients": {"": "full"}}, {"surface": "hints"}], ids=str)
+def test_a_session_that_listed_few_tools_gets_all_on_a_surface_that_hides_none(catalogue, rules):
+    stage, session = Stage(), a_session()
+    limited(stage, session, catalogue)
+    change(stage, **rules)
+    assert stage.shown(session, catalogue) == ALL
+    change(stage, surface="dynamic")
+    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]

@@ -148,12 +148,13 @@ def test_a_list_on_the_surface_full_stays_fresh_for_as_long_as_the_upstream_says
     assert stage.filtering.fresh_seconds(session) > 86_400 * 300
 
 
-def test_changes_are_announced_where_lists_follow_a_session():
+def test_changes_are_announced_where_lists_follow_a_session_or_a_warm_set():
     dynamic, modern = a_session(), a_session("x", Era.MODERN)
-    assert Stage().filtering.announces(dynamic)
-    assert not Stage().filtering.announces(modern)
-    assert not Stage(mode="shadow").filtering.announces(dynamic)
-    assert Stage(surface="dynamic").filtering.announces(modern)
+    for session in (dynamic, modern):
+        assert Stage().filtering.announces(session)
+        assert not Stage(mode="shadow").filtering.announces(session)
+        assert not Stage(surface="full").filtering.announces(session)
+    assert not Stage(surface="stable").filtering.announces(dynamic)
 
 
 def test_a_dynamic_list_is_not_promised_to_stay(catalogue):
