@@ -99,17 +99,24 @@ class ScriptedUsage(UsageSource):
         self.learned = None
         self.next_uses = {}
         self.refreshed = []
+        self.error = None
 
     async def refresh(self, session, profile):
+        self._fail()
         self.refreshed.append((session, profile))
 
     def usage(self, session, profile):
+        self._fail()
         return self.learned
 
     def model(self, session, profile):
         return SimpleNamespace(
             after=lambda used: {name: share for name, share in self.next_uses.items() if name not in used}
         )
+
+    def _fail(self):
+        if self.error is not None:
+            raise self.error
 
 
 def a_session(client="", era=Era.HANDSHAKE):

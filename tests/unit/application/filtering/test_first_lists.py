@@ -191,14 +191,11 @@ def test_lists_that_nothing_is_chosen_for_wait_for_no_recorded_use(stage):
     assert not stage.filtering.needs_usage(a_session())
 
 
-async def test_recorded_use_that_cannot_be_read_leaves_a_cold_start(catalogue, caplog, monkeypatch):
+async def test_recorded_use_that_cannot_be_read_leaves_a_cold_start(catalogue, caplog):
     stage, session = Stage(), a_session()
-
-    async def refresh(session, profile):
-        raise OSError("the disk")
-
-    monkeypatch.setattr(stage.use, "refresh", refresh)
+    stage.use.error = OSError("the disk")
     await stage.filtering.prepare(session)
+    stage.use.error = None
     assert stage.shown(session, catalogue) == ALL
     assert len(caplog.records) == 1
 

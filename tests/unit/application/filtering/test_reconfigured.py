@@ -177,11 +177,11 @@ def test_where_rules_may_change_changes_are_promised(era):
     assert stage.filtering.announces(a_session(era=era)) is True
 
 
-def test_planning_that_fails_lets_the_client_ask_again(catalogue, monkeypatch):
+def test_planning_that_fails_lets_the_client_ask_again(catalogue):
     stage, session = Stage(surface="stable"), a_session()
     limited(stage, session, catalogue)
     change(stage, max_tools=9)
-    monkeypatch.setattr(stage.use, "usage", lambda session, profile: 1 / 0)
+    stage.use.error = ZeroDivisionError()
     assert stage.filtering.reconfigured(session) is True
 
 

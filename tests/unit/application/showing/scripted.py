@@ -1,8 +1,9 @@
-"""A filter and tools of riglm's own that do what a test says."""
+"""A filter and meta-tools that do what a test says."""
 
-from riglm.application.lists.shown import Selection, ShownList
+import asyncio
 
 from riglm.application.lists.meta_answers import MetaAnswer
+from riglm.application.lists.selection import Selection
 from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc
@@ -26,6 +27,8 @@ class ScriptedFilter(Filter):
         self.calls = []
         self.failed = []
         self.known = []
+        self.awaits_usage = False
+        self.usage_read = asyncio.Event()
         self.prepared = []
         self.forgotten = []
         self.states = {}
@@ -51,8 +54,8 @@ class ScriptedFilter(Filter):
     def surface(self, session):
         return self.kind
 
-    def goes_by_epochs(self, session):
-        return self.kind in (Surface.STABLE, Surface.HINTS)
+    def needs_usage(self, session):
+        return self.awaits_usage
 
     def announces(self, session):
         return self.kind is Surface.DYNAMIC
@@ -63,8 +66,9 @@ class ScriptedFilter(Filter):
     def overridden(self, session):
         return self.changes
 
-    async def prepare(self, session, catalogue):
-        self.prepared.append(catalogue.names)
+    async def prepare(self, session):
+        self.prepared.append(session.id)
+        await self.usage_read.wait()
 
     def compose(self, session, catalogue):
         if self.fails:
@@ -72,13 +76,19 @@ class ScriptedFilter(Filter):
         self.know(session, catalogue)
         seen = [tool for tool in catalogue.tools if tool.name not in self.denied]
         names = tuple(tool.name for tool in seen if self.shown is None or tool.name in self.shown)
-        untouched = names == catalogue.names and self.shown is None
         self.state(session).shown = names
-        hidden = tuple(tool.name for tool in seen if tool.name not in names)
-        return ShownList(
-            b"[%b]" % b",".join([*(bytes(catalogue.by_name[name].raw) for name in names), OWN]),
-            Selection(names, hidden, "scripted", "the test", "enforce", self.kind, 1, 2, 3),
-            untouched=untouched,
+        return Selection(
+            shown=names,
+            hidden=tuple(tool.name for tool in seen if tool.name not in names),
+            raw=b"[%b]" % b",".join([*(bytes(catalogue.by_name[name].raw) for name in names), OWN]),
+            is_passthrough=names == catalogue.names and self.shown is None,
+            predictor="scripted",
+            reason="the test",
+            mode="enforce",
+            surface=self.kind,
+            tokens_shown=1,
+            tokens_hidden=2,
+            tokens_own=3,
         )
 
     def know(self, session, catalogue):
@@ -109,7 +119,6 @@ class ScriptedFilter(Filter):
     def called(self, session, tool, found, turn_key, *, success):
         self.calls.append((tool, found.value, turn_key))
         self.failed += [] if success else [tool]
-        return self.changes
 
 
 class ScriptedMeta(MetaTools):

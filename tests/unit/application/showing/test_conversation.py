@@ -15,6 +15,7 @@ from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.domain.surface import Surface
+from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventMark, Stream
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
@@ -510,23 +511,31 @@ async def test_a_server_s_own_tool_of_a_name_of_riglm_s_is_the_server_s_where_ri
 
 
 async def test_a_change_is_told_once_until_the_client_has_listed_again(stage):
-    stage.filter.changes = True
+    stage.server.answers["tools/list"] = tools("a")
     for number in (1, 2):
-        stage.call(number, "a")
-        stage.link.asked[-1].result(b"{}")
+        await stage.call(number, "set_context", b"{}").answer()
     assert stage.channel.told == [CHANGED]
-    stage.list(3)
-    stage.link.asked[-1].result(tools("a"))
-    stage.call(4, "a")
-    stage.link.asked[-1].result(b"{}")
+    await stage.list(3).answer()
+    await stage.call(4, "set_context", b"{}").answer()
     assert stage.channel.told == [CHANGED, CHANGED]
 
 
+async def test_a_call_of_a_server_s_tool_changes_no_list(stage):
+    stage.filter.changes = True
+    sink = stage.call(1, "a")
+    stage.link.asked[-1].result(b"{}")
+    await sink.answer()
+    assert stage.channel.told == []
+
+
 async def test_a_change_waits_for_a_stream(stage):
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools"))
+    await sink.answer()
     stage.channel.is_open = False
     stage.filter.changes = True
-    stage.call(1, "a")
-    stage.link.asked[-1].result(b"{}")
+    await stage.showing.tell_overridden()
+    assert stage.channel.told == []
     stage.channel.is_open = True
     stage.conversation.listen(listening=True)
     assert stage.channel.told == [CHANGED]
@@ -547,7 +556,7 @@ async def test_a_change_by_an_own_tool_comes_with_its_answer_where_no_stream_is_
         (Surface.DYNAMIC, b'{"tools":{},"x":1.0}', b'{"tools":{"listChanged":true},"x":1.0}'),
         (Surface.DYNAMIC, b'{"tools": {"listChanged":true}}', b'{"tools": {"listChanged":true}}'),
         (Surface.DYNAMIC, b'{"prompts":{}}', b'{"prompts":{}}'),
-        (Surface.STABLE, b'{"tools":{}}', b'{"tools":{}}'),
+        (Surface.FULL, b'{"tools":{}}', b'{"tools":{}}'),
     ],
 )
 async def test_the_greeting_announces_changes_where_lists_change(stage, kind, capabilities, announced):
@@ -559,13 +568,32 @@ async def test_the_greeting_announces_changes_where_lists_change(stage, kind, ca
     )
 
 
-async def test_a_surface_that_lasts_is_prepared_before_its_list(stage):
-    stage.filter.kind = Surface.STABLE
+async def test_recorded_use_is_read_before_the_list_that_needs_it(stage):
+    stage.filter.awaits_usage = True
     stage.filter.shown = {"a"}
     sink = stage.list()
     stage.link.asked[0].result(tools("a", "b"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (len(stage.filter.prepared), stage.filter.known, sink.got) == (1, [], [])
+    stage.filter.usage_read.set()
     assert names_of(await sink.answer()) == ["a", "search_available_tools"]
-    assert stage.filter.prepared == [("a", "b")]
+
+
+async def test_recorded_use_that_comes_too_late_is_not_waited_for(stage, monkeypatch):
+    monkeypatch.setattr("riglm.application.showing.showing.PREPARING_SECONDS", 0.001)
+    stage.filter.awaits_usage = True
+    sink = stage.list()
+    stage.link.asked[0].result(tools("a"))
+    assert names_of(await sink.answer()) == ["a"]
+
+
+async def test_an_incomplete_list_is_not_recorded(stage):
+    missing = Catalogue(missing=("slow",))
+    stage.showing.read = lambda _: missing
+    stage.list()
+    stage.link.asked[-1].result(tools("a"))
+    assert stage.records.of(Exposure) == []
 
 
 async def test_everything_else_passes(stage):
@@ -688,7 +716,7 @@ async def test_tools_of_several_servers_are_chosen_from_together():
     await stage.conversation.close()
 
 
-@pytest.mark.parametrize("kind", [Surface.DYNAMIC, Surface.STABLE])
+@pytest.mark.parametrize("kind", [Surface.DYNAMIC, Surface.FULL])
 @pytest.mark.parametrize("announces", [True, False])
 async def test_a_client_hears_of_an_override_where_changes_are_promised(stage, kind, announces):
     stage.filter.kind = kind

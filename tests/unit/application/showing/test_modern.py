@@ -310,7 +310,7 @@ async def test_what_was_searched_counts_as_found_so(stage):
     ]
 
 
-@pytest.mark.parametrize(("kind", "announced"), [(Surface.DYNAMIC, True), (Surface.STABLE, False)])
+@pytest.mark.parametrize(("kind", "announced"), [(Surface.DYNAMIC, True), (Surface.FULL, False)])
 async def test_discovery_announces_changes_only_where_lists_change(stage, kind, announced):
     stage.filter.kind = kind
     raw = b'{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}'
@@ -334,20 +334,18 @@ async def listening(stage, number, wanted, **more):
 
 async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage):
     stage.filter.kind = Surface.DYNAMIC
-    stage.filter.changes = True
+    stage.server.answers["tools/list"] = listed("a")
     one = await listening(stage, 5, b'{"toolsListChanged":true}')
     first = stage.underway
     no_tools = await listening(stage, 6, b'{"promptsListChanged":true}')
     stranger = await listening(stage, 7, b'{"toolsListChanged":true}', client="other")
     assert jsonrpc.plain(jsonrpc.decode(one.notes[0]).params)["notifications"] == {"toolsListChanged": True}
-    stage.call(8, "a")
-    stage.link.asked[-1].result(b"{}")
+    await stage.call(8, "set_context").answer()
     told = jsonrpc.decode(one.notes[1])
     assert (told.method, jsonrpc.plain(told.params)) == (CHANGED, {"_meta": {protocol.META_SUBSCRIPTION: 5}})
     assert [len(sink.notes) for sink in (one, no_tools, stranger)] == [2, 1, 1]
     stage.modern.cancel(first)
-    stage.call(9, "a")
-    stage.link.asked[-1].result(b"{}")
+    await stage.call(9, "set_context").answer()
     assert len(one.notes) == 2
 
 
@@ -361,7 +359,8 @@ async def test_listeners_hear_of_an_override_that_makes_their_list_another_one(s
     assert [len(sink.notes) for sink in sinks] == [2, 1]
 
 
-async def test_a_stable_surface_adds_nothing_to_a_subscription(stage):
+async def test_nothing_is_added_to_a_subscription_where_lists_do_not_change(stage):
+    stage.filter.kind = Surface.FULL
     stage.filter.changes = True
     sink = await listening(stage, 5, b'{"toolsListChanged":true}')
     assert jsonrpc.plain(jsonrpc.decode(sink.notes[0]).params)["notifications"] == {}
