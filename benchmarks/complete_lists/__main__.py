@@ -4,9 +4,10 @@
 
 Four reference servers are installed from npm into the cache of the benchmarks. A client that riglm does not know
 connects on stdio and over HTTP: to a riglm with a new data directory (first starts), and to one whose store has the
-catalogs (later starts). On stdio the client sends `initialize` as soon as it has started riglm, so the time includes
-the start of the process. The time is from sending `initialize` to receiving the answer to `tools/list`. Exit code 1 if
-a list is incomplete, or if a list of a later start takes longer than 0.3 s.
+catalogs (later starts). The surface is `full`, so lists have all tools that riglm knows. On stdio the client sends
+`initialize` as soon as it has started riglm, so the time includes the start of the process. The time is from sending
+`initialize` to receiving the answer to `tools/list`. Exit code 1 if a list is incomplete, or if a list of a later start
+takes longer than 0.3 s.
 """
 
 import argparse
@@ -29,14 +30,17 @@ from benchmarks.cache import InstallationFailed, installation
 from benchmarks.load.http_session import HttpSession
 from benchmarks.load.message import NoAnswer
 from benchmarks.load.stdio_session import StdioSession
-from benchmarks.process import Process, StartFailed, free_port, listens
-from benchmarks.subject import RIGLM, isolated
+from benchmarks.process import StartFailed
+from benchmarks.subject import RIGLM, Served, isolated
 from riglm.demo.packages import PACKAGES, install
 
 GOAL_SECONDS: Final = 0.3
 _INSTALL_SECONDS: Final = 180.0
 _SETTLE_SECONDS: Final = 3.0
 _PACKAGES: Final = (*PACKAGES, "@modelcontextprotocol/server-sequential-thinking@2026.8.31")
+
+_EVERYTHING: Final = {"RIGLM_FILTERING__SURFACE": "full"}
+"""Lists pass through the filter, and have all tools that riglm knows."""
 
 Session = StdioSession | HttpSession
 
@@ -102,7 +106,7 @@ def first_list(session: Session) -> First:
 @contextmanager
 def on_stdio(directory: Path) -> Iterator[Session]:
     command = [*RIGLM, "run", "--config", str(directory / "riglm.yaml")]
-    session = StdioSession(command, directory / "riglm.log", isolated(directory), directory)
+    session = StdioSession(command, directory / "riglm.log", isolated(directory) | _EVERYTHING, directory)
     try:
         yield session
     finally:
@@ -111,15 +115,13 @@ def on_stdio(directory: Path) -> Iterator[Session]:
 
 @contextmanager
 def over_http(directory: Path) -> Iterator[Session]:
-    port = free_port()
-    command = [*RIGLM, "serve", "--config", str(directory / "riglm.yaml"), "--port", str(port)]
-    with Process(command, directory / "riglm.log", environment=isolated(directory), directory=directory) as process:
-        process.wait_until(lambda: listens(port))
-        session = HttpSession(port)
-        try:
-            yield session
-        finally:
-            session.close()
+    served = Served(RIGLM, ("--config", str(directory / "riglm.yaml")), directory, arguments=(), **_EVERYTHING)
+    session = HttpSession(served.port)
+    try:
+        yield session
+    finally:
+        session.close()
+        served.process.stop()
 
 
 def measured(

@@ -27,6 +27,7 @@ def _main() -> None:
     words = sys.argv[1:]
     options = _options_of_run(words[1:]) if words[:1] == ["run"] else None
     if options is not None:
+        gc.disable()  # until the server of one client has settled
         _run(**options)
     from riglm.cli.main import main as parse
 

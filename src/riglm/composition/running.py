@@ -23,6 +23,7 @@ from riglm.domain.schemas.state import State
 
 _log: Final = logging.getLogger("riglm")
 _USUAL_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
+_SETTLE_SECONDS: Final = 1.0
 _STORE_SECONDS: Final = (
     2.0  # a server of many clients starts once: better it than its first clients pays for the imports
 )
@@ -90,9 +91,10 @@ def _run(
             recorder.open_at_once()
         async with lifespan(container, control) as proxy:
             recorder.opened(_STORE_SECONDS)
-            gc.collect()
-            gc.freeze()  # what start made lives to the end: the collector need not walk it again
-            gc.set_threshold(*_USUAL_THRESHOLD)
+            if serves_many:
+                _settle()
+            else:
+                loop.call_later(_SETTLE_SECONDS, _settle)  # the client waits for its first list
             await serve(proxy, container, stop)
 
     with (
@@ -102,6 +104,14 @@ def _run(
         control = door_of(settings, is_needed=serves_many)
         runner.run(main())
     return 0
+
+
+def _settle() -> None:
+    """Keep the garbage collector from walking what start made, which lives to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_USUAL_THRESHOLD)
+    gc.enable()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -2,18 +2,17 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.guardian import Guardian
-from riglm.adapters.mcp.upstream.http import HttpUpstream
-from riglm.adapters.mcp.upstream.http_link import HttpPlace
-from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
-from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamPort
+
+if TYPE_CHECKING:
+    from riglm.adapters.mcp.wire.http_client import HttpClient
 
 
 class Timeouts(Protocol):
@@ -46,22 +45,30 @@ class Upstreams:
     @contextlib.asynccontextmanager
     async def opened(self, input_schema: Callable[[str, str], Raw | None]) -> AsyncIterator[tuple[UpstreamPort, ...]]:
         """The upstreams, in the order configured; all they hold is let go at the end."""
-        guardian = Guardian()
-        client = HttpClient(connect_timeout=self._patience.connect)
+        guardian, client = Guardian(), None
+        if any(spec.kind != "stdio" for spec in self._specs):  # a start without URLs does not wait for the import
+            from riglm.adapters.mcp.wire.http_client import HttpClient  # noqa: PLC0415
+
+            client = HttpClient(connect_timeout=self._patience.connect)
         try:
-            yield tuple(self._make(spec, guardian, client, input_schema) for spec in self._specs)
+            yield tuple(
+                StdioUpstream(spec, guardian=guardian, patience=self._patience, limit=self._limit)
+                if client is None or spec.kind == "stdio"
+                else self._remote(spec, client, input_schema)
+                for spec in self._specs
+            )
         finally:
-            await client.close()
+            if client is not None:
+                await client.close()
             guardian.close()
 
-    def _make(
-        self,
-        spec: UpstreamSpec,
-        guardian: Guardian,
-        client: HttpClient,
-        input_schema: Callable[[str, str], Raw | None],
+    def _remote(
+        self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]
     ) -> UpstreamPort:
-        if spec.kind == "stdio":
-            return StdioUpstream(spec, guardian=guardian, patience=self._patience, limit=self._limit)
+        from riglm.adapters.mcp.upstream.http import HttpUpstream  # noqa: PLC0415
+        from riglm.adapters.mcp.upstream.http_link import HttpPlace  # noqa: PLC0415
+        from riglm.adapters.mcp.upstream.sse import SseUpstream  # noqa: PLC0415
+        from riglm.adapters.mcp.wire.http_client import Target  # noqa: PLC0415
+
         place = HttpPlace(spec=spec, client=client, target=Target(spec.url), patience=self._patience, limit=self._limit)
         return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)
