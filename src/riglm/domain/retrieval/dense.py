@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riglm.domain.prediction import Scores, Vector
-from riglm.domain.retrieval.standard import standardised
+from riglm.domain.retrieval.standard import size_share, standardised
 
 SERVER_WEIGHT: Final = 0.3
 """How much it counts, beside a tool, what all tools of its server are about."""
@@ -25,8 +25,10 @@ class DenseIndex:
             self._matrix[at] = vectors[names[row]]
         self._matrix[~np.isfinite(self._matrix).all(axis=1)] = 0.0
         self._mean = self._matrix.mean(axis=0) if len(self.rows) else np.zeros(size, np.float32)
-        self._spread = 1 / np.maximum(np.linalg.norm(self._matrix - self._mean, axis=1), 1e-6)
         self._server, self._servers = self._grouped([servers[row] for row in self.rows])
+        share = size_share(len(self.rows)) if len(self._servers) else 0.0
+        self._generality = share * (self._matrix @ self._mean)
+        self._spread = np.maximum(np.linalg.norm(self._matrix - self._mean, axis=1), 1e-6) ** (share - 1)
 
     def fits(self, queries: Vector) -> bool:
         """Whether vectors can be compared with these."""
@@ -37,8 +39,12 @@ class DenseIndex:
         return queries @ self._matrix.T
 
     def scores(self, queries: Vector, similarities: Vector) -> Scores:
-        """For each query standardised scores; what all tools have in common does not count."""
-        scores = standardised((similarities - (queries @ self._mean)[:, None]) * self._spread)
+        """Return standardised scores for each query; what all tools have in common does not count.
+
+        The larger a catalog of several servers, the more a tool loses for being near to all others: among thousands, a
+        tool that is near to everything is near to any request.
+        """
+        scores = standardised((similarities - (queries @ self._mean)[:, None] - self._generality) * self._spread)
         return np.asarray(scores, np.float64)
 
     def server_scores(self, query: Vector) -> Scores:

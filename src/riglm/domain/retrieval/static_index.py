@@ -11,7 +11,7 @@ from riglm.domain.prediction import Context, Scores, Vector
 from riglm.domain.retrieval.dense import SERVER_WEIGHT, DenseIndex
 from riglm.domain.retrieval.fit import suitability
 from riglm.domain.retrieval.lexical import LexicalIndex
-from riglm.domain.retrieval.standard import standardised
+from riglm.domain.retrieval.standard import level, standardised
 from riglm.domain.retrieval.texts import request_texts
 from riglm.domain.retrieval.words import words
 from riglm.domain.tool import ToolProfile
@@ -23,6 +23,8 @@ SENTENCES_WEIGHT: Final = 0.7
 """How much the sentence that fits a tool best counts beside the whole request."""
 
 _MOST_STEMS: Final = 512
+_ENOUGH_COVERAGE: Final = 0.3
+_ENOUGH_WORDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +78,19 @@ class StaticIndex:
         semantic = np.minimum(semantic, near.max(axis=1, keepdims=True))  # words know no meaning better than vectors do
         semantic[:, dense.rows] = near
         both = min(len(lexical), len(queries))
-        parts = weights.lexical * lexical[:both] + weights.semantic * semantic[:both]
+        lexical = self._confidence(stems[0]) * level(lexical[:both], semantic[:both])
+        parts = weights.lexical * lexical + weights.semantic * semantic[:both]
         whole = parts[0].copy()
         whole[dense.rows] += weights.semantic * SERVER_WEIGHT * dense.server_scores(queries[0])
         return _with_sentences(standardised(whole), parts[1:])
+
+    def _confidence(self, stems: Sequence[str]) -> float:
+        """Return how far words count: fully once one tool has two words of a request, or three tenths of them.
+
+        A request in other words than the tools' own shares some by chance, and these mislead.
+        """
+        enough = min(_ENOUGH_COVERAGE, _ENOUGH_WORDS / max(len(set(stems)), 1))
+        return min(1.0, float(self.lexical.coverage(stems).max()) / enough)
 
     def likeness(self, context: Context) -> tuple[float | None, Scores]:
         """The best cosine of any part of a request, and each tool's; None and zeros where there is no meaning."""

@@ -1,9 +1,10 @@
 import numpy as np
+import pytest
 
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.fit import suitability
 from riglm.domain.retrieval.reliability import Reliability
-from riglm.domain.retrieval.standard import relative, standardised
+from riglm.domain.retrieval.standard import level, relative, standardised
 from riglm.domain.retrieval.static_index import WORDS_WITHOUT_MEANING, StaticIndex
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL
@@ -66,3 +67,40 @@ def test_one_success_is_no_proof():
     assert record.trust == 0
     record.note(True)
     assert record.trust < 0.05
+
+
+def test_evidence_counts_words_less_when_a_request_shares_few_of_its_words():
+    tools = [ToolProfile(name="near"), ToolProfile(name="something"), *(ToolProfile(name=f"t{at}") for at in range(9))]
+    index = StaticIndex(tools).with_vectors(MODEL, {tool.name: AXES[at % 2] for at, tool in enumerate(tools)})
+
+    def lead_of_the_word(text: str) -> float:
+        near, something, *_ = index.evidence(Context(text=text, vector=AXES[0], model=MODEL))
+        return float(something - near)
+
+    assert lead_of_the_word("something") > lead_of_the_word("something about zeppelins over five great lakes tonight")
+
+
+def test_evidence_ranks_a_general_tool_lower_in_a_large_catalog():
+    chance = np.random.default_rng(0)
+    matrix = 3 * AXES[0] + chance.standard_normal((8_000, len(AXES[0]))).astype(np.float32)
+    matrix[0], matrix[1] = 4 * AXES[0] + AXES[1], 2 * AXES[0] + AXES[1]  # both are as near to the request
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    names = [f"t{at}" for at in range(len(matrix))]
+
+    def general_and_special(count: int) -> list[float]:
+        tools = [_tool(name, f"server{at // 2 % 9}") for at, name in enumerate(names[:count])]
+        index = StaticIndex(tools).with_vectors(MODEL, dict(zip(names, matrix[:count], strict=False)))
+        return index.evidence(_asked(matrix[0] + matrix[1]))[:2].tolist()
+
+    small, large = general_and_special(400), general_and_special(8_000)
+    assert small[0] >= small[1]
+    assert large[0] < large[1]
+
+
+def test_level_keeps_what_stands_out_and_lowers_the_rest():
+    words, meaning = np.zeros((1, 8_000)), np.zeros((1, 8_000))
+    words[0, :20], words[0, 20], meaning[0, :20] = 12.0, 15.0, 3.0
+    leveled = level(words, meaning)[0]
+    assert leveled[0] == pytest.approx(3.0)
+    assert leveled[20] == pytest.approx(6.0)
+    assert np.array_equal(level(words[:, :400], meaning[:, :400]), words[:, :400])
