@@ -24,6 +24,7 @@ META_TOOL_TOKENS: Final = 250
 """Estimated tokens of the meta-tools next to a list that hides something, without the index."""
 
 _UNSEEN: Final = 1.5  # the first sessions show few of the tools that later ones need
+_AVOIDED_BY_CONTEXT: Final = 1 / 3
 _MARGIN: Final = 1.05
 _RESULT_OVERHEAD: Final = 1.2  # definitions in a result are JSON inside a JSON string
 _MEAN_LIST_TOKENS: Final = 2_000
@@ -35,13 +36,14 @@ class ListPlan:
     """The tools chosen for a list, before it is composed.
 
     `candidates` are the permitted tools that the choice was made from; `tools` is None if the list holds all of them.
-    `search_first` puts the search before the tools. `confidence` is the context confidence, 0 without a context;
+    `search_first` puts the search before the tools, and `lists_context` lists set_context. `confidence` is the context confidence, 0 without a context;
     `predictor` is empty if nothing was predicted.
     """
 
     candidates: tuple[str, ...]
     tools: frozenset[str] | None = None
     search_first: bool = False
+    lists_context: bool = True
     confidence: float = 0.0
     predictor: str = ""
     reason: str = ""
@@ -84,13 +86,8 @@ class ToolCosts:
         return self.prices.added(sum(self.tokens.values()), requests)
 
     def short_price(self, tools: Collection[str], usage: Usage, own_tokens: float) -> float:
-        """Return the expected price of listing some candidates, the detours to the others included.
-
-        It is a cautious estimate: with little evidence, more tools are needed than recorded use shows.
-        """
-        covered = sum(usage.probabilities.get(tool, 0.0) for tool in tools)
-        needed = usage.distinct_tools * (1 + _UNSEEN / (usage.evidence or MIN_EVIDENCE))
-        missing = max(0.0, needed - covered)
+        """Return the expected price of listing some candidates, the detours to the others included."""
+        missing = _missing(tools, usage)
         listed = sum(self.tokens[tool] for tool in tools) + own_tokens
         hidden = [tokens for tool, tokens in self.tokens.items() if tool not in tools]
         mean = sum(hidden) / len(hidden) * _RESULT_OVERHEAD if hidden else 0.0
@@ -99,12 +96,27 @@ class ToolCosts:
         detour = self.prices.detour(prompt, half) + self.prices.added(mean, half)
         return _MARGIN * (self.prices.added(listed, usage.requests + missing) + missing * detour)
 
+    def context_pays(self, tools: Collection[str], usage: Usage) -> bool:
+        """Return True if set_context, called once, avoids detours that cost more than it does."""
+        prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS
+        avoided = _AVOIDED_BY_CONTEXT * _missing(tools, usage)
+        return avoided * self.prices.detour(prompt, usage.requests / 2) > self.prices.detour(prompt, usage.requests)
+
     def _gain(self, tool: str, share: float, requests: float) -> float:
         half = requests / 2
         prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * half
         tokens = self.tokens[tool]
         found = self.prices.detour(prompt, half) + self.prices.added(tokens * _RESULT_OVERHEAD, half)
         return share * found - self.prices.added(tokens, requests)
+
+
+def _missing(tools: Collection[str], usage: Usage) -> float:
+    """Return a cautious estimate of how many tools a session needs that are not in the list.
+
+    With little evidence, more tools are needed than recorded use shows.
+    """
+    needed = usage.distinct_tools * (1 + _UNSEEN / (usage.evidence or MIN_EVIDENCE))
+    return max(0.0, needed - sum(usage.probabilities.get(tool, 0.0) for tool in tools))
 
 
 def cheapest_list(

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from riglm.application.lists.hidden_index import OwnerOf, hidden_index
-from riglm.application.lists.meta_tool_definitions import NAMES, SEARCH, definitions
+from riglm.application.lists.meta_tool_definitions import NAMES, SEARCH, SET_CONTEXT, definitions
 from riglm.application.lists.selection import Selection
 from riglm.application.lists.writing import ListWriter
 from riglm.domain import turns
@@ -185,7 +185,10 @@ class ListPlanner:
         return True
 
     def offered(self, session: Session, state: SessionState, view: View | None) -> tuple[str, ...]:
-        """Return the names of the meta-tools that a session has: all if its list hides something."""
+        """Return the names of the meta-tools that a session can call: all if its list hides something.
+
+        All of them are listed, but for set_context where it does not pay.
+        """
         if self._rules.mode == "shadow" or self.surface(session) not in (Surface.DYNAMIC, Surface.STABLE):
             return ()
         if view is None:
@@ -209,7 +212,8 @@ class ListPlanner:
             return self._selection(session, view, plan, shown, raw=raw)
         if self._rules.mode == "shadow" or (plan.tools is None and not own):
             return self._unchanged(session, view, plan, shown)
-        entries = self._entries(own, tuple(name for name in view.candidates if name not in shown))
+        listed = tuple(name for name in own if plan.lists_context or name != SET_CONTEXT)
+        entries = self._entries(listed, tuple(name for name in view.candidates if name not in shown))
         size = sum(map(len, entries.values()))
         raw = self._writer.some(view.catalogue, frozenset(shown), entries, search_first=plan.search_first)
         return self._selection(session, view, plan, shown, raw=raw, tokens_own=estimated_tokens(size))
@@ -244,7 +248,16 @@ class ListPlanner:
         if tools is None:
             return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
         predictor = self._predictor if usage is not None else ""
-        return ListPlan(candidates=view.candidates, tools=tools, search_first=True, predictor=predictor, reason=reason)
+        return ListPlan(
+            candidates=view.candidates,
+            tools=tools,
+            search_first=True,
+            lists_context=rules.coverage is not None
+            or SET_CONTEXT in self._pinned
+            or costs.context_pays(tools, estimate),
+            predictor=predictor,
+            reason=reason,
+        )
 
     def _hinted(self, view: View, usage: Usage | None) -> ListPlan:
         if usage is None:
@@ -287,6 +300,7 @@ class ListPlanner:
             candidates=view.candidates,
             tools=None if tools == view.candidate_set else tools,
             search_first=confidence <= SURE,
+            lists_context=base.lists_context,
             confidence=confidence,
             predictor=self._predictor,
             reason="predicted by the context",
