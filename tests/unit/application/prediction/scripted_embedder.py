@@ -12,7 +12,6 @@ from riglm.adapters.prediction.selection import select_predictor
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.knowledge import Recollection
 from riglm.application.prediction.service import PredictionService
-from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.coverage import CoverageCalibrator
@@ -84,9 +83,6 @@ class FailingStore(InMemoryAnalytics):
     def __enter__(self):
         raise OSError("the disk is gone")
 
-    def get_warm_set(self, principal, profile, epoch_start):
-        raise OSError("the disk is gone")
-
 
 def catalogue(**tools):
     """A list of tools with these descriptions."""
@@ -128,15 +124,12 @@ class Stage:
         def put(record, size):
             self.put.append(record)
 
-        with Worker() as self.worker, Worker() as self.asking:
+        with Worker() as self.worker:
             self.service = PredictionService(
                 self.worker,
                 self.recollection(put),
                 ToolOwners("server"),
-                WarmSets(lambda: self.store, DAY),
                 self.embedder.status(),
-                asking=self.asking,
-                predictor="hybrid",
                 clock=lambda: self.now,
                 **self.options,
             )

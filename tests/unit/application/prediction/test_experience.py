@@ -44,11 +44,6 @@ def first(stage, principal="", calls=()):
     return None if prediction is None else NAMES[int(np.argmax(prediction.scores))]
 
 
-async def warm(stage, principal):
-    await stage.service.prepare(a_session(principal), NAMES, "", 5)
-    return stage.service.warm_set(a_session(principal), NAMES, "")
-
-
 async def call(stage, principal, tool):
     stage.service.called(a_session(principal), SessionState(), tool, Found.LISTED, NAMES)
     stage.learned()
@@ -63,8 +58,6 @@ async def test_a_principal_that_never_called_anything_is_told_nothing_of_what_ot
         await call(stage, "ann", "play_song")
         assert [first(stage, who) for who in ("", "ann", "bob")] == ["read_file", "play_song", None]
         assert [used(stage, who) for who in ("ann", "bob")] == [{"play_song"}, set()]
-        assert await warm(stage, "bob") is None
-        assert await warm(stage, "ann") == ("play_song",)
 
 
 async def test_lists_of_a_principal_are_sized_by_its_own_record():

@@ -30,7 +30,7 @@ def a_plan(**changes):
         "coverage": 0.5,
         "least": 1,
         "most": 2,
-        "epoch": 60.0,
+        "period": 60.0,
     }
     return Plan(**{**given, **changes})
 

@@ -1,7 +1,6 @@
 """What prediction knows when, and what it makes of calls, models and restarts."""
 
 import asyncio
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +15,6 @@ from riglm.domain.prediction import Prediction
 from riglm.domain.session_state import SessionState
 from riglm.ports.embedder import EmbedderUnavailable
 from tests.unit.application.prediction.scripted_embedder import (
-    DAY,
-    NOON,
     TOOLS,
     FailingStore,
     Stage,
@@ -369,8 +366,6 @@ async def test_a_store_that_is_away_means_a_cold_start():
     async with stage.running() as service:
         service.know(TOOLS)
         await stage.recalled()
-        await service.prepare(a_session(), NAMES, "", 5)
-        assert service.warm_set(a_session(), NAMES, "") is None
         await service.set_context(a_session(), state, "play me a song")
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
 
@@ -423,100 +418,6 @@ async def test_an_empty_list_is_known_and_predicts_nothing():
         assert (await service.search(a_session(), "song", 3, anything)).abstained
 
 
-async def warm(stage, principal="", names=NAMES):
-    await stage.service.prepare(a_session(principal), names, "", 5)
-    return stage.service.warm_set(a_session(principal), names, "")
-
-
-async def test_where_nothing_was_learned_there_is_no_warm_set():
-    stage = Stage()
-    async with stage.running():
-        assert await warm(stage) is None
-
-
-async def test_a_warm_set_stays_the_same_for_an_epoch_over_calls_and_restarts():
-    stage = Stage()
-    stage.used_before("read_file", "read_file", "send_mail")
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
-        first = await warm(stage)
-    assert first[0] == "read_file"
-    stage.used_before(*["play_song"] * 50)
-    async with stage.running() as service:
-        assert await warm(stage) == first
-        service.know(TOOLS)
-        await stage.recalled()
-        assert await warm(stage) == first
-        stage.now += DAY
-        assert "play_song" in await warm(stage)
-
-
-async def test_a_warm_set_that_is_wanted_before_anything_is_loaded_is_made_from_use_and_stays():
-    stage = Stage()
-    stage.used_before("read_file", *["send_mail"] * 3)
-    stage.used_before("play_song", principal="ann")
-    async with stage.running() as service:
-        assert await warm(stage) == ("send_mail", "read_file")
-        assert await warm(stage, "ann") == ("play_song",)
-        assert service._loading.knowledge is None
-        service.know(TOOLS)
-        await stage.recalled()
-        assert await warm(stage) == ("send_mail", "read_file")
-    assert stage.store.get_warm_set("", "", NOON - DAY / 2).predictor == "use"
-
-
-async def test_where_all_learn_from_all_a_warm_set_is_made_from_the_use_of_all():
-    stage = Stage(scope="instance")
-    stage.used_before("read_file", principal="ann")
-    stage.used_before("play_song", "play_song", principal="bob")
-    async with stage.running():
-        assert await warm(stage, "carl") == ("play_song", "read_file")
-
-
-async def test_two_processes_that_decide_at_once_show_the_same():
-    stage, other = Stage(), None
-    stage.used_before("read_file", "read_file")
-    other = Stage(stage.store)
-    async with stage.running(), other.running():
-        mine, yours = await asyncio.gather(warm(stage), warm(other))
-    assert mine == yours == ("read_file",)
-
-
-async def test_a_warm_set_names_only_tools_that_there_are():
-    stage = Stage()
-    stage.used_before("gone", "gone", "read_file")
-    async with stage.running():
-        assert await warm(stage) == ("read_file",)
-
-
-async def test_no_warm_set_waits_for_a_model_that_opens():
-    stage = Stage()
-    stage.used_before("read_file")
-    stage.embedder.opening.clear()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        assert await asyncio.to_thread(stage.embedder.entered.wait, 10)
-        assert await warm(stage) == ("read_file",)  # while the worker is held
-        stage.embedder.opening.set()
-
-
-async def test_a_store_that_hangs_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr("riglm.application.prediction.service._PREPARING_SECONDS", 0.01)
-    stage, held = Stage(), threading.Event()
-    stage.used_before("read_file")
-    async with stage.running() as service:
-        stage.asking.submit(lambda: held.wait(10))
-        assert await warm(stage) is None
-        assert len(service._preparing) == 1
-        assert await warm(stage) is None
-        held.set()
-        async with asyncio.timeout(10):
-            while service._preparing:
-                await asyncio.wait({task for _, task in service._preparing.values()})
-        assert await warm(stage) == ("read_file",)
-
-
 async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_anew():
     stage = Stage()
     stage.used_before("read_file", "read_file")
@@ -529,7 +430,6 @@ async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_an
         stage.learned()
         pairs = [record for record in stage.put if isinstance(record, LearnedPair)]
         assert [pair.session_id for pair in pairs] == [session.id]
-        assert set(await warm(stage)) == {"read_file", "play_song"}
         stage.store = InMemoryAnalytics()
         stage.used_before("send_mail")
         service.relearn()
@@ -537,7 +437,6 @@ async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_an
         assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "send_mail"
         assert service.context_confidence(session, state) == 0.0
         assert service.status()["learned_pairs"] == 0
-        assert await warm(stage) == ("send_mail",)
 
 
 async def test_what_was_learned_goes_on_to_count_when_the_store_cannot_be_read_anew(caplog):
