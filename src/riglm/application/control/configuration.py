@@ -24,6 +24,7 @@ from riglm.ports.control import LiveConfigurationPort
 
 FOLLOWED: Final[tuple[KeyPath, ...]] = (
     ("filtering",),
+    ("prices",),
     ("predictor",),
     ("learning",),
     ("retention",),
