@@ -258,16 +258,18 @@ async def test_of_very_many_faults_a_hundred_are_told(live):
     assert "4900 more places are wrong" in refused.value.faults[-1].detail
 
 
-async def test_rules_are_made_ready_aside_from_the_loop(live):
-    threads, told = [], []
+@pytest.mark.parametrize("change", [{"filtering": {"denylist": ["a", "b*"]}}, {"prices": {"preset": "uncached"}}])
+async def test_rules_and_prices_are_made_ready_aside_from_the_loop(live, change):
+    prepared, told = [], []
 
     class Filter:
-        def prepared(self, rules, predictor):
-            threads.append(threading.get_ident())
+        def prepared(self, rules, predictor, prices):
+            prepared.append((threading.get_ident(), prices.cache_write))
             return lambda: None
 
     here = live(FilteringFollower(Filter(), lambda: told.append(threading.get_ident())))
-    await here.put({"filtering": {"denylist": ["a", "b*"]}})
+    await here.put(change)
     assert told == [threading.get_ident()]
-    assert threading.get_ident() not in threads
-    assert len(threads) == 1
+    ((thread, written),) = prepared
+    assert thread != threading.get_ident()
+    assert written == (1.0 if "prices" in change else 1.25)

@@ -5,14 +5,14 @@ import pytest
 
 from riglm.application.sharing.merging import merged
 from riglm.application.sharing.session_record import recorded
+from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
-from riglm.domain.ranking import Choice
 from riglm.domain.session import Era, Method, Session, Transport
 from riglm.domain.session_state import MOST_CALLS, MOST_USED, SessionState
 
 
-def a_choice(*tools):
-    return Choice(candidates=("a", "b", "c"), tools=frozenset(tools))
+def a_plan(*tools):
+    return ListPlan(candidates=("a", "b", "c"), tools=frozenset(tools))
 
 
 class Side:
@@ -33,7 +33,7 @@ class Side:
 
     def says(self, text, *tools):
         self.state.context = Context(text=text)
-        self.state.choice = a_choice(*tools)
+        self.state.plan = a_plan(*tools)
         self.state.turn += 1
         return self
 
@@ -81,26 +81,27 @@ def test_a_context_is_not_undone_by_a_process_that_did_not_hear_of_it(base, is_f
     sides = [Side(base).says("after", "c"), Side(base).calls("b")]
     _, state = after(base, *(sides if is_first else sides[::-1]))
     assert state.context.text == "after"
-    assert state.choice == a_choice("c"), "its lists hold what was chosen for it"
+    assert state.plan == a_plan("c"), "its lists hold what was chosen for it"
     assert state.calls == ["a", "b", "b"]
     assert state.turn == 2
 
 
 def test_of_two_contexts_the_one_that_is_kept_last_counts(base):
     _, state = after(base, Side(base).says("one", "b"), Side(base).says("other", "c"))
-    assert (state.context.text, state.choice) == ("other", a_choice("c"))
+    assert (state.context.text, state.plan) == ("other", a_plan("c"))
 
 
 def test_what_was_found_used_and_shown_is_joined(base):
     one, other = Side(base).calls("c"), Side(base).calls("a")
     one.state.searched, other.state.searched = {"x"}, {"y"}
     one.state.suggested, other.state.suggested = {"v"}, {"w"}
+    one.state.sent, other.state.sent = {"v", "x"}, {"w", "x"}
     one.state.listed(("a", "c"))
     other.session.keys, one.session.keys = {"k": "1"}, {"l": "2"}
     session, state = after(base, one, other)
     assert list(state.used_in_turn) == ["b", "c", "a"]
     assert state.used_in_turn["a"] == 1
-    assert (state.searched, state.suggested) == ({"x", "y"}, {"v", "w"})
+    assert (state.searched, state.suggested, state.sent) == ({"x", "y"}, {"v", "w"}, {"v", "w", "x"})
     assert state.shown == ("a", "c")
     assert session.keys == {"k": "1", "l": "2"}
 
@@ -131,7 +132,7 @@ def test_of_a_session_that_was_forgotten_nothing_comes_back(base, is_first):
     one.session.forgotten_at = 5.0
     one.state = SessionState()
     _, state = after(base, *((one, other) if is_first else (other, one)))
-    assert (state.calls, state.context, state.choice, state.used_in_turn) == ([], None, None, {})
+    assert (state.calls, state.context, state.plan, state.used_in_turn) == ([], None, None, {})
 
 
 def test_what_follows_after_it_was_forgotten_is_joined_as_ever(base):

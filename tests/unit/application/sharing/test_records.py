@@ -9,8 +9,8 @@ import pytest
 from riglm.application.sharing import link_record, session_record
 from riglm.application.sharing.link_record import MOST_TOLD, LinkRecord
 from riglm.domain import jsonrpc
+from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
-from riglm.domain.ranking import Choice
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.session_state import MOST_CALLS, SessionState
 
@@ -93,12 +93,18 @@ def a_state():
         context=Context(text="about"),
         turn=3,
         turn_key="trace",
-        choice=Choice(
-            candidates=("a", "b", "c"), tools=frozenset("ab"), confidence=0.5, predictor="hybrid", reason="r"
+        plan=ListPlan(
+            candidates=("a", "b", "c"),
+            tools=frozenset("ab"),
+            search_first=True,
+            confidence=0.5,
+            predictor="hybrid",
+            reason="r",
         ),
         shown=("b", "a"),
         searched={"c"},
         suggested={"d"},
+        sent={"d", "e"},
         queries={"c": "words of a search"},
         changes=2,
     )
@@ -130,10 +136,11 @@ def test_a_session_comes_back_with_how_far_it_has_come():
         "turn",
         "turn_key",
         "used_in_turn",
-        "choice",
+        "plan",
         "shown",
         "searched",
         "suggested",
+        "sent",
         "changes",
         "last_at",
     ):
@@ -141,6 +148,15 @@ def test_a_session_comes_back_with_how_far_it_has_come():
     assert there.context is not None
     assert there.context.text == "about"
     assert not record.bring(other, there), "it is known by now"
+
+
+def test_a_list_of_all_tools_comes_back_as_one():
+    state = SessionState(plan=ListPlan(candidates=("a", "b"), reason="hiding tools does not pay"))
+    record = session_record.decoded(session_record.encoded(a_session(), state))
+    there = SessionState()
+    record.bring(record.session(), there)
+    assert there.plan == state.plan
+    assert there.plan.tools is None
 
 
 def test_the_words_of_searches_stay_with_their_process():
