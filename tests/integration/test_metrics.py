@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
-
 from riglm.application.lists.surfaces import own_tokens
+
 from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, standing
 from tests.unit.adapters.upstream.web import error, reply, result
 

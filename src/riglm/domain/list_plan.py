@@ -36,8 +36,8 @@ class ListPlan:
     """The tools chosen for a list, before it is composed.
 
     `candidates` are the permitted tools that the choice was made from; `tools` is None if the list holds all of them.
-    `search_first` puts the search before the tools, and `lists_context` lists set_context. `confidence` is the context confidence, 0 without a context;
-    `predictor` is empty if nothing was predicted.
+    `search_first` puts the search before the tools, and `lists_context` lists set_context. `confidence` is the context
+    confidence, 0 without a context; `predictor` is empty if nothing was predicted.
     """
 
     candidates: tuple[str, ...]

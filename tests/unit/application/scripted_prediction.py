@@ -158,13 +158,16 @@ class Stage:
         )
         self.meta_tools = MetaTools(self.filtering)
 
-    def learned(self, probabilities, sessions=10, requests=12.0):
-        """Let the next sessions need these tools with these probabilities, by so many recorded sessions."""
+    def learned(self, probabilities, sessions=10, requests=12.0, others=0.0):
+        """Let the next sessions need these tools with these probabilities, by so many recorded sessions.
+
+        `others` is how many tools a session needs in addition.
+        """
         self.use.learned = Usage(
             evidence=sessions,
             probabilities=probabilities,
             requests=requests,
-            distinct_tools=sum(probabilities.values()),
+            distinct_tools=sum(probabilities.values()) + others,
         )
 
     def shown(self, session, catalogue):

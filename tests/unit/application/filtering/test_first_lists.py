@@ -88,9 +88,17 @@ def test_a_short_list_keeps_the_order_and_the_bytes_of_the_catalog_and_has_the_s
     stage = Stage()
     stage.learned({"tool09": 0.9, "tool03": 0.5, "tool07": 0.7})
     raw = stage.filtering.compose(a_session(), catalogue).raw
-    assert names_in(raw) == ["search_available_tools", "tool03", "tool07", "tool09", "call_tool", "set_context"]
+    assert names_in(raw) == ["search_available_tools", "tool03", "tool07", "tool09", "call_tool"]
     entries = [bytes(entry) for entry in jsonrpc.elements(raw)]
     assert entries[1:4] == [bytes(catalogue.by_name[name].raw) for name in ("tool03", "tool07", "tool09")]
+
+
+@pytest.mark.parametrize(("others", "is_listed"), [(0.5, False), (8.0, True)])
+def test_set_context_is_listed_where_it_can_avoid_enough_searches_and_answers_anyway(others, is_listed):
+    stage, session, large = Stage(), a_session(), a_catalogue(count=300)
+    stage.learned({"tool09": 0.9, "tool03": 0.5}, others=others)
+    assert ("set_context" in names_in(stage.filtering.compose(session, large).raw)) is is_listed
+    assert stage.meta_tools.owns(session, "set_context")
 
 
 @pytest.mark.parametrize(("client", "era"), SURFACES)
@@ -104,7 +112,7 @@ def test_before_anything_was_learned_a_small_catalog_passes_unchanged(catalogue,
     assert not stage.filtering.hides(session)
 
 
-@pytest.mark.parametrize("uses", [dict.fromkeys(ALL, 0.9), {name: 0.2 for name in ALL}])
+@pytest.mark.parametrize("uses", [dict.fromkeys(ALL, 0.9), dict.fromkeys(ALL, 0.2)])
 def test_a_catalog_of_which_nearly_all_is_used_passes_unchanged(catalogue, uses):
     stage = Stage(max_tools=30)
     stage.learned(uses)

@@ -83,7 +83,6 @@ def test_mark_tool_and_index_status_are_offered_only_if_they_are_enabled(catalog
         "search_available_tools",
         "tool01",
         "call_tool",
-        "set_context",
     ]
 
 

@@ -216,7 +216,7 @@ def test_a_tool_with_the_name_of_a_meta_tool_gives_way_and_this_is_logged_once(c
     catalogue = a_catalogue("call_tool", *ALL)
     for _ in range(2):
         listed = stage.filtering.compose(session, catalogue)
-    assert names_in(listed.raw) == ["search_available_tools", "tool01", *OWN]
+    assert names_in(listed.raw) == ["search_available_tools", "tool01", "call_tool"]
     assert "call_tool" in listed.hidden
     assert [record.getMessage() for record in caplog.records] == [
         "an upstream tool has the name of a meta-tool; call_tool reaches it"
@@ -233,5 +233,5 @@ def test_a_meta_tool_that_is_disabled_leaves_its_name_to_the_upstream():
     stage, session = Stage(meta_tools={"call_tool": False}), a_session()
     stage.learned({"tool01": 0.9, "call_tool": 0.9})
     listed = stage.filtering.compose(session, a_catalogue("call_tool", *ALL))
-    assert names_in(listed.raw) == ["search_available_tools", "call_tool", "tool01", *OWN[1:]]
+    assert names_in(listed.raw) == ["search_available_tools", "call_tool", "tool01"]
     assert not stage.meta_tools.owns(session, "call_tool")
