@@ -28,6 +28,7 @@ from riglm.application.lists.selection import Selection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw
+from riglm.domain.list_plan import SURE
 from riglm.domain.session import Session
 from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.surface import Surface
@@ -36,6 +37,7 @@ from riglm.domain.view import View
 MAX_NAMED: Final = 100
 """Maximum number of listed tools that a result names."""
 
+_MAX_NEAR: Final = 5
 _WORTH_NAMING: Final = 0.1
 """Minimum probability of a listed match that a search result names."""
 
@@ -185,8 +187,10 @@ class MetaTools:
         found = self._sendable(session, new)
         if not found and hits and hits[0].name in new:
             found = [hits[0].name]
-        named = [hit.name for hit in hits if hit.name in known and hit.probability >= _WORTH_NAMING]
         best = hits[0].name if hits else ""
+        named = [
+            hit.name for hit in hits if hit.name in known and (hit.name == best or hit.probability >= _WORTH_NAMING)
+        ]
         follow_up = self._filtering.follow_up(session, {*state.calls, *([best] if best else [])})
         beside = self._sendable(
             session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
@@ -208,7 +212,9 @@ class MetaTools:
             fields["already_available"] = jsonrpc.encode(named)
         if beside:
             fields["often_used_next"] = array(bytes(view.catalogue.by_name[name].raw) for name in beside)
-        if near and not found:
+        other = [hit.name for hit in hits if hit.name not in known and hit.name not in found]
+        near = [*other, *near][:_MAX_NEAR]
+        if near and not (hits and hits[0].probability >= SURE):
             fields["near"] = jsonrpc.encode(near)
         return MetaAnswer(result=text_result(fields), selection=self._shown(view, [*found, *beside], SEARCH_SURFACE))
 
