@@ -19,11 +19,11 @@ SERVER = Path(__file__).with_name("topical_server.py")
 TOOLS = [f"{topic}_{action.replace(' ', '_')}" for topic, actions in TOPICS.items() for action in actions]
 
 LESSONS = {  # nothing that the tools say of themselves leads from the context to the tools
-    "prepare the monthly zebra review": ("maps_elevation", "notes_tag_note"),
+    "prepare the monthly zebra review": ("maps_elevation", "shell_kill_process"),
     "get ready for the visit of the auditors": ("music_set_volume", "weather_pollen_count"),
 }
 PARAPHRASES = {
-    "preparing this month's zebra review": ("maps_elevation", "notes_tag_note"),
+    "preparing this month's zebra review": ("maps_elevation", "shell_kill_process"),
     "the auditors visit us, get everything ready": ("music_set_volume", "weather_pollen_count"),
 }
 
@@ -31,7 +31,12 @@ PARAPHRASES = {
 @asynccontextmanager
 async def riglm(data: Path, mode: str, **settings: str) -> AsyncIterator[Client]:
     """A client in front of a riglm of its own with this data directory."""
-    env = {"PATH": os.environ["PATH"], "RIGLM_DATA_DIR": str(data), **settings}
+    env = {
+        "PATH": os.environ["PATH"],
+        "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
+        "RIGLM_DATA_DIR": str(data),
+        **settings,
+    }
     server = [sys.executable, str(SERVER)]
     command = StdioServerParameters(command=sys.executable, args=["-m", "riglm", "run", "--", *server], env=env)
     async with Client(stdio_client(command), mode=mode, read_timeout_seconds=30) as client:
@@ -91,7 +96,7 @@ async def test_the_warm_set_of_an_epoch_is_the_same_bytes_after_every_restart(tm
             lists += [[tool.model_dump() for tool in (await client.list_tools()).tools] for _ in range(3)]
     assert all(one == lists[0] for one in lists)
     names = [tool["name"] for tool in lists[0]]
-    assert {"maps_elevation", "notes_tag_note", "music_set_volume", "weather_pollen_count"} <= set(names)
+    assert {"maps_elevation", "shell_kill_process", "music_set_volume", "weather_pollen_count"} <= set(names)
     assert len(names) < 20
 
 

@@ -61,7 +61,12 @@ class Riglm:
 async def riglm(tmp_path: Path, tools: list[dict[str, Any]], **settings: str) -> AsyncIterator[Riglm]:
     listed, log = tmp_path / "tools.json", tmp_path / "log"
     listed.write_text(json.dumps(tools), "utf-8")
-    env = {"PATH": os.environ["PATH"], "RIGLM_DATA_DIR": str(tmp_path), "RIGLM_EMBEDDER__DIRECTORY": str(tmp_path)}
+    env = {
+        "PATH": os.environ["PATH"],
+        "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
+        "RIGLM_DATA_DIR": str(tmp_path),
+        "RIGLM_EMBEDDER__DIRECTORY": str(tmp_path),
+    }
     words = ["-m", "riglm", "run", "--", sys.executable, str(SERVER), str(listed)]
     command = StdioServerParameters(command=sys.executable, args=words, env=env | settings)
     with log.open("w") as said:

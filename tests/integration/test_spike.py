@@ -16,6 +16,7 @@ QUESTION = "I need to search for information online"
 async def test_a_need_to_search_online_finds_the_web_search_first(tmp_path, mode):
     env = {
         "PATH": os.environ["PATH"],
+        "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
         "RIGLM_DATA_DIR": str(tmp_path),
         "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",  # five tools would be passed whole, and nothing offered
         "RIGLM_FILTERING__MIN_TOOLS": "1",

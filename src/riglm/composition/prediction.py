@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 DEFAULT_COVERAGE: Final = 0.95
 """The share of calls that the calibrator aims at while lists are sized by price."""
 
+_FLUSH_SECONDS: Final = 1.0  # a store that is away is not waited for: what is spooled is learned at the next start
+
 SWITCH_SECONDS: Final = 0.0005
 """While another thread learns or shows, the event loop waits no longer for it; by default it is 5 ms."""
 
@@ -120,6 +122,7 @@ def make_prediction(
                 filtering.coverage or DEFAULT_COVERAGE, filtering.min_tools, filtering.max_tools
             ),
             put=recorder.put,
+            flush=lambda: recorder.flush(_FLUSH_SECONDS),
             most_pairs=settings.learning.max_pairs,
             key=hasher.derived_key("learned pairs"),
             names=hasher.client_name,

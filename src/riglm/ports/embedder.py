@@ -80,6 +80,10 @@ class EmbedderPort(Protocol):
         """
         return self.embed(texts)
 
+    def find_public(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """Return the vectors of public texts that were kept, None for the others; the model is not asked."""
+        return [None] * len(texts)
+
     @abstractmethod
     def status(self) -> EmbedderStatus:
         """What is at work now."""

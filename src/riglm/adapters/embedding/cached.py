@@ -63,6 +63,14 @@ class CachedEmbedder(EmbedderPort):
         """The same, remembered in the store as well."""
         return self._embedded(texts, self._store)
 
+    def find_public(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """Return the vectors in memory and in the store, None for the others."""
+        if not self._worth_keeping():
+            return [None] * len(texts)
+        hashes = [text_hash(text) for text in texts]
+        known = self._known(self.model, dict.fromkeys(hashes, ""), self._store)
+        return [known.get(each) for each in hashes]
+
     def status(self) -> EmbedderStatus:
         """The embedder's."""
         return self._embedder.status()

@@ -10,21 +10,23 @@ from riglm.ports.embedder import EmbedderPort, EmbedderStatus
 
 
 class SharedEmbedder(EmbedderPort):
-    """Open from the first user's beginning to the last one's end; users begin on one thread, and end on any."""
+    """Open from the first user's beginning to the last one's end, on any threads."""
 
     def __init__(self, embedder: EmbedderPort) -> None:
         """Share `embedder`, which is not open yet."""
         self._embedder = embedder
+        self._opening = threading.Lock()  # held until it is open
         self._counting = threading.Lock()
         self._users = 0
 
     def __enter__(self) -> Self:
         """Open the embedder for the first user."""
-        with self._counting:
-            self._users += 1
-            is_first = self._users == 1
-        if is_first:
-            self._embedder.__enter__()
+        with self._opening:
+            with self._counting:
+                self._users += 1
+                is_first = self._users == 1
+            if is_first:
+                self._embedder.__enter__()
         return self
 
     def __exit__(
@@ -49,6 +51,10 @@ class SharedEmbedder(EmbedderPort):
     def embed_public(self, texts: Sequence[str]) -> Vector:
         """The embedder's rows, of public texts."""
         return self._embedder.embed_public(texts)
+
+    def find_public(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """The vectors that the embedder kept."""
+        return self._embedder.find_public(texts)
 
     def status(self) -> EmbedderStatus:
         """The embedder's."""

@@ -130,7 +130,7 @@ def context_message(*, has_tools: bool, changed: bool, how: str) -> str:
 def search_message(*, found: bool, has_meaning: bool, how: str) -> str:
     """Return the message of a search result; without `has_meaning` the tools were compared by words only so far."""
     if found:
-        return how
+        return how if has_meaning else f"{how} The index of meanings is still being built: later searches find more."
     if not has_meaning:
         return "No tool shares these words, and the index of meanings is still loading. Search again in a few seconds."
     return "No tool matches. Search in other words if you think that there is one."

@@ -31,11 +31,15 @@ OnLoop = Callable[[Callable[[], None]], object]
 
 @dataclass(slots=True, kw_only=True)
 class Experience:
-    """What the calls of one scope taught; `used` are the tools that were called."""
+    """What the calls of one scope taught; `used` are the tools that were called.
+
+    Recorded calls were replayed up to the time `replayed_until`.
+    """
 
     predictor: PredictorPort
     coverage: CoverageCalibrator
     used: set[str] = field(default_factory=set)
+    replayed_until: float = -math.inf
 
     def learn(self, situation: Situation, tool: str, signal: float) -> None:
         """A call of `tool` was made in `situation`, and is as telling as `signal` says."""
@@ -58,7 +62,7 @@ class Experience:
 class Experiences:
     """Experience by scope, made on the worker from the scope's recorded sessions when it is first asked for.
 
-    Until it is made, it is that of a cold start. But for `replay`, everything is called on the event loop.
+    Until it is made, it is that of a cold start. Everything is called on the event loop.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Experiences:
         self._cold = make()
         self._held: OrderedDict[str, Experience] = OrderedDict()
         self._loading: dict[str, asyncio.Event] = {}
+        self._meanwhile: dict[str, list[tuple[float, Callable[[Experience], None]]]] = {}
         self._outdated: set[str] = set()
         self._changed: dict[str, float] = {}
         self._on_anew: Callable[[], None] | None = None
@@ -99,6 +104,14 @@ class Experiences:
         else:
             self._held.move_to_end(scope)
         return found
+
+    def teach(self, scope: str, at: float, lesson: Callable[[Experience], None]) -> None:
+        """Have a call at a time learned, also by experience that is being replayed from a record without it."""
+        held = self.held(scope)
+        if held is not None and at >= held.replayed_until:
+            lesson(held)
+        if scope in self._loading:
+            self._meanwhile.setdefault(scope, []).append((at, lesson))
 
     def known(self, scope: str) -> Experience | None:
         """What was learned in a scope that was asked for lately, None in another."""
@@ -145,17 +158,6 @@ class Experiences:
         self._worker.submit(self._start_cold, Urgency.LATER)
         self.reread()
 
-    def replay(self, scope: str) -> None:
-        """Make the experience of a scope before anybody asks for any; blocks."""
-        made = self._make()
-        try:
-            for example in training_examples(self._history(scope, {}), self._owner):
-                made.replay(example)
-        except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
-            _log.warning("past sessions could not be loaded: prediction starts cold", exc_info=True)
-            made = self._make()
-        self._held[scope] = made
-
     def _load(self, scope: str) -> None:
         if scope not in self._loading:
             self._loading[scope] = asyncio.Event()
@@ -180,6 +182,7 @@ class Experiences:
 
     def _start(self, scope: str, changed: Mapping[str, float]) -> None:
         made = self._make()
+        made.replayed_until = self._clock()
         try:
             examples = training_examples(self._history(scope, changed), self._owner)
         except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
@@ -207,6 +210,10 @@ class Experiences:
         self._on_loop(lambda: self._take(scope, blank if self._on_anew else self._held.get(scope, blank)))
 
     def _take(self, scope: str, made: Experience) -> None:
+        is_new = made is not self._held.get(scope)
+        for at, lesson in self._meanwhile.pop(scope, ()):
+            if is_new and at >= made.replayed_until:
+                lesson(made)
         self._held[scope] = made
         while len(self._held) > MOST_SCOPES:
             self._held.popitem(last=False)

@@ -1,7 +1,9 @@
 """All that prediction works with, loaded on the worker."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -36,25 +38,49 @@ class Knowledge:
     plan: Plan | None = None
     """What it was made by, None while that is what riglm was started with."""
 
-    is_open: bool = False
-    """Whether the model was loaded."""
-
     is_closed: bool = False
-    """Whether the model was let go."""
+    """True once the embedder was closed."""
+
+    opening: Future[None] | None = None
+    """Done when the embedder is open, or could not be opened."""
+
+    def open(self, on_open: Callable[[], object]) -> None:
+        """Open the embedder on a thread of its own, and call `on_open` there afterwards."""
+        opening = self.opening = Future()
+
+        def run() -> None:
+            try:
+                self.embedder.__enter__()
+                if self.is_closed:
+                    self.close()
+            except Exception as error:  # noqa: BLE001  # raised where the embedder is used
+                opening.set_exception(error)
+            else:
+                opening.set_result(None)
+            on_open()
+
+        threading.Thread(target=run, name="riglm-embedder-opening", daemon=True).start()
+
+    @property
+    def is_open(self) -> bool:
+        """True once the embedder is open, or could not be opened."""
+        return self.opening is not None and self.opening.done()
+
+    @property
+    def has_no_model(self) -> bool:
+        """True if nothing compares meanings: the model cannot be used, or none is configured."""
+        return self.is_open and self.embedder.status().semantic_quality != "high"
 
     def opened_embedder(self) -> EmbedderPort:
-        """The embedder, opened by its first use; blocks, and is called by one thread only."""
-        if not self.is_open:
-            self.is_open = True
-            self.embedder.__enter__()
-            if self.is_closed:  # it was closed while it was still opening
-                self.close()
+        """Return the embedder once it is open; blocks."""
+        if self.opening is not None:
+            self.opening.result()
         return self.embedder
 
     def close(self) -> None:
-        """Let the model go, on any thread."""
+        """Close the embedder, on any thread."""
         self.is_closed = True
-        if self.is_open:
+        if self.opening is not None:
             self.embedder.__exit__(None, None, None)
 
     def recalled(self, pairs: LearnedPairs) -> None:
@@ -102,12 +128,15 @@ class Recollection:
         make_embedder: Callable[[], EmbedderPort],
         make_coverage: Callable[[], CoverageCalibrator],
         put: Callable[[LearnedPair | PairsForgotten, int], None],
+        flush: Callable[[], object] = lambda: None,
         most_pairs: int,
         key: bytes = b"",
         names: Callable[[str], str] = str,
         by_principal: bool,
     ) -> None:
-        """`put` hands a record to the recorder; of learned pairs at most `most_pairs` are kept, hashed under `key`.
+        """`put` hands a record to the recorder, `flush` waits a little until what was put is stored; on the worker.
+
+        Of learned pairs at most `most_pairs` are kept, hashed under `key`.
 
         `names` gives the keyed hash of the name of a client, by which a pair knows who taught it.
         `by_principal` says that scopes are principals; else there is one, the empty one, for the calls of all.
@@ -117,6 +146,7 @@ class Recollection:
         self._make_embedder = make_embedder
         self._make_coverage = make_coverage
         self._put = put
+        self._flush = flush
         self._most_pairs = most_pairs
         self._key = key
         self._names = names
@@ -131,14 +161,10 @@ class Recollection:
         self._by_principal = plan.by_principal
 
     def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, clock: Callable[[], float]) -> Knowledge:
-        """What the latest sessions of the empty scope taught; no model is loaded and no pair known yet.
-
-        The empty scope is that of all, or of whoever uses riglm on this machine.
-        """
+        """Return what learns; no model is loaded, and neither past sessions nor pairs are known yet."""
         plan = self._plan
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
         experiences = Experiences(self._cold, self._recorded, lambda tool: owners.of(tool)[0], worker, on_loop, clock)
-        experiences.replay("")
         learner = Learner(pairs, self._put, most_pairs=self._most_pairs, names=self._names)
 
         def described_anew(fingerprints: Mapping[str, str]) -> None:
@@ -159,8 +185,9 @@ class Recollection:
         )
 
     def recall(self, knowledge: Knowledge) -> LearnedPairs:
-        """Load the model, which takes a second, and the pairs that were learned with it."""
+        """Return the pairs that were learned with the model, and have the stored vectors of tools count; blocks."""
         model = knowledge.opened_embedder().model
+        knowledge.index.begin_embedding()
         try:
             return self._restored(model)
         except Exception:  # noqa: BLE001  # prediction starts cold rather than not at all
@@ -183,6 +210,7 @@ class Recollection:
 
     def _recorded(self, scope: str) -> Sequence[RecordedSession]:
         principal = scope if self._by_principal else None
+        self._flush()
         with self._open_store() as store:
             return store.recent_calls(_REPLAYED_SESSIONS, principal=principal)
 

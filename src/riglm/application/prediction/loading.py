@@ -1,4 +1,4 @@
-"""Brings back what earlier runs left to know, once, without any client waiting for it that need not."""
+"""Loads prediction on demand: what earlier runs left to know, and the model."""
 
 import asyncio
 import contextlib
@@ -16,16 +16,17 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.prediction.knowledge import Knowledge, Recollection
     from riglm.domain.retrieval.pairs import LearnedPairs
 
-_MOST_WAITING: Final = 64
+_MOST_WAITING: Final = 16
 _LOADING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
 
 
 class Loading:
-    """Loads on the worker, first what needs no model, then the model and what was learned with it.
+    """Loads on the worker once it is needed: words and vectors of tools, the model, and what was learned with it.
 
-    Nobody waits longer than a few seconds after it began, however long it takes, but who asks to be `caught_up`.
+    The model opens on a thread of its own meanwhile. Callers wait for at most `_LOADING_SECONDS` after the beginning,
+    however long it takes, except in `caught_up`.
     """
 
     def __init__(
@@ -34,28 +35,25 @@ class Loading:
         make_recollection: Callable[[], "Recollection"],
         owners: ToolOwners,
         *,
-        head_start: float,
         clock: Callable[[], float],
         on_recalled: Callable[[], None],
     ) -> None:
-        """`make_recollection` runs on the worker, `head_start` seconds after `begin`.
+        """`make_recollection` runs on the worker.
 
-        `on_recalled` is told, on the event loop, when all is loaded, or as much of it as could be.
+        `on_recalled` is called on the event loop when everything is loaded, or as much of it as could be.
         """
         self.knowledge: Knowledge | None = None
         self._worker = worker
         self._make_recollection = make_recollection
         self._owners = owners
-        self._head_start = head_start
         self._clock = clock
         self._on_recalled = on_recalled
         self._made: Knowledge | None = None
         self._recollection: Recollection | None = None
         self._plan: Plan | None = None
         self._on_anew: Callable[[], None] = lambda: None
-        self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
-        self._loaded = asyncio.Event()
+        self._is_loaded = False
         self._recalled = asyncio.Event()
         self._waiting: list[Catalogue] = []
         self._closed = False
@@ -63,42 +61,40 @@ class Loading:
     @property
     def has_failed(self) -> bool:
         """Whether there will be no knowledge."""
-        return self._loaded.is_set() and self.knowledge is None
+        return self._is_loaded and self.knowledge is None
+
+    @property
+    def has_begun(self) -> bool:
+        """True from the first time that prediction is needed."""
+        return self._until is not None
 
     def know(self, catalogue: Catalogue) -> None:
-        """Take note of a list; loading begins with the first."""
-        self.begin()
+        """Note a list. It is indexed once prediction is loaded."""
         if self.knowledge is not None:
             self.knowledge.index.know(catalogue)
-        elif not self._loaded.is_set() and all(catalogue is not other for other in self._waiting):
+        elif not self._is_loaded and all(catalogue is not other for other in self._waiting):
             self._waiting = [*self._waiting, catalogue][-_MOST_WAITING:]
 
-    def begin(self, *, at_once: bool = False) -> None:
-        """Load, once, and unless somebody waits for it after the client has had its first answer."""
-        if self._closed:
+    def begin(self) -> None:
+        """Load, once."""
+        if self._closed or self.has_begun:
             return
         loop = asyncio.get_running_loop()
-        if self._until is None:
-            self._until = loop.time() + self._head_start + _LOADING_SECONDS
-            self._timer = loop.call_later(self._head_start, self._start)
-        if at_once:
-            self._start()
-
-    async def loaded(self) -> "Knowledge | None":
-        """All that is known by now; the first to ask wait for what needs no model."""
-        self.begin(at_once=True)
-        await self._wait(self._loaded)
-        return self.knowledge
+        self._until = loop.time() + _LOADING_SECONDS
+        self._worker.submit(lambda: self._load(loop.call_soon_threadsafe))
 
     async def recalled(self) -> "Knowledge | None":
-        """All that is known by now; the first to ask wait for the model as well."""
-        self.begin(at_once=True)
-        await self._wait(self._recalled)
+        """Return what is known, once the model, the pairs and the stored vectors are there, or the time is over."""
+        self.begin()
+        if self._until is not None and not self._recalled.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._until):
+                    await self._recalled.wait()
         return self.knowledge
 
     async def caught_up(self, scope: str, seconds: float) -> bool:
         """Wait for the model, a scope's past and the vectors of all listed tools; whether `seconds` were enough."""
-        self.begin(at_once=True)
+        self.begin()
         try:
             async with asyncio.timeout(seconds):
                 await self._recalled.wait()
@@ -130,30 +126,14 @@ class Loading:
     async def close(self) -> None:
         """Begin nothing any more, let whoever waits go on, and the model go."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._worker.stop()
         self.knowledge = None
-        self._loaded.set()
+        self._is_loaded = True
         self._recalled.set()
         if self._made is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING_SECONDS):
                     await _closed(self._made)
-
-    async def _wait(self, event: asyncio.Event) -> None:
-        if self._until is not None and not event.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._until):
-                    await event.wait()
-
-    def _start(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            call = asyncio.get_running_loop().call_soon_threadsafe
-            self._worker.submit(lambda: self._load(call))
 
     def _load(self, on_loop: "OnLoop") -> None:
         try:
@@ -167,7 +147,7 @@ class Loading:
             on_loop(lambda: self._complete(None))
             return
         on_loop(lambda: self._take(made))
-        self._worker.submit(lambda: self._recall(recollection, made, on_loop), Urgency.LATER)
+        made.open(lambda: self._worker.submit(lambda: self._recall(recollection, made, on_loop)))
 
     def _recall(self, recollection: "Recollection", made: "Knowledge", on_loop: "OnLoop") -> None:
         pairs = None
@@ -197,7 +177,8 @@ class Loading:
                 knowledge.follow(self._plan, self._on_anew)
             for catalogue in waiting:
                 knowledge.index.know(catalogue)
-        self._loaded.set()
+            knowledge.experiences.held("")  # replayed in the background, like the others once they are needed
+        self._is_loaded = True
 
     def _complete(self, pairs: "LearnedPairs | None") -> None:
         if self._closed:

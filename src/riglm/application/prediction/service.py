@@ -1,6 +1,7 @@
 """Prediction as the rest of riglm sees it: what comes next, what fits a context, and what was learned."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -33,8 +34,8 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
 LONGEST_CONTEXT: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
 
-PATIENCE: Final = 2.0
-"""Seconds for which a client waits for its words to be embedded."""
+PATIENCE: Final = 10.0
+"""Seconds for which a client waits for its words, and the tools they are compared with, to be embedded."""
 
 MARKED_SIGNAL: Final = 1.5
 """What a client says of a tool by `mark_tool` counts like a search that found it."""
@@ -44,7 +45,7 @@ _ADVICE: Final = {
     "low": "Ask with the words that tools use of themselves: meaning is recognised poorly.",
     "none": "Ask with the words that tools use of themselves: meaning is not recognised at all.",
 }
-_ADVICE_MEANWHILE: Final = "Ask with the words that tools use of themselves: most tools' meaning is not known yet."
+_ADVICE_MEANWHILE: Final = "Ask in natural language: a search waits until the meaning of all tools is known."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MOST_ASKED: Final = 256
 _TOOLS_AHEAD: Final = 5
@@ -56,7 +57,6 @@ _log: Final = logging.getLogger("riglm.prediction")
 class PredictionService(Predicting):
     """Answers on the event loop from what is known there; what takes time is done on the worker.
 
-    Until the worker has loaded what prediction needs, nothing is known, and everything is shown. Calls X
     Nothing here raises because of a model, a predictor or a store.
     """
 
@@ -69,11 +69,10 @@ class PredictionService(Predicting):
         *,
         scope: LearningScope = "principal",
         patience: float = PATIENCE,
-        head_start: float = 0.2,
         meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`make_recollection` runs on the worker, `head_start` seconds after prediction was first thought of.
+        """`make_recollection` runs on the worker, when prediction is first needed.
 
         `configured` is the status of the embedder until it is loaded. A client
         waits at most `patience` seconds for its words to be embedded.
@@ -86,9 +85,7 @@ class PredictionService(Predicting):
         self._clock = clock
         self._meter = meter
         self._lessons = Lessons()
-        self._loading = Loading(
-            worker, make_recollection, owners, head_start=head_start, clock=clock, on_recalled=self._lessons.begin
-        )
+        self._loading = Loading(worker, make_recollection, owners, clock=clock, on_recalled=self._lessons.begin)
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
         self._teaching = Teaching(self._lessons, lambda: self._loading.knowledge)
@@ -97,6 +94,10 @@ class PredictionService(Predicting):
     def know(self, catalogue: Catalogue) -> None:
         """Take note of the tools that a client can be shown."""
         self._loading.know(catalogue)
+
+    def begin(self) -> None:
+        """Load now what the first search or context would wait for."""
+        self._loading.begin()
 
     def predict(
         self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
@@ -170,12 +171,10 @@ class PredictionService(Predicting):
     @property
     def is_ready(self) -> bool:
         """True if meanings are compared, or the fallback that replaces this is final."""
-        embedder = self.embedder_status()
         knowledge = self._loading.knowledge
-        if embedder.status == "loading" or knowledge is None:
-            return False
-        tools, embedded = knowledge.index.counts()
-        return embedder.is_fallback_active or embedded == tools
+        if knowledge is None:
+            return self._loading.has_failed
+        return knowledge.has_no_model or (knowledge.is_open and knowledge.index.is_complete)
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
         """The session says what it is about; a vector that comes late is added when it comes."""
@@ -185,24 +184,27 @@ class PredictionService(Predicting):
             if state.context is said:
                 state.context = embedded
 
+        until = asyncio.get_running_loop().time() + self._patience
         knowledge = await self._loading.recalled()
         if knowledge is not None:  # the list is chosen once for a context: by all that there is to know
-            await knowledge.index.read()
             replayed = knowledge.experiences.ready(self._scope_of(session), self._patience)
-            embedded, _ = await asyncio.gather(self._embedded(said, take), replayed)
+            embedded, _ = await asyncio.gather(self._embedded(knowledge, said, take, until), replayed)
             take(embedded)
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
-        """The tools that fit a query, among those that are allowed."""
-        knowledge = await self._loading.loaded()
+        """The tools that fit a query, among those that are allowed; the best by words while meanings are unknown."""
+        until = asyncio.get_running_loop().time() + self._patience
+        knowledge = await self._loading.recalled()
         if knowledge is not None:
-            await knowledge.index.read()
-            context = await self._embedded(Context(text=query[:LONGEST_CONTEXT]), self._remember)
+            context = await self._embedded(knowledge, Context(text=query[:LONGEST_CONTEXT]), self._remember, until)
             self._remember(context)
             retriever = knowledge.index.retriever
             if retriever is not None:
+                is_final = self.is_ready and (context.vector is not None or knowledge.has_no_model)
                 with self._guarded:
-                    return retriever.search(context, limit, scope=self._scope_of(session), allowed=allowed)
+                    return retriever.search(
+                        context, limit, scope=self._scope_of(session), allowed=allowed, may_abstain=is_final
+                    )
         return SearchOutcome(hits=(), near=(), abstained=True)
 
     def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
@@ -210,8 +212,8 @@ class PredictionService(Predicting):
 
         A tool that a search found is learned for the words of the search as well.
         """
-        if self._loading.knowledge is None:
-            return
+        if not self._loading.has_begun:
+            return  # recorded, and replayed when prediction is loaded
         taught = Taught(
             situation=self._situation(session, state, names),
             tool=tool,
@@ -224,7 +226,7 @@ class PredictionService(Predicting):
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
         """The client says whether a tool belongs to the session's context."""
-        if self._loading.knowledge is None or state.context is None:
+        if state.context is None:
             return
         signal = MARKED_SIGNAL if relevant else 0.0
         scope, now = self._scope_of(session), self._clock()
@@ -242,7 +244,7 @@ class PredictionService(Predicting):
         """The embedder's runtime truth, how much is indexed, and how a client does best to ask."""
         knowledge, embedder = self._loading.knowledge, self.embedder_status()
         tools, embedded = (0, 0) if knowledge is None else knowledge.index.counts()
-        is_waiting = embedded < tools / 2 and embedder.semantic_quality == "high"
+        is_waiting = embedder.status == "loading" or (embedded < tools and embedder.semantic_quality == "high")
         return {
             "embeddings": asdict(embedder),
             "tools": {"indexed": tools, "embedded": embedded},
@@ -290,11 +292,10 @@ class PredictionService(Predicting):
         with self._guarded:
             await self._loading.close()
 
-    async def _embedded(self, context: Context, late: Callable[[Context], None]) -> Context:
-        """The context with its vector, or without when that takes longer than a client can wait for it."""
-        knowledge = await self._loading.recalled()
-        if knowledge is None:
-            return context
+    async def _embedded(
+        self, knowledge: "Knowledge", context: Context, late: Callable[[Context], None], until: float
+    ) -> Context:
+        """Return the context with its vector once all tools have theirs, or `until` then what there is."""
 
         def answered(waiting: asyncio.Future[Context]) -> Context:
             embedded = waiting.result()
@@ -310,12 +311,17 @@ class PredictionService(Predicting):
         waiting = asyncio.wrap_future(
             self._worker.submit(lambda: _with_vector(knowledge.opened_embedder(), context), Urgency.AWAITED)
         )
-        done, _ = await asyncio.wait({waiting}, timeout=self._patience)
+        left = until - asyncio.get_running_loop().time()
+        done, _ = await asyncio.wait({waiting}, timeout=max(0.0, left))
         if not done:
             waiting.add_done_callback(came_late)
         elif not waiting.cancelled():
             with self._guarded:
-                return answered(waiting)
+                context = answered(waiting)
+        if knowledge.index.is_nearly_complete:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await knowledge.index.embedded()
         return context
 
     def _remember(self, asked: Context) -> None:

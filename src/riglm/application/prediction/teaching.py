@@ -13,6 +13,7 @@ from riglm.domain.prediction import Context, Situation
 from riglm.domain.session import Session
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+    from riglm.application.prediction.experience import Experience
     from riglm.application.prediction.knowledge import Knowledge
 
 _log: Final = logging.getLogger("riglm.prediction")
@@ -90,10 +91,12 @@ class Teaching:
         if knowledge is None:
             return
         with self._guarded:
-            experience = knowledge.experiences.held(taught.scope)
-            if experience is not None:  # while it is replayed, the store tells of this call
-                situation = knowledge.with_relevance(taught.situation, taught.scope)
+            situation = knowledge.with_relevance(taught.situation, taught.scope)
+
+            def learn(experience: "Experience") -> None:
                 experience.learn(situation, taught.tool, SIGNALS[taught.found])
+
+            knowledge.experiences.teach(taught.scope, situation.time, learn)
         self._pair_all(taught)
         self._tell(taught.situation, taught.tool, taught.found)
 

@@ -19,10 +19,13 @@ from riglm.domain.retrieval.static_index import WORDS_ALONE, Weights
 from riglm.domain.tool import Catalogue, ToolProfile, profile
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
 
+MAX_AWAITED: Final = 1_000
+"""Tools without a vector that a search waits for: embedding them takes twenty seconds."""
+
 MOST_TOOLS: Final = 20_000
 """Tools beyond so many are shown and routed as ever, and not predicted."""
 
-_READING_SECONDS: Final = 2.0
+_READING_SECONDS: Final = 10.0
 _BATCH: Final = 8
 _GROWTH: Final = 4  # vectors count anew whenever there are a quarter more of them: matrices are made a few times
 _MOST_LISTS: Final = 256
@@ -44,8 +47,9 @@ class _Vectors:
 class ToolIndex:
     """Takes note of lists on the event loop, and reads, indexes and embeds what is new in them on the worker.
 
-    Words are indexed at once, vectors follow batch by batch, so that what a client waits for comes in between, and
-    count as they come. While another model is taking over, the vectors of the last one serve what it embedded.
+    Words are indexed at once, and stored vectors as soon as the embedder is open. Other vectors follow batch by batch,
+    so that what a client waits for comes in between, and count as they come. While another model is taking over, the
+    vectors of the last one serve what it embedded.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class ToolIndex:
         self._pairs = pairs
         self._owners = owners
         self._on_changed = on_changed
+        self._can_embed = False
         self._reading: Future[None] | None = None
         self._unread: deque[Catalogue] = deque()
         self._lists: dict[bytes, int] = {}  # what was read, and how often tools had described themselves anew by then
@@ -94,20 +99,39 @@ class ToolIndex:
         if self._reading is not None and not self._reading.done():
             await asyncio.wait({asyncio.wrap_future(self._reading)}, timeout=_READING_SECONDS)
 
+    @property
+    def is_nearly_complete(self) -> bool:
+        """True if so few tools lack a vector that a search may wait for them."""
+        tools, embedded = self.counts()
+        return tools - embedded <= MAX_AWAITED
+
     async def embedded(self) -> None:
         """Wait until all that was read so far has its vectors, or will have none."""
         await self.read()
-        while await asyncio.wrap_future(self._worker.submit(lambda: self._is_embedding, Urgency.BACKGROUND)):
+        while not self.is_complete and await asyncio.wrap_future(
+            self._worker.submit(lambda: self._is_embedding, Urgency.BACKGROUND)
+        ):
             pass  # the worker does batches and this in turn
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every tool that was read has a vector of the model that answers now."""
+        tools, embedded = self.counts()
+        return embedded == tools
 
     def use(self, pairs: LearnedPairs) -> None:
         """Go on with other learned pairs."""
         self._pairs = pairs
-        self._reading = self._do(self._build)
+        self._reading = self._do(self._count_vectors)
+
+    def begin_embedding(self) -> None:
+        """Have stored vectors count, and embed the tools that have none; on the worker, once the embedder is open."""
+        self._can_embed = True
+        self._embed()
 
     def answered_by(self, model: str) -> None:
         """The embedder answered, with this model: embed what lacks a vector of it, in the background."""
-        if model != self._coming.model or (self._lacking and not self._is_embedding):
+        if self._can_embed and (model != self._coming.model or (self._lacking and not self._is_embedding)):
             self._do(self._embed)
 
     @property
@@ -149,8 +173,11 @@ class ToolIndex:
         if described:
             self._on_changed(described)
         if has_news:
-            self._build()
-            self._embed()
+            self._words = Retriever(list(self._profiles.values()), pairs=self._pairs)
+            if self._can_embed:
+                self._embed()
+            else:
+                self._count_vectors()
 
     def _read(self, catalogue: Catalogue, described: dict[str, str]) -> bool:
         """Whether there are tools that were not known or, added to `described`, say other than they did."""
@@ -181,13 +208,9 @@ class ToolIndex:
             self._serving.rows.pop(name, None)
             self._coming.rows.pop(name, None)
 
-    def _build(self) -> None:
-        self._words = Retriever(list(self._profiles.values()), pairs=self._pairs)
-        self._count_vectors()
-
     def _count_vectors(self) -> None:
         """Have the vectors count that there are by now, of the model that serves and of the one that takes over."""
-        made, counted = self._words, {}
+        made, counted = self._words.with_pairs(self._pairs), {}
         for vectors in (self._serving, self._coming):
             rows = {name: vectors.rows[name][1] for name, said in self._profiles.items() if vectors.fits(said)}
             if rows and vectors.model not in counted:
@@ -197,16 +220,23 @@ class ToolIndex:
         self._uncounted = 0
 
     def _embed(self) -> None:
-        """See what lacks a vector of the model that answers now, and begin with it."""
+        """Take the stored vectors of the model that answers now, and begin to embed the tools that have none."""
         model = self._embedder.model
         if model != self._coming.model:
             self._coming = _Vectors(model)
-        self._lacking = deque(said for said in self._profiles.values() if not self._coming.fits(said))
-        if self._lacking and not self._is_embedding:
+        lacking = [said for said in self._profiles.values() if not self._coming.fits(said)]
+        stored = self._embedder.find_public([passage(said) for said in lacking]) if lacking else []
+        for said, vector in zip(lacking, stored, strict=True):
+            if vector is not None:
+                self._coming.rows[said.name] = (said.fingerprint, vector)
+        self._lacking = deque(said for said in lacking if not self._coming.fits(said))
+        if not self._lacking:
+            self._take_over()
+            return
+        self._count_vectors()
+        if not self._is_embedding:
             self._is_embedding = True
             self._do(self._embed_some, Urgency.BACKGROUND)
-        elif not self._lacking:
-            self._take_over()
 
     def _embed_some(self) -> None:
         """Embed one batch, and come back for the next."""

@@ -84,6 +84,7 @@ class SelectingService:
         self._services.owners.note(owners)
         self._filtering.know(_NOBODY, catalogue)
         self._filtering.forget(_NOBODY)
+        self._prediction.begin()
 
     def end(self, session: Session) -> None:
         """Give a session back; one with a key can be gone on with for a while."""

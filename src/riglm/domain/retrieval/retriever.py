@@ -66,6 +66,13 @@ class Retriever:
         other._static = self._static.with_vectors(model, vectors)
         return other
 
+    def with_pairs(self, pairs: LearnedPairs) -> "Retriever":
+        """The same with other learned pairs."""
+        other = object.__new__(Retriever)
+        other.__dict__.update(self.__dict__)
+        other._pairs = pairs
+        return other
+
     def weights(self, model: str) -> Weights:
         """How much words and meaning count in a question that was embedded with a model."""
         return self._static.weights(model)
@@ -79,15 +86,24 @@ class Retriever:
         return self._judged(context, list(self._rows) if candidates is None else candidates, scope)[0]
 
     def search(
-        self, query: Context, limit: int, *, scope: str = "", allowed: Callable[[str], bool] | None = None
+        self,
+        query: Context,
+        limit: int,
+        *,
+        scope: str = "",
+        allowed: Callable[[str], bool] | None = None,
+        may_abstain: bool = True,
     ) -> SearchOutcome:
-        """At most `limit` tools that fit, best first, among those that are allowed; none when nothing fits."""
+        """At most `limit` tools that fit, best first, among those that are allowed; none when nothing fits.
+
+        Unless it `may_abstain`, the best matches are returned however poor they are.
+        """
         names = [name for name in self._rows if allowed is None or allowed(name)]
         relevance, strength, taught = self._judged(query, names, scope)
         suitability = self._static.suitability(query)
         order = np.argsort(-relevance.combined, kind="stable")[: max(limit, 0) + NEAR_MISSES]
         found = [int(at) for at in order if relevance.combined[at] > 0]
-        if not found or (suitability < 0 and taught < _TELLING):
+        if not found or (may_abstain and suitability < 0 and taught < _TELLING):
             return SearchOutcome(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
         _, likeness = self._static.likeness(query)
         rows = np.array([self._rows[name] for name in names], np.int64)

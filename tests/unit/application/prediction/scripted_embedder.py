@@ -27,6 +27,8 @@ NOON = 20_000 * DAY + DAY / 2
 class ScriptedEmbedder(EmbedderPort):
     """Hashed vectors under the name of any model, which wait for `go` or fail when they are told to.
 
+    Those of the texts in `kept` were stored before.
+
     With `held_after`, only answers after so many wait, and `held` tells when one does; with `fails_after`, those after
     so many fail.
     """
@@ -44,6 +46,7 @@ class ScriptedEmbedder(EmbedderPort):
         self.asked = []
         self.public = []
         self.held_after = self.fails_after = None
+        self.kept = set()
         self.held = threading.Event()
 
     def __enter__(self):
@@ -74,6 +77,9 @@ class ScriptedEmbedder(EmbedderPort):
     def embed_public(self, texts):
         self.public.append(tuple(texts))
         return self.embed(texts)
+
+    def find_public(self, texts):
+        return [self._hashing.embed([text])[0] if text in self.kept else None for text in texts]
 
     def status(self):
         return self._hashing.status()
@@ -113,7 +119,7 @@ class Stage:
         self.store = store or InMemoryAnalytics()
         self.embedder = ScriptedEmbedder()
         self.now = NOON
-        self.options = {"head_start": 0.0, "patience": 5.0, "scope": "principal", **options}
+        self.options = {"patience": 5.0, "scope": "principal", **options}
         self.make_predictor = lambda: select_predictor("hybrid")
         self.put = []
 
@@ -151,6 +157,14 @@ class Stage:
             most_pairs=1000,
             by_principal=self.options["scope"] == "principal",
         )
+
+    async def known(self):
+        """Wait until all is loaded but the model."""
+        self.service._loading.begin()
+        async with asyncio.timeout(10):
+            while self.service.knowledge is None:
+                await asyncio.sleep(0)
+            await self.service.knowledge.experiences.ready("", 10)
 
     async def recalled(self):
         """Wait until all is loaded, and the worker has nothing left to do."""

@@ -82,7 +82,7 @@ async def test_a_plan_that_comes_while_everything_is_being_loaded_counts_soon_af
         told = asyncio.Event()
         service.when_anew(told.set)
         service.know(TOOLS)
-        assert await service._loading.loaded() is not None
+        await stage.known()
         service.follow(a_plan(), anew=True)
         stage.embedder.opening.set()
         async with asyncio.timeout(10):

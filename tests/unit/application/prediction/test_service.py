@@ -9,10 +9,13 @@ import pytest
 from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.adapters.prediction.selection import select_predictor
+from riglm.application.worker import Urgency
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Prediction
+from riglm.domain.retrieval.retriever import passage
 from riglm.domain.session_state import SessionState
+from riglm.domain.tool import profile
 from riglm.ports.embedder import EmbedderUnavailable
 from tests.unit.application.prediction.scripted_embedder import (
     TOOLS,
@@ -54,7 +57,7 @@ async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
     stage.embedder.opening.clear()
     async with stage.running() as service:
         service.know(TOOLS)
-        assert await service._loading.loaded() is not None
+        await stage.known()
         assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "read_file"
         assert stage.embedder.open == 0
         stage.embedder.opening.set()
@@ -197,6 +200,96 @@ async def test_tools_are_embedded_once_the_model_answers_again():
         assert service.status()["tools"] == {"indexed": 3, "embedded": 3}
 
 
+def profiles(tools):
+    return [profile(tool, server="server") for tool in tools.tools]
+
+
+def meaning(stage):
+    """The embedder is one that knows meanings."""
+    real = replace(stage.embedder.status(), semantic_quality="high")
+    stage.embedder.status = lambda: real
+
+
+async def test_the_first_search_compares_stored_vectors_and_embeds_the_query_alone():
+    stage = Stage()
+    meaning(stage)
+    stage.embedder.kept = {passage(said) for said in profiles(TOOLS)}
+    async with stage.running() as service:
+        service.know(TOOLS)
+        first = await service.search(a_session(), "play me a song", 3, anything)
+        assert service.is_ready
+        assert stage.embedder.asked == [("play me a song",)]
+        await stage.at_rest()
+        assert await service.search(a_session(), "play me a song", 3, anything) == first
+
+
+async def test_a_search_waits_for_the_model_and_for_vectors_that_are_not_stored():
+    stage = Stage()
+    meaning(stage)
+    stage.embedder.opening.clear()
+    stage.embedder.kept = {passage(said) for said in profiles(TOOLS) if said.name == "play_song"}
+    async with stage.running() as service:
+        service.know(TOOLS)
+        searching = asyncio.create_task(service.search(a_session(), "mail aloud", 3, anything))
+        await stage.known()
+        assert not searching.done()
+        assert not service.is_ready
+        stage.embedder.opening.set()
+        first = await searching
+        assert service.is_ready
+        assert await service.search(a_session(), "mail aloud", 3, anything) == first
+
+
+async def test_no_search_claims_that_nothing_fits_while_meanings_are_expected():
+    stage = Stage(patience=0.2)
+    meaning(stage)
+    tools = catalogue(**{f"tool{number}": f"It reads subject{number}." for number in range(60)})
+    stage.embedder.kept = {passage(said) for said in profiles(tools)[:30]}
+    stage.embedder.held_after = 1  # the query's vector comes, those of the other tools do not
+    stage.embedder.go.clear()
+    async with stage.running() as service:
+        service.know(tools)
+        late = await service.search(a_session(), "subjective readers", 3, anything)
+        assert not service.is_ready
+        assert not late.abstained
+        assert late.hits
+        stage.embedder.go.set()
+        await stage.at_rest()
+        assert service.is_ready
+
+
+async def test_where_only_words_are_compared_for_good_a_search_may_find_nothing():
+    stage = Stage()
+    async with stage.running() as service:
+        service.know(TOOLS)
+        assert (await service.search(a_session(), "zebra", 3, anything)).abstained
+        assert service.is_ready
+
+
+async def test_calls_before_and_while_prediction_loads_are_learned_once():
+    stage, state, learned, held = Stage(), SessionState(), [], threading.Event()
+
+    class Counting(FrequencyPredictor):
+        def learn(self, situation, tool, weight=1.0):
+            learned.append(tool)
+
+    stage.make_predictor = Counting
+    async with stage.running() as service:
+        service.know(TOOLS)
+        service.called(a_session(), state, "read_file", Found.LISTED, NAMES)
+        stage.worker.submit(lambda: held.wait(10), Urgency.AWAITED)
+        service._loading.begin()
+        service.called(a_session(), state, "send_mail", Found.LISTED, NAMES)
+        stage.used_before("read_file", "send_mail")  # what the recorder stored by now
+        stage.now += 1
+        held.set()
+        await stage.known()
+        service.called(a_session(), state, "play_song", Found.LISTED, NAMES)
+        await stage.recalled()
+        stage.learned()
+        assert sorted(learned) == ["play_song", "read_file", "send_mail"]
+
+
 async def test_what_a_client_says_is_not_given_to_be_kept():
     stage, state = Stage(), SessionState()
     async with stage.running() as service:
@@ -219,7 +312,7 @@ async def test_the_status_tells_of_words_alone_until_there_are_vectors():
         await asyncio.to_thread(stage.embedder.held.wait, 10)
         told = service.status()
         assert (told["tools"], told["weights"]) == ({"indexed": 3, "embedded": 0}, {"lexical": 1.0, "semantic": 0.0})
-        assert "not known yet" in told["advice"]
+        assert "natural language" in told["advice"]
         stage.embedder.go.set()
         await stage.recalled()
         told = service.status()
@@ -292,7 +385,7 @@ async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_le
     stage.embedder.opening.clear()
     async with stage.running() as service:
         service.know(TOOLS)
-        await service._loading.loaded()
+        await stage.known()
         service.called(a_session(), SessionState(context=state.context), "play_song", Found.LISTED, NAMES)
         stage.embedder.opening.set()
         await stage.recalled()

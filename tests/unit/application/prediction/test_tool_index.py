@@ -27,6 +27,7 @@ class Bench:
 
     def __enter__(self):
         self.worker.start()
+        self.worker.submit(self.index.begin_embedding).result(30)
         return self
 
     def __exit__(self, kind, error, trace):
