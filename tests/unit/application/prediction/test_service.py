@@ -42,13 +42,17 @@ async def call(stage, state, tool, found=Found.LISTED, session=None):
     stage.learned()
 
 
-async def test_before_the_first_list_nothing_is_loaded_and_nothing_said():
-    stage = Stage()
+async def test_lists_and_calls_alone_load_nothing():
+    stage, state = Stage(), SessionState()
     async with stage.running() as service:
+        service.know(TOOLS)
+        service.called(a_session(), state, "read_file", Found.LISTED, NAMES)
         assert service.predict(a_session(), SessionState(calls=["read_file"]), NAMES) is None
         assert service.status()["embeddings"]["status"] == "loading"
+        assert "not recognised" not in service.status()["advice"]
         await stage.at_rest()
         assert stage.embedder.open == 0
+        assert service.knowledge is None
 
 
 async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
@@ -96,6 +100,7 @@ async def test_a_model_that_is_still_opening_at_the_end_is_let_go():
     stage.embedder.opening.clear()
     async with stage.running() as service:
         service.know(TOOLS)
+        service.begin()
         assert await asyncio.to_thread(stage.embedder.entered.wait, 10)
         closing = asyncio.create_task(service.close())
         await asyncio.sleep(0)
@@ -278,7 +283,7 @@ async def test_calls_before_and_while_prediction_loads_are_learned_once():
         service.know(TOOLS)
         service.called(a_session(), state, "read_file", Found.LISTED, NAMES)
         stage.worker.submit(lambda: held.wait(10), Urgency.AWAITED)
-        service._loading.begin()
+        service.begin()
         service.called(a_session(), state, "send_mail", Found.LISTED, NAMES)
         stage.used_before("read_file", "send_mail")  # what the recorder stored by now
         stage.now += 1
@@ -309,6 +314,7 @@ async def test_the_status_tells_of_words_alone_until_there_are_vectors():
     stage.embedder.go.clear()
     async with stage.running() as service:
         service.know(TOOLS)
+        service.begin()
         await asyncio.to_thread(stage.embedder.held.wait, 10)
         told = service.status()
         assert (told["tools"], told["weights"]) == ({"indexed": 3, "embedded": 0}, {"lexical": 1.0, "semantic": 0.0})
