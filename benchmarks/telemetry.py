@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+from uuid import uuid4
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -32,6 +33,7 @@ from riglm.ports.telemetry import MeterPort, Readings, TracerPort
 from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink, UpstreamPort
 
 ROUNDS = 7
+SESSION = uuid4()
 CALLS = 20_000
 SCRAPES = 50
 LINE = (
@@ -184,7 +186,7 @@ def scrape_cost(servers: int, accept: str) -> tuple[float, int]:
     for name in names:
         for kind in (None, *ErrorKind):
             for found in Found:
-                metrics.called(name, found, kind, 0.01)
+                metrics.called(SESSION, "read", name, found, kind, 0.01)
     costs = []
     for _ in range(SCRAPES):
         start = time.thread_time()

@@ -97,6 +97,18 @@ def new_tools() -> str:
     return chart("Tools new to the session among the first 15, %", [row[0] for row in rows], series, bars)
 
 
+def price() -> str:
+    """Draw the price of lists relative to no proxy."""
+    _, *rows = table("how-to/price.md", "What was measured")
+    series = [
+        Series(name, tuple(number(row[column]) for row in rows))
+        for column, name in ((2, "host's search"), (3, "riglm"))
+    ]
+    return chart(
+        "Price of model requests, relative to no proxy", [f"{row[0]} tools" for row in rows], series[::-1], bars
+    )
+
+
 Drawing = Callable[[Sequence[Series], float], Iterator[str]]
 _LEFT, _TOP, _HEIGHT = 46, 76, 200
 
@@ -230,6 +242,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "way-of-a-list.svg": way_of_a_list,
     "way-of-a-prediction.svg": way_of_a_prediction,
     "learning-curve.svg": learning_curve,
+    "price.svg": price,
     "retrieval.svg": retrieval,
     "new-tools.svg": new_tools,
 }

@@ -45,14 +45,19 @@ the client. Time in which riglm itself had to wait for a server first (which has
 start of a process) is the server's. Over HTTP the parsing and writing of HTTP itself is not in it; calls without an
 answer, and riglm's own tools, are not either.
 
-**Zero hops.** `riglm_zero_hop_total` counts the tools of servers that were used, be it to an error of their own, by how
-the client came to know them. The hit rate is `hit` over all three. `mode` is that of the list that the session had when
-the call began, and `off` before its first in this process. In the mode `shadow` the client sees every tool: a tool that
-would have been in the list is a `hit` there, any other is `missed`; `riglm_calls_total` has what clients really did.
+**Zero hops.** `riglm_zero_hop_total` counts the tools of servers that were used while the list of their session hid
+something, by how the client found them. An error of the tool itself counts as a use. The hit rate is `hit` over all
+three. `mode` is that of the list that the session had when the call began. In the mode `shadow` the client sees every
+tool: a tool that would have been in the list is a `hit` there, any other is `missed`; `riglm_calls_total` counts what
+clients really did.
 
-**Tokens** are estimates of what definitions of tools cost a model, counted once for each list that is another than the
-session's last one. In the mode `shadow` they say what would have been, with riglm's own tools beside each list that
-would have had them, as `riglm report` and `riglm stats` say it.
+**Price.** `riglm_price_tokens_total` adds up the price of all model requests of a session when the session ends. The
+price relative to no proxy is the sum of the arm `riglm` divided by that of `no_proxy`;
+[the price model](../how-to/price.md) says what is counted.
+
+**Tokens** are estimates of what definitions of tools cost a model, counted once for each list that differs from the
+session's last one. In the mode `shadow` they are those of the lists that would have been shown, with their meta-tools,
+as in `riglm report` and `riglm stats`.
 """
 
 
@@ -81,7 +86,7 @@ def metrics() -> PrometheusMetrics:
         embedder=lambda: status,
     )
     made.read_from(readings)
-    made.called("SERVER", Found.LISTED, None, 0.0)
+    made.called(uuid7(), "tool", "SERVER", Found.LISTED, None, 0.0)
     session = Session(id=uuid7(), started_at=0.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
     made.session_opened(session)
     return made

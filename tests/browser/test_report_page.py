@@ -9,8 +9,9 @@ from riglm.adapters.control.page.files import page_files
 from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
 from riglm.application.evaluation.history import walk_history
-from riglm.application.reporting.record import read_record
+from riglm.application.evaluation.record import read_record
 from riglm.application.reporting.report import Findings, build_report
+from riglm.domain.prices import Prices
 from riglm.domain.schemas.settings import Settings
 from tests.browser.window import Window
 from tests.unit.application.reporting.shadowed import worked
@@ -25,7 +26,7 @@ def file(tmp_path_factory):
     with InMemoryAnalytics() as store:
         store.record_many(worked(40))
         history = store.recent_calls()
-        record = read_record(history, store.list_exposures, 700)
+        record = read_record(history, store.list_exposures(*(each.id for each in history)), Prices())
     walk = walk_history(history, FrequencyPredictor(), goal=0.95, least=5, most=20)
     findings = Findings(
         settings=settings,
@@ -33,7 +34,6 @@ def file(tmp_path_factory):
         walks={"frequency": walk},
         record=record,
         unused=["never<b>used"],
-        own_tokens=700,
         since=0.0,
         until=1_790_900_000.0,
     )

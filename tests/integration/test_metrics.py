@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
-from riglm.application.lists.surfaces import own_tokens
 
 from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, standing
 from tests.unit.adapters.upstream.web import error, reply, result
@@ -119,8 +118,8 @@ async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have
     async with standing(tmp_path, text) as stage:
         client = await stage.client()
         assert len(await client.listed()) == len(TOOLS) - 1  # one is denied
-        own = own_tokens(stage.live.settings.filtering)
-        assert values(stage)["riglm_tokens_own_total{mode=shadow}"] == own > 0
+        own = values(stage)["riglm_tokens_own_total{mode=shadow}"]
+        assert own > 0
         await client.call("tool30")
         await client.listed()
         await client.call("tool30")
@@ -128,13 +127,14 @@ async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have
         assert found["riglm_zero_hop_total{mode=shadow,result=missed}"] == 1
         assert found["riglm_zero_hop_total{mode=shadow,result=hit}"] == 1  # once used it would have been in the list
         assert found[f"riglm_calls_total{{found=listed,outcome=success,upstream={found_upstream(found)}}}"] == 2
-        lists = found["riglm_list_shown_tools_count{mode=shadow}"]
-        assert found["riglm_tokens_own_total{mode=shadow}"] == own * lists
-        await stage.live.put({"filtering": {"meta_tools": {"index_status": False}}})
-        smaller = own_tokens(stage.live.settings.filtering)
-        assert smaller < own
+        await stage.live.put({"filtering": {"meta_tools": {"call_tool": False}}})
         await (await stage.client()).listed()
-        assert values(stage)["riglm_tokens_own_total{mode=shadow}"] == own * lists + smaller
+        assert own < values(stage)["riglm_tokens_own_total{mode=shadow}"] < 2 * own
+        await client.close()
+        stage.clients.clear()
+        ended = values(stage)
+        price = {arm: ended[f"riglm_price_tokens_total{{arm={arm},mode=shadow}}"] for arm in ("riglm", "no_proxy")}
+        assert 0 < price["no_proxy"] != price["riglm"] > 0
 
 
 async def test_records_are_stored_and_all_are_accounted_for(tmp_path):

@@ -1,4 +1,4 @@
-"""`riglm evaluate`: measure retrieval and prediction, on data sets and on what riglm recorded."""
+"""`riglm evaluate`: measure retrieval, prediction and price, on data sets and on what riglm recorded."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -26,7 +26,6 @@ from riglm.cli.measuring import (
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.replaying import (
     BASELINE,
-    MOST_SESSIONS,
     DatabaseOption,
     DaysOption,
     SessionsOption,
@@ -34,15 +33,20 @@ from riglm.cli.replaying import (
     StrategiesOption,
     beginning,
     maker,
+    recorded_lists,
     recorded_sessions,
     replayed,
+    store_of,
     strategies,
 )
+from riglm.domain.errors import UnusableInput
+from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.sequences import SessionSet
+    from riglm.domain.schemas.settings import Settings
 
-app = typer.Typer(help="Measure retrieval and prediction.", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(help="Measure retrieval, prediction and price.", rich_markup_mode=None, no_args_is_help=True)
 app.command()(evaluate_retrieval.retrieval)
 app.command()(evaluate_retrieval.usage)
 
@@ -131,7 +135,7 @@ def sequences(
 @app.command()
 def history(
     predictor: StrategiesOption = None,
-    limit: SessionsOption = MOST_SESSIONS,
+    limit: SessionsOption = MAX_SESSIONS,
     days: DaysOption = None,
     since: SinceOption = None,
     db: DatabaseOption = None,
@@ -158,6 +162,91 @@ def history(
     walks = replayed(recorded, kinds, settings, begin) if recorded else {}
     rows = [{"predictor": kind, **figures(steps)} for kind, steps in walks.items()]
     show_rows("What would have been shown", rows, (), as_json=as_json)
+
+
+@app.command()
+def cost(
+    names: NamesArgument = None,
+    data: Annotated[Path | None, data_option("sessions.jsonl")] = None,
+    side: SideOption = "dev",
+    tools: Annotated[
+        int | None,
+        typer.Option("--tools", metavar="N", min=1, help="Maximum number of tools of a set: of the servers used most."),
+    ] = None,
+    learn: Annotated[
+        int, typer.Option("--learn", metavar="N", min=0, help="Sessions of a set to learn from first.")
+    ] = 40,
+    judge: Annotated[int, typer.Option("--judge", metavar="N", min=1, help="Sessions of a set to price then.")] = 30,
+    limit: SessionsOption = MAX_SESSIONS,
+    days: DaysOption = None,
+    since: SinceOption = None,
+    db: DatabaseOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Price sessions: through riglm, without a proxy, and with the tool search of a host.
+
+    Without --data the sessions that riglm recorded, as they happened; in shadow mode as they would have been. With
+    --data the sessions of data sets, in the order of the hashes of their ids. price: of all model requests, with prompt
+    caching, relative to no proxy. requests: model requests of a session. first_list: tools in its first list. listed:
+    share of the calls whose tool was in the list or was suggested, in percent, counting lists that hid something.
+    """
+    settings = settings_in_use(config) if data is None else read_settings(config)
+    if data is None:
+        rows = _recorded_costs(settings, db, limit, beginning(days, since))
+    else:
+        rows = _set_costs(settings, data, names, side, tools, learn, judge)
+    if rows or as_json:
+        shown = rows if as_json else [{**row, "price": f"{row['price']:.2f}"} for row in rows]
+        show_rows("Price of model requests, relative to no proxy", shown, (), as_json=as_json)
+    else:
+        typer.echo("no session with a priced list is recorded yet: put riglm in front of a server, or give --data")
+
+
+def _recorded_costs(settings: "Settings", db: Path | None, limit: int, begin: float) -> list[dict[str, Any]]:
+    from riglm.application.evaluation.cost import cost_rows, recorded_figures
+
+    store = store_of(settings, db)
+    if store is None:
+        return []
+    with store:
+        sessions = [each for each in store.recent_calls(limit) if each.started_at >= begin]
+        record = recorded_lists(store, sessions, settings)
+    modes = dict.fromkeys(each.mode for each in record.costs)
+    figures = {mode: recorded_figures(record.of(mode)) for mode in sorted(modes)}
+    return [{"mode": mode, **row} for mode, its in figures.items() for row in cost_rows(its)]
+
+
+def _set_costs(
+    settings: "Settings",
+    data: Path,
+    names: Sequence[str] | None,
+    side: str,
+    tools: int | None,
+    learn: int,
+    judge: int,
+) -> list[dict[str, Any]]:
+    import asyncio
+
+    from riglm.application.evaluation.cost import cost_rows, evaluate_cost, read_cost_set
+    from riglm.application.evaluation.sets import find_sets
+
+    rows = []
+    for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
+        found = read_cost_set(directory, side=side, max_tools=tools)
+        if len(found.sessions) <= learn:
+            tell_left_out(found.name, f"{len(found.sessions)} sessions are too few to price any after --learn {learn}")
+            continue
+        with show_progress(found.name, min(learn + judge, len(found.sessions))) as advance:
+            figures = asyncio.run(
+                evaluate_cost(
+                    found, settings.filtering, settings.prices.prices(), learn=learn, judge=judge, on_session=advance
+                )
+            )
+        rows += [{"dataset": found.name, "tools": len(found.catalogue.tools), **row} for row in cost_rows(figures)]
+    if not rows:
+        raise UnusableInput(f"--learn {learn}: no set has more sessions — fix: a smaller --learn, or other sets")
+    return rows
 
 
 def _session_sets(data: Path, names: Sequence[str] | None, side: str, limit: int) -> "list[SessionSet]":

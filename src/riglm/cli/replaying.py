@@ -14,15 +14,13 @@ from riglm.domain.errors import UnusableInput
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.history import Step
+    from riglm.application.evaluation.record import Record
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort, RecordedSession
     from riglm.ports.predictor import PredictorPort
 
 BASELINE: Final = "blend"
 """An untuned sum of signals; what a predictor must beat."""
-
-MOST_SESSIONS: Final = 1_000
-"""So many sessions are walked where nothing else is asked for."""
 
 _DAY: Final = 86_400.0
 
@@ -99,6 +97,14 @@ def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Seq
         return ()
     with store:
         return store.recent_calls(limit)
+
+
+def recorded_lists(store: "AnalyticsPort", sessions: "Sequence[RecordedSession]", settings: "Settings") -> "Record":
+    """Return what was recorded of the lists and the price of sessions, of an open store."""
+    from riglm.application.evaluation.record import read_record
+
+    exposures = store.list_exposures(*(session.id for session in sessions))
+    return read_record(sessions, exposures, settings.prices.prices())
 
 
 def replayed(

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riglm.cli.files_in_use import settings_in_use
-from riglm.cli.measuring import show_progress
 from riglm.cli.options import ConfigOption, JsonOption
 from riglm.cli.output import json_time, print_json
 from riglm.cli.replaying import (
-    MOST_SESSIONS,
     DatabaseOption,
     DaysOption,
     SessionsOption,
     SinceOption,
     StrategiesOption,
     beginning,
+    recorded_lists,
     replayed,
     store_of,
     strategies,
@@ -26,9 +25,9 @@ from riglm.cli.replaying import (
 from riglm.domain.errors import UnusableInput
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.moments import told_moment
+from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
-    from riglm.application.reporting.record import Record
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort, RecordedSession
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 def report(
     days: DaysOption = None,
     since: SinceOption = None,
-    limit: SessionsOption = MOST_SESSIONS,
+    limit: SessionsOption = MAX_SESSIONS,
     predictor: StrategiesOption = None,
     tools: Annotated[
         int, typer.Option("--tools", metavar="N", min=0, max=1_000, help="Name at most so many tools of each kind.")
@@ -69,18 +68,17 @@ def report(
 
 
 def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int, since: float) -> dict[str, Any]:
-    from riglm.application.lists.planning import own_tokens
-    from riglm.application.reporting.record import Record
+    from riglm.application.evaluation.record import Record
     from riglm.application.reporting.report import Findings, build_report
 
-    own, until = own_tokens(settings.filtering), time.time()
+    until = time.time()
     history: Sequence[RecordedSession] = ()
-    record, unused = Record(lists=(), uses=()), list[str]()
+    record, unused = Record(), list[str]()
     store = store_of(settings, db)
     if store is not None:
         with store:
             history = store.recent_calls(limit)
-            record = _record(store, [session for session in history if session.started_at >= since], own)
+            record = recorded_lists(store, [each for each in history if each.started_at >= since], settings)
             unused = _unused(store, since)
     findings = Findings(
         settings=settings,
@@ -88,19 +86,11 @@ def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: 
         walks=replayed(history, kinds, settings, since) if history else {},
         record=record,
         unused=unused,
-        own_tokens=own,
         since=since,
         until=until,
     )
     found = build_report(findings, _day)
     return {**found, "since": json_time(found["since"]), "until": json_time(found["until"])}
-
-
-def _record(store: "AnalyticsPort", sessions: "Sequence[RecordedSession]", own: int) -> "Record":
-    from riglm.application.reporting.record import read_record
-
-    with show_progress("lists", len(sessions)) as advance:
-        return read_record(sessions, store.list_exposures, own, advance)
 
 
 def _unused(store: "AnalyticsPort", since: float) -> list[str]:

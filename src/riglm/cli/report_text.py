@@ -46,14 +46,21 @@ def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
         reasons.add_row(Text(f"  {mark if _draws(console) else plain}", style=colour), printable(reason["text"]))
     if verdict["reasons"]:
         about = f"filtering.mode {rules['mode']}, strategy {rules['strategy']}, {rules['min_tools']} to "
-        about += f"{rules['max_tools']} tools for {rules['coverage']:.0%} of the calls"
+        about += f"{rules['max_tools']} tools"
+        about += "" if rules["coverage"] is None else f" for {rules['coverage']:.0%} of the calls"
         lines += [reasons, Text(printable(about), style="dim")]
     return Group(*lines, Text())
 
 
 def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableType:
     low, high = its["in_list_interval"] or (None, None)
+    cost = its["cost"]
     facts = [
+        (
+            "price, with every request counted",
+            f"{_price(cost['price'])} of no proxy, {_price(cost['price_of_search'])} of the host's tool search "
+            f"({cost['sessions']:,} sessions)",
+        ),
         ("sessions, lists", f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced another one)"),
         ("calls with their tool in the list", f"{_share(its['in_list'])} of {its['calls']:,} ({_range(low, high)})"),
         ("the same for tools new to the session", f"{_share(its['new_in_list'])} of {its['new_calls']:,}"),
@@ -68,7 +75,6 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
             f"{its['tokens_hidden']:,} hidden - {its['tokens_own']:,} own tools - {its['tokens_resent']:,} re-sent = "
             f"{its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
         ),
-        ("each request shorter by", f"{_one(its['saved_per_request'])} tokens"),
         ("surfaces", ", ".join(f"{count:,} {name or 'none'}" for name, count in its["surfaces"].items())),
     ]
     table = _plain_table(title)
@@ -107,16 +113,15 @@ def _days(days: Sequence[dict[str, Any]], walked: str, console: Console) -> Rend
 
 
 def _print_strategies(found: dict[str, Any]) -> None:
-    columns = ("predictor", "calls", "in_list", "range", "new_in_list", "range", "mean_list", "reduction", "tokens")
+    columns = ("predictor", "calls", "in_list", "range", "new_in_list", "range", "mean_list", "reduction")
     rows = []
     for one in found["strategies"]:
         ranges = [_range(*(one[name] or (None, None))) for name in ("in_list_interval", "new_in_list_interval")]
-        tokens = "-" if one["saved_per_list"] is None else one["saved_per_list"]
         name = f"{one['predictor']} *" if one["predictor"] == found["rules"]["strategy"] else one["predictor"]
         figures = [_or_dash(one[key]) for key in ("in_list", "new_in_list", "mean_list", "reduction")]
-        rows.append((name, one["calls"], figures[0], ranges[0], figures[1], ranges[1], *figures[2:], tokens))
+        rows.append((name, one["calls"], figures[0], ranges[0], figures[1], ranges[1], *figures[2:]))
     if rows:
-        title = "The same sessions walked again, by strategy (* configured; tokens: saved by a list, sent once)"
+        title = "The same sessions walked again, by strategy (* configured)"
         print_table(title, columns, rows)
 
 
@@ -155,6 +160,10 @@ def _range(low: float | None, high: float | None) -> str:
 
 def _share(percent: float | None) -> str:
     return "-" if percent is None else f"{percent:.1f} %"
+
+
+def _price(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 def _one(number: float | None) -> str:

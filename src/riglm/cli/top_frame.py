@@ -77,7 +77,9 @@ def _heading(health: dict[str, Any], url: str, hours: int) -> Text:
 def _numbers(seen: dict[str, Any], width: int) -> Table:
     summary = seen["summary"]
     lists, tokens, hits, records = (summary[name] for name in ("lists", "tokens", "zero_hop", "records"))
+    price = summary["price"]
     facts = [
+        ("price", f"{_ratio(price['of_no_proxy'])} of no proxy, {_ratio(price['of_host_search'])} of search"),
         ("sessions", f"{_whole(summary['sessions']['active'])} live of {_whole(summary['sessions']['total'])}"),
         ("calls", f"{_whole(summary['calls'])}, {_per_second(seen['series'])}/s"),
         ("failed", _whole(summary["failures"])),
@@ -96,6 +98,10 @@ def _numbers(seen: dict[str, Any], width: int) -> Table:
     for start in range(0, len(facts), across):
         grid.add_row(*(cell for fact in facts[start : start + across] for cell in fact))
     return grid
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _waiting(records: dict[str, Any]) -> str:

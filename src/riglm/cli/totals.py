@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 from riglm.domain.invocation import OWN_UPSTREAM
 
 if TYPE_CHECKING:
+    from riglm.application.evaluation.record import Record
     from riglm.domain.exposure import ExposureTotals
+    from riglm.domain.session_cost import Cost
     from riglm.ports.overview import SessionSummary, ToolStatistics
 
 EXPOSURE_COLUMNS = (
@@ -24,22 +26,24 @@ EXPOSURE_COLUMNS = (
 """Titles for `exposure_row`."""
 
 EXPLANATION = (
-    "These numbers are of all sessions. Calls, zero hops and searches are what clients really did: in the mode shadow "
-    "they see every tool, so their calls have zero hops. Lists and tokens of the mode shadow are those that "
-    "filtering would have shown, riglm's own tools beside them; nothing was hidden or saved yet. `riglm report` counts "
-    "the same lists, of the latest sessions that used a tool, and says how many calls would have found theirs in them."
+    "Calls, lists and tokens are of all sessions, prices and hit rates of the latest 1,000 that used a tool, as in "
+    "`riglm report`. Hit rates count the calls made with a list that hid something. A price counts all model requests, "
+    "with prompt caching: 1 is the price without a proxy. In the mode shadow nothing was hidden, and the numbers are "
+    "those of the lists that filtering would have shown."
 )
 """What is counted, and how it differs from what `riglm report` says."""
 
 
-def totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]") -> dict[str, int | float | None]:
-    """Numbers over all tools and sessions; shares are None where there is nothing to share.
+def totals(
+    known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]", record: "Record"
+) -> dict[str, int | float | None]:
+    """Return numbers over all tools and sessions; shares are None if there is nothing to share.
 
-    A call had zero hops when its tool was in the list that the client had. riglm's own tools are counted apart.
+    A call had zero hops if its tool was in the list, counting lists that hid something. Meta-tools are counted apart.
     """
     tools = [tool for tool in known if tool.upstream != OWN_UPSTREAM]
     calls = sum(tool.invocations for tool in tools)
-    listed = sum(tool.listed for tool in tools)
+    judged = record.of(record.mode).judged
     searches = sum(summary.searches for summary in counted)
     return {
         "sessions": len(counted),
@@ -49,12 +53,22 @@ def totals(known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]
         "tools_seen": len(tools),
         "tools_used": sum(tool.uses > 0 for tool in tools),
         "calls_found_by_search": sum(tool.searched for tool in tools),
-        "zero_hop_percent": round(100 * listed / calls, 1) if calls else None,
+        "zero_hop_percent": round(100 * sum(use.in_list for use in judged) / len(judged), 1) if judged else None,
         "searches_per_session": round(searches / len(counted), 3) if counted else None,
         "list_changes_per_session": (
             round(sum(summary.list_changes for summary in counted) / len(counted), 3) if counted else None
         ),
     }
+
+
+def price_line(mode: str, cost: "Cost", net: int | None = None) -> str:
+    """Return what the sessions of a mode cost, in words; `net` are the tokens that their lists saved."""
+    if cost.price is None or cost.price_of_search is None:
+        return ""
+    would = "would have been " if mode == "shadow" else ""
+    words = f"price {would}{cost.price:.2f} of no proxy, {cost.price_of_search:.2f} of the host's tool search"
+    words += "" if net is None else f"; net {net:,} tokens"
+    return f"{mode}: {words}, in {cost.sessions:,} session{'' if cost.sessions == 1 else 's'}"
 
 
 def exposure_fields(total: "ExposureTotals") -> dict[str, Any]:

@@ -10,10 +10,12 @@ import typer
 from riglm.cli.files_in_use import settings_in_use
 from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
 from riglm.cli.output import json_time, print_json, print_table, written_time
-from riglm.cli.totals import EXPLANATION, EXPOSURE_COLUMNS, exposure_fields, exposure_row, totals
+from riglm.cli.totals import EXPLANATION, EXPOSURE_COLUMNS, exposure_fields, exposure_row, price_line, totals
 from riglm.domain.errors import RiglmError
+from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
+    from riglm.application.evaluation.record import Record
     from riglm.domain.cooccurrence import ToolCooccurrence
     from riglm.domain.exposure import ExposureTotals
     from riglm.domain.invocation import ToolInvocation
@@ -85,23 +87,28 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Sum up what was recorded."""
-    from riglm.application.lists.planning import own_tokens
+    from riglm.application.evaluation.record import Record
+    from riglm.cli.replaying import recorded_lists  # it imports this module
 
     settings = settings_in_use(config)
-    store, own = recorded(settings), own_tokens(settings.filtering)
+    store = recorded(settings)
     if store is None:
-        _nothing(as_json, _summary((), (), (), ()))
+        _nothing(as_json, _summary((), (), (), (), Record()))
         return
     with store:
         store.refresh_cooccurrences(time.time())
         known = store.tool_statistics()
         pairs = store.get_cooccurrences([tool.tool for tool in known])
         counted = store.list_sessions(limit=MOST_ROWS)
-        shown = [each.charged(own) for each in store.exposure_totals()]
+        shown = store.exposure_totals()
+        record = recorded_lists(store, store.recent_calls(MAX_SESSIONS), settings)
     if as_json:
-        print_json(_summary(known, counted, shown, pairs))
+        print_json(_summary(known, counted, shown, pairs, record))
         return
-    summed = totals(known, counted)
+    for total in shown:
+        if line := price_line(total.mode, record.of(total.mode).cost, total.tokens_net):
+            typer.echo(line)
+    summed = totals(known, counted, record)
     rows = [(name.replace("_", " "), "-" if number is None else number) for name, number in summed.items()]
     print_table("Recorded so far", ("what", "number"), rows)
     if shown:
@@ -227,10 +234,13 @@ def _summary(
     counted: "Sequence[SessionSummary]",
     shown: "Sequence[ExposureTotals]",
     pairs: "Sequence[ToolCooccurrence]",
+    record: "Record",
 ) -> dict[str, Any]:
-    lists = [exposure_fields(total) for total in shown]
+    from riglm.application.evaluation.record import cost_fields
+
+    lists = [{**exposure_fields(total), "priced": cost_fields(record.of(total.mode).cost)} for total in shown]
     together = [pair_fields(pair) for pair in pairs]
-    return {**totals(known, counted), "exposures": lists, "cooccurrences": together, "explanation": EXPLANATION}
+    return {**totals(known, counted, record), "exposures": lists, "cooccurrences": together, "explanation": EXPLANATION}
 
 
 def _no_session(what: str, wanted: str) -> RiglmError:

@@ -159,7 +159,6 @@ class Container(containers.DeclarativeContainer):
         sessions,
         maintenance,
         voice,
-        metrics,
     )
     control: "providers.Provider[ControlService]" = providers.Factory(
         make_control, settings, services, filtering, prediction, overrides, recorder, live, analytics.provider

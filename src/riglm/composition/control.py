@@ -26,7 +26,6 @@ from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:
     from riglm.adapters.control.rights import Tokens
-    from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
     from riglm.application.filtering.overrides import Overrides
@@ -51,13 +50,11 @@ def make_live(
     sessions: SessionRegistry,
     maintenance: Maintenance,
     voice: "InnerVoice | None",
-    metrics: "PrometheusMetrics | None",
 ) -> "LiveConfiguration":
     """The configuration that can be changed, with all that follows it."""
     from riglm.adapters.configuration.persisting import ConfigurationDocuments
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.following import FilteringFollower, Follower, Following, PredictionFollower
-    from riglm.application.lists.planning import own_tokens
 
     def learned_anew() -> None:
         filtering.rechoose()
@@ -76,8 +73,6 @@ def make_live(
         Following(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
         Following(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
-    if metrics is not None:
-        followers.append(Following(lambda new: own_tokens(new.filtering), metrics.charge))
     if voice is not None:
         followers.append(Following(lambda new: new.knowledge, going_by(voice)))
     read = configuration or Configuration(settings, {})

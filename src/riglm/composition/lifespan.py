@@ -151,6 +151,7 @@ def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) ->
         upstreams=lambda: [upstream.health() for upstream in upstreams],
         sessions=lambda: len(sessions),
         embedder=lambda: prediction.embedder_status() if filtering.predicts else None,
+        prices=lambda: filtering.prices,
     )
     metrics.read_from(readings)
 

@@ -25,10 +25,9 @@ def make_metrics(settings: Settings) -> "PrometheusMetrics | None":
     if not settings.control.enabled:
         return None
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
-    from riglm.application.lists.planning import own_tokens
 
     names = [spec.name for spec in settings.upstream_specs()]
-    return PrometheusMetrics(names, lambda: server_info()["version"], own_tokens(settings.filtering))
+    return PrometheusMetrics(names, lambda: server_info()["version"])
 
 
 def make_overhead(meter: "MeterPort | None") -> Overhead | None:

@@ -284,7 +284,7 @@ class SessionTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroHop:
-    """How the tools of all uses were found: in the list, by a search, or by a name that was in no list.
+    """How tools were found while a list hid something: in the list, by a search, or by a name that was in no list.
 
     `rate` is the share that was in the list, None without uses.
     """
@@ -298,6 +298,20 @@ class ZeroHop:
         """The share of hits."""
         uses = self.hits + self.searched + self.missed
         return self.hits / uses if uses else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTotals:
+    """What the model requests of the latest sessions cost, relative to no proxy and to the tool search of a host.
+
+    `mode` is `shadow` if nothing was hidden and the prices are those of the lists that would have been shown. Prices
+    are None without sessions.
+    """
+
+    mode: Mode
+    sessions: int
+    of_no_proxy: float | None
+    of_host_search: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,6 +375,7 @@ class Summary:
     sessions: SessionTotals
     calls: int
     failures: int
+    price: PriceTotals
     zero_hop: ZeroHop
     lists: ListTotals
     tokens: TokenTotals

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.domain.prices import CALL_TOKENS, PROMPT_TOKENS, Prices
+from riglm.domain.prices import CALL_TOKENS, PROMPT_TOKENS, RESULT_OVERHEAD, Prices
 from riglm.domain.usage import MIN_EVIDENCE, Usage
 
 UNSURE: Final = 0.3
@@ -26,7 +26,6 @@ META_TOOL_TOKENS: Final = 250
 _UNSEEN: Final = 1.5  # the first sessions show few of the tools that later ones need
 _AVOIDED_BY_CONTEXT: Final = 1 / 3
 _MARGIN: Final = 1.05
-_RESULT_OVERHEAD: Final = 1.2  # definitions in a result are JSON inside a JSON string
 _MEAN_LIST_TOKENS: Final = 2_000
 _MIN_REMAINING_SHARE: Final = 1 / 3
 
@@ -75,7 +74,7 @@ class ToolCosts:
         detour = self.prices.detour(prompt, left / 2)
         chosen = []
         for tool, share in sorted(probabilities.items(), key=lambda item: (-item[1], item[0])):
-            tokens = self.tokens.get(tool, 0.0) * _RESULT_OVERHEAD
+            tokens = self.tokens.get(tool, 0.0) * RESULT_OVERHEAD
             saving = share * (detour + self.prices.added(tokens, left / 2))
             if tool in self.tokens and saving > self.prices.added(tokens, left):
                 chosen.append(tool)
@@ -90,7 +89,7 @@ class ToolCosts:
         missing = _missing(tools, usage)
         listed = sum(self.tokens[tool] for tool in tools) + own_tokens
         hidden = [tokens for tool, tokens in self.tokens.items() if tool not in tools]
-        mean = sum(hidden) / len(hidden) * _RESULT_OVERHEAD if hidden else 0.0
+        mean = sum(hidden) / len(hidden) * RESULT_OVERHEAD if hidden else 0.0
         half = usage.requests / 2
         prompt = listed + PROMPT_TOKENS + CALL_TOKENS * half
         detour = self.prices.detour(prompt, half) + self.prices.added(mean, half)
@@ -106,7 +105,7 @@ class ToolCosts:
         half = requests / 2
         prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * half
         tokens = self.tokens[tool]
-        found = self.prices.detour(prompt, half) + self.prices.added(tokens * _RESULT_OVERHEAD, half)
+        found = self.prices.detour(prompt, half) + self.prices.added(tokens * RESULT_OVERHEAD, half)
         return share * found - self.prices.added(tokens, requests)
 
 

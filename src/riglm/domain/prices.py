@@ -16,6 +16,9 @@ CALL_TOKENS: Final = 450
 SEARCH_TOKENS: Final = 120
 """Estimated tokens of a search request and its message, without the definitions in the result."""
 
+RESULT_OVERHEAD: Final = 1.2
+"""Tokens of a definition in a result relative to the definition in a list: it is JSON inside a JSON string."""
+
 OUTPUT_TOKENS: Final = 80
 """Estimated output tokens of one model request."""
 

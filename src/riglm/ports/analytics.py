@@ -159,8 +159,8 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
         """One session's invocations in order."""
 
     @abstractmethod
-    def list_exposures(self, session_id: UUID) -> Sequence[Exposure]:
-        """One session's exposures in the order of their time."""
+    def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
+        """Return the exposures of sessions, each session's in the order of their time."""
 
     @abstractmethod
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.prices import Prices
 from riglm.domain.session import Session
 from riglm.domain.upstream import UpstreamHealth
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # it comes with what only prediction needs
 
 
 class MeterPort(Protocol):
-    """Counts what happens. Called on the event loop, within calls: it takes well under a microsecond and never raises.
+    """Counts what happens. Called on the event loop, within calls: it takes a few microseconds and never raises.
 
     Durations are in seconds. Whoever may have a meter holds None where nobody asked for numbers.
     """
@@ -24,18 +25,19 @@ class MeterPort(Protocol):
     @abstractmethod
     def called(
         self,
+        session_id: UUID,
+        tool: str,
         upstream: str,
         found: Found,
         error_kind: ErrorKind | None,
         seconds: float,
         mode: Mode = "off",
-        *,
-        foreseen: bool = True,
+        result: Found | None = None,
     ) -> None:
         """An invocation ended; `error_kind` is None when it succeeded, `upstream` empty when it was refused.
 
-        `mode` is that of the list that the session had, `off` before the first. It is `foreseen` unless the mode is
-        `shadow`, and the list that would have been shown did not have the tool.
+        `mode` is that of the list that the session had, `off` before the first. `result` says how the tool was found if
+        that list hid something, else None; in shadow mode, how it would have been found.
         """
 
     @abstractmethod
@@ -100,12 +102,14 @@ class Readings:
     """What is read when somebody asks for the numbers.
 
     Any thread may call these; none blocks, asks the store or raises. `embedder` gives None where no prediction is made.
+    `prices` returns the prices of the sessions that start now.
     """
 
     records: Callable[[], RecordTally]
     upstreams: Callable[[], Sequence[UpstreamHealth]]
     sessions: Callable[[], int]
     embedder: Callable[[], "EmbedderStatus | None"]
+    prices: Callable[[], Prices] = Prices
 
 
 class Span(Protocol):

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from riglm.domain.cooccurrence import LONGEST_TOOL, MAX_TOOLS_PER_SESSION
-from riglm.domain.exposure import CONTEXT_SURFACE, NOTHING_HIDDEN, SEARCH_SURFACE
+from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
@@ -303,29 +303,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert (enforced.tokens_own, enforced.tokens_resent) == (90 + 42, 100)
         assert enforced.tokens_net == 2700 - 132 - 100
         assert (shadow.mode, shadow.lists, shadow.tokens_hidden, shadow.tokens_net) == ("shadow", 1, 7, 7)
-
-    def test_totals_tell_beside_how_many_shadows_riglm_s_own_tools_would_have_stood(
-        self, analytics: AnalyticsPort
-    ) -> None:
-        """Beside short lists, unless there was nothing to save; each change would have sent them again."""
-        session = a_session()
-        shadow = {"mode": "shadow", "surface": "dynamic", "tokens_shown": 100, "tokens_hidden": 900}
-        others = [{"mode": "enforce"}, {"surface": "hints"}, {"reason": NOTHING_HIDDEN}]
-        analytics.record_many(
-            [
-                an_exposure(session, "a", timestamp=1.0, **shadow),
-                an_exposure(session, "b", timestamp=2.0, **shadow),
-                an_exposure(session, "b", timestamp=3.0, **{**shadow, "surface": "stable"}),
-                *(an_exposure(a_session(), "a", **{**shadow, **other}) for other in others),
-            ]
-        )
-        enforced, found = analytics.exposure_totals()
-        assert (found.lists, found.lists_without_own, found.changes_without_own) == (5, 3, 1)
-        assert (enforced.lists_without_own, enforced.charged(70)) == (0, enforced)
-        charged = found.charged(70)
-        assert (charged.tokens_shown, charged.tokens_own, charged.tokens_resent) == (500 + 210, 210, 100 + 70)
-        assert charged.tokens_net == found.tokens_net - 280
-        assert charged.charged(70) == charged
 
     def test_frequencies_count_invocations_from_the_given_time_on(self, analytics: AnalyticsPort) -> None:
         """The moment itself is included."""

@@ -4,8 +4,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import main as entrance
 from riglm.cli.main import app
+from riglm.domain.invocation import Found
+from riglm.testing.records import a_session, an_exposure, an_invocation
 
 TOOLS = [{"name": name, "description": f"{name} a file", "server": "files"} for name in ("read", "write", "find")]
 SEQUENCES = {"dataset", "side", "predictor", "calls", "new_calls", "p50_ms", "p99_ms"} | {
@@ -189,3 +192,120 @@ def test_history_of_a_store_with_nothing_in_it_is_empty(tmp_path, monkeypatch):
     monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
     assert "nothing recorded yet" in _evaluate("history").stdout
     assert json.loads(_evaluate("history", "--json").stdout) == []
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """An open store in the data directory of riglm."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "recorded"))
+    (tmp_path / "recorded").mkdir()
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'recorded' / 'riglm.db'}") as opened:
+        yield opened
+
+
+def _large(count):
+    """Return tools of ten servers, and sessions that use three of them and sometimes another one."""
+    words = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is " * 20}}}
+    tools = [
+        {"name": f"s{server}-{number}", "description": "does something", "server": f"s{server}", "input_schema": words}
+        for server in range(10)
+        for number in range(10)
+    ]
+    sessions = [
+        {"id": str(number), "calls": ["s0-0", "s0-1", "s0-0", "s1-0", f"s2-{number % 10}"]} for number in range(count)
+    ]
+    return sessions, tools
+
+
+def test_cost_prices_the_sessions_of_a_set_with_what_was_learned_before(data, options):
+    _write(data / "large", *_large(40))
+    rows = _costs("--data", str(data), "--config", options[3], "--learn", "20", "--judge", "10")
+    no_proxy, search, riglm = rows
+    assert [row["arm"] for row in rows] == ["no_proxy", "host_search", "riglm"]
+    assert (no_proxy["price"], no_proxy["requests"], no_proxy["first_list"]) == (1.0, 6.0, 100)
+    assert (search["requests"], search["first_list"]) == (10.0, None)
+    assert riglm["price"] < search["price"] < 1
+    assert 3 <= riglm["first_list"] < 20
+    assert 60 <= riglm["listed"] <= 100
+    assert 6 <= riglm["requests"] <= 8
+
+
+def test_cost_limits_the_catalog_to_the_servers_that_are_used_most(data, options):
+    _write(data / "large", *_large(10))
+    rows = _costs("--data", str(data), "--config", options[3], "--tools", "25", "--learn", "0", "--judge", "5")
+    assert [row["tools"] for row in rows] == [20, 20, 20]
+    assert rows[0]["requests"] == 5.0  # a call of another server is left out
+
+
+def test_cost_of_a_small_set_without_anything_learned_is_that_of_no_proxy(data, options):
+    _write(data / "small", _sessions(3))
+    rows = _costs("--data", str(data), "--config", options[3], "--learn", "0", "--judge", "3")
+    assert [(row["price"], row["first_list"], row["listed"]) for row in rows[::2]] == [(1.0, 3, 100.0), (1.0, 3, None)]
+
+
+def test_cost_without_data_prices_what_was_recorded_by_mode(store):
+    session, shadowed = a_session(), a_session(started_at=2000.0)
+    short = {"hidden": ("b", "c", "d"), "tokens_shown": 1_200, "tokens_hidden": 3_000, "tokens_own": 200}
+    store.record_many(
+        [
+            session,
+            an_exposure(session, "a", mode="enforce", surface="dynamic", **short),
+            an_invocation(session, "a", found=Found.LISTED),
+            shadowed,
+            an_exposure(shadowed, "a", mode="shadow", surface="dynamic", **short),
+            an_invocation(shadowed, "b", found=Found.LISTED),
+        ]
+    )
+    rows = _costs()
+    assert [(row["mode"], row["arm"]) for row in rows[:3]] == [
+        ("enforce", "no_proxy"),
+        ("enforce", "host_search"),
+        ("enforce", "riglm"),
+    ]
+    assert rows[2]["price"] == round(11_082.5 / 14_862.5, 3)
+    assert [(row["requests"], row["first_list"], row["listed"]) for row in (rows[2], rows[5])] == [
+        (2.0, 1.0, 100.0),
+        (3.0, 1.0, 0.0),
+    ]
+    assert json.loads(CliRunner().invoke(app, ["stats", "--json"]).stdout)["exposures"][0]["priced"] == {
+        "sessions": 1,
+        "price": rows[2]["price"],
+        "price_of_search": round(11_082.5 / 17_809.5, 3),
+    }
+
+
+def test_cost_uses_the_configured_prices(store, tmp_path):
+    session = a_session()
+    short = {"hidden": ("b",), "tokens_shown": 1_000, "tokens_hidden": 1_000}
+    shown = an_exposure(session, "a", mode="enforce", surface="dynamic", **short)
+    store.record_many([session, shown, an_invocation(session, "a")])
+    (tmp_path / "riglm.yaml").write_text("prices: {preset: uncached, output: 0}\n")
+    assert _costs()[2]["price"] == round((7_000 + 7_450) / (8_000 + 8_450), 3)
+
+
+def _costs(*arguments):
+    done = _evaluate("cost", *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_cost_says_what_to_do_where_nothing_is_recorded(store):
+    assert "give --data" in _evaluate("cost").stdout
+    assert _costs() == []
+
+
+@pytest.mark.parametrize("wrong", [("--tools", "0"), ("--judge", "0"), ("--days", "1", "--since", "2026-01-01")])
+def test_options_of_cost_that_mean_nothing_are_wrong_use(store, wrong):
+    assert _evaluate("cost", *wrong).exit_code == 2
+
+
+def test_a_set_without_sessions_of_the_tools_is_refused_with_the_way_out(data, ended):
+    _write(data / "small", _sessions(3))
+    code, _, told = ended("cost", "--data", str(data), "--tools", "2")
+    assert code == 2
+    assert "a larger --tools" in told
+    code, _, told = ended("cost", "--data", str(data), "--learn", "3")
+    assert code == 2
+    assert "small: left out" in told
+    assert "a smaller --learn" in told

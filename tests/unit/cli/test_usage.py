@@ -26,7 +26,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def used(store: Path) -> UUID:
-    """A store with one session: three tools shown, two of them called, one call failed."""
+    """A store with one session: two of three tools shown, two called, one call failed."""
     store.parent.mkdir()
     session = Session(
         started_at=time.time() - 60,
@@ -39,7 +39,8 @@ def used(store: Path) -> UUID:
         id=uuid7(),
         session_id=session.id,
         timestamp=time.time(),
-        shown=("read", HOSTILE, "unused"),
+        shown=("read", "unused"),
+        hidden=(HOSTILE,),
         mode="enforce",
         tokens_hidden=900,
         tokens_own=50,
@@ -159,16 +160,19 @@ def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
         "tools_seen": 3,
         "tools_used": 2,
         "calls_found_by_search": 1,
-        "zero_hop_percent": 33.3,
+        "zero_hop_percent": 50.0,
         "searches_per_session": 0.0,
         "list_changes_per_session": 0.0,
     }
+    assert lists["priced"]["sessions"] == 1
+    assert lists["priced"]["price"] > 0
     assert (lists["mode"], lists["lists"], lists["tokens_hidden"], lists["tokens_net"]) == ("enforce", 1, 900, 850)
     assert [(pair["tool_a"], pair["tool_b"], pair["count"]) for pair in pairs] == [(HOSTILE, "read", 1)]
     text = run("stats")
     assert "Used together" in text
     assert "net saved" in text
-    assert "what clients really did" in text
+    assert "enforce: price " in text
+    assert "of the host's tool search; net 850 tokens, in 1 session" in text
 
 
 def test_stats_count_riglm_s_own_tools_apart(store: Path, used: UUID) -> None:

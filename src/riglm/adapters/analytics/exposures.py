@@ -4,19 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Subquery, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Subquery, and_, case, func, select
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.lookups import slices, toolsets
 from riglm.adapters.analytics.tables import exposure
-from riglm.domain.exposure import (
-    ANSWER_SURFACES,
-    NOTHING_HIDDEN,
-    SEARCH_SURFACE,
-    SURFACES_WITH_OWN_TOOLS,
-    Exposure,
-    ExposureTotals,
-)
+from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
 
 
 class SessionShown(NamedTuple):
@@ -31,10 +24,12 @@ class SessionShown(NamedTuple):
 NOTHING_SHOWN: Final = SessionShown(0, 0, 0, 0)
 
 
-def exposures(connection: Connection, session_id: UUID) -> Sequence[Exposure]:
-    """One session's exposures in the order of their time."""
-    query = select(exposure).where(exposure.c.session_id == session_id)
-    found = connection.execute(query.order_by(exposure.c.timestamp, exposure.c.id)).mappings().all()
+def exposures(connection: Connection, session_ids: Sequence[UUID]) -> Sequence[Exposure]:
+    """Return the exposures of sessions, each session's in the order of their time."""
+    found: list[RowMapping] = []
+    for some in slices(session_ids):
+        query = select(exposure).where(exposure.c.session_id.in_(some))
+        found += connection.execute(query.order_by(exposure.c.timestamp, exposure.c.id)).mappings()
     names = toolsets(connection, (row[column] for row in found for column in ("shown", "available")))
     return [rows.exposure_from(row, names) for row in found]
 
@@ -65,22 +60,15 @@ def totals(connection: Connection, since: float) -> Sequence[ExposureTotals]:
         func.sum(each.c.tokens_hidden * listed).label("tokens_hidden"),
         func.sum(each.c.tokens_own * listed + each.c.tokens_shown * (1 - listed)).label("tokens_own"),
         func.sum(each.c.tokens_shown * each.c.changed).label("tokens_resent"),
-        func.sum(each.c.lacking).label("lists_without_own"),
-        func.sum(each.c.lacking * each.c.changed).label("changes_without_own"),
     )
     found = connection.execute(query.group_by(each.c.mode).order_by(each.c.mode))
     return [ExposureTotals(mode=mode, **_integers(numbers, query)) for mode, *numbers in found]
 
 
 def _compared(chosen: ColumnElement[bool]) -> Subquery:
-    """The chosen exposures, each with whether it is a list, a search, or a list unlike the session's one before.
-
-    `lacking` is `Exposure.lacks_own`.
-    """
+    """The chosen exposures, each with whether it is a list, a search, or a list unlike the session's one before."""
     columns = exposure.c
     listed = case((columns.surface.in_(sorted(ANSWER_SURFACES)), 0), else_=1)
-    of_own = columns.surface.in_(sorted(SURFACES_WITH_OWN_TOOLS))
-    lacking = and_(columns.mode == "shadow", of_own, columns.reason != NOTHING_HIDDEN)
     order = (columns.timestamp, columns.id)
     before = func.lag(columns.shown).over(partition_by=(columns.session_id, listed), order_by=order)
     return (
@@ -93,7 +81,6 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
             listed.label("listed"),
             case((columns.surface == SEARCH_SURFACE, 1), else_=0).label("searched"),
             case((and_(listed == 1, before.is_not(None), before != columns.shown), 1), else_=0).label("changed"),
-            case((lacking, 1), else_=0).label("lacking"),
         )
         .where(chosen)
         .subquery()

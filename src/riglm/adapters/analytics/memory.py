@@ -161,9 +161,10 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
         """One session's invocations in order."""
         return _in_order(call for call in self._calls() if call.session_id == session_id)
 
-    def list_exposures(self, session_id: UUID) -> Sequence[Exposure]:
-        """One session's exposures in the order of their time."""
-        found = [exposure for exposure in self._shown() if exposure.session_id == session_id]
+    def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
+        """Return the exposures of sessions, each session's in the order of their time."""
+        wanted = set(session_ids)
+        found = [exposure for exposure in self._shown() if exposure.session_id in wanted]
         return sorted(found, key=lambda exposure: (exposure.timestamp, exposure.id))
 
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:

@@ -78,8 +78,6 @@ def totals(exposures: Sequence[Exposure]) -> Sequence[ExposureTotals]:
                 tokens_hidden=sum(each.tokens_hidden for each in lists),
                 tokens_own=sum(each.tokens_own if each.is_list else each.tokens_shown for each in told),
                 tokens_resent=sum(each.tokens_shown for each in changes),
-                lists_without_own=sum(each.lacks_own for each in lists),
-                changes_without_own=sum(each.lacks_own for each in changes),
             )
         )
     return found

@@ -135,10 +135,10 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         with self._database.reading() as connection:
             return queries.invocations(connection, session_id)
 
-    def list_exposures(self, session_id: UUID) -> Sequence[Exposure]:
-        """One session's exposures in the order of their time."""
+    def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
+        """Return the exposures of sessions, each session's in the order of their time."""
         with self._database.reading() as connection:
-            return exposures.exposures(connection, session_id)
+            return exposures.exposures(connection, session_ids)
 
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros."""

@@ -1,7 +1,7 @@
 """Tools and how they were used, and all at a glance."""
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import Path, Query
 from pydantic import Field
@@ -117,10 +117,21 @@ class SessionTotals(Shape):
     total: int
 
 
-class ZeroHop(Shape):
-    """How the tools of all uses were found."""
+class PriceTotals(Shape):
+    """What the model requests of the latest sessions cost, up to 1,000 that used a tool."""
 
-    hits: int = Field(description="In the list.")
+    mode: Literal["enforce", "shadow", "off"] = Field(
+        description="`shadow`: nothing was hidden, and the prices are those of the lists that would have been shown."
+    )
+    sessions: int
+    of_no_proxy: float | None = Field(description="Relative to no proxy; null without sessions.")
+    of_host_search: float | None = Field(description="Relative to the tool search of a host; null without sessions.")
+
+
+class ZeroHop(Shape):
+    """How tools were found while a list hid something, in the sessions of the price."""
+
+    hits: int = Field(description="In the list, or suggested by riglm.")
     searched: int
     missed: int = Field(
         description="By a name that was in no list of the session: of clients that keep lists from session to session "
@@ -175,6 +186,7 @@ class Summary(Shape):
     sessions: SessionTotals
     calls: int = Field(description="Of servers' tools; those of riglm's own are left out, here and in the series.")
     failures: int = Field(description="Of those calls.")
+    price: PriceTotals
     zero_hop: ZeroHop
     lists: ListTotals
     tokens: TokenTotals
@@ -229,7 +241,7 @@ async def _told(port: ControlPort, name: str, since: float) -> dict[str, object]
 
 @router.get("/stats/summary", summary="All at a glance", responses=told(503), response_model=Summary)
 async def summary(port: Port, since: Since = 0.0) -> object:
-    """Sessions, calls, zero hops, lists, tokens, records and tools in numbers."""
+    """Price, sessions, calls, zero hops, lists, tokens, records and tools in numbers."""
     return await port.summary(since=since)
 
 

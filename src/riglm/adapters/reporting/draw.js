@@ -13,6 +13,7 @@ function h(tag, attributes = {}, ...children) {
 
 const whole = (value) => (value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en"));
 const one = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 }));
+const price = (ratio) => (ratio === null ? "–" : ratio.toFixed(2));
 const share = (value) => (value === null || value === undefined ? "–" : `${one(value)} %`);
 const range = (ends) => (ends ? `${ends[0].toFixed(0)} to ${ends[1].toFixed(0)} %` : "–");
 
@@ -30,7 +31,8 @@ function verdict() {
   const { rules } = report;
   const kinds = new Map([[true, "met"], [false, "unmet"], [null, "open"]]);
   const reasons = report.verdict.reasons.map((reason) => h("li", { class: kinds.get(reason.met) }, reason.text));
-  const goal = `${rules.min_tools} to ${rules.max_tools} tools for ${Math.round(100 * rules.coverage)} % of the calls`;
+  const share = rules.coverage === null ? "" : ` for ${Math.round(100 * rules.coverage)} % of the calls`;
+  const goal = `${rules.min_tools} to ${rules.max_tools} tools${share}`;
   return h(
     "section",
     {},
@@ -44,7 +46,9 @@ function recorded(mode, title) {
   const its = report.record[mode];
   if (!its) return [];
   const missed = mode === "enforce" ? `${whole(its.missed)} calls, ${whole(its.found_by_search)} found by search` : `${whole(its.missed)} calls: one search more for each`;
+  const { cost } = its;
   const facts = [
+    ["price, with every request counted", `${price(cost.price)} of no proxy, ${price(cost.price_of_search)} of the host's tool search (${whole(cost.sessions)} sessions)`],
     ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced another one)`],
     ["calls with their tool in the list", `${share(its.in_list)} of ${whole(its.calls)} (${range(its.in_list_interval)})`],
     ["the same for tools new to the session", `${share(its.new_in_list)} of ${whole(its.new_calls)}`],
@@ -52,7 +56,6 @@ function recorded(mode, title) {
     ["missed", missed],
     ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_own)} own tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
     ["net for a list", `${whole(its.net_per_list)} tokens`],
-    ["each request shorter by", `${whole(its.saved_per_request)} tokens`],
   ];
   const rows = facts.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, text)));
   return [section(title, h("table", {}, h("tbody", {}, rows)))];
@@ -92,7 +95,6 @@ function strategies() {
     ["95 of 100", (row) => range(row.new_in_list_interval), true],
     ["tools in the list", (row) => one(row.mean_list), true],
     ["hidden", (row) => share(row.reduction), true],
-    ["tokens saved by a list", (row) => whole(row.saved_per_list), true],
   ];
   const isConfigured = (row) => (row.predictor === report.rules.strategy ? "configured" : "");
   return [section("The same sessions walked again, by strategy", table(columns, report.strategies, isConfigured))];

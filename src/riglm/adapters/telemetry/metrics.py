@@ -13,7 +13,9 @@ from riglm.adapters.telemetry.families import counter, gauge, histogram, of_embe
 from riglm.adapters.telemetry.tallies import CallTally, ShownTally, Tally
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ErrorKind, Found
+from riglm.domain.prices import Prices
 from riglm.domain.session import Session
+from riglm.domain.session_cost import Cost, SessionCost
 from riglm.ports.telemetry import MeterPort, Readings
 
 REFUSED: Final = "_none"
@@ -40,9 +42,8 @@ class PrometheusMetrics(MeterPort):
     Labels are bounded: servers by the names configured, and nothing that clients or servers choose.
     """
 
-    def __init__(self, upstreams: Iterable[str], version: Callable[[], str], own_tokens: int = 0) -> None:
-        """Metrics of a riglm of this `version`, in front of servers with these names; for `own_tokens` see `charge`."""
-        self.charge(own_tokens)
+    def __init__(self, upstreams: Iterable[str], version: Callable[[], str]) -> None:
+        """Metrics of a riglm of this `version`, in front of servers with these names."""
         self._calls = {name: CallTally(_DURATION, _HELD) for name in (*upstreams, OWN_UPSTREAM, REFUSED, OTHER)}
         self._calls[""] = self._calls[REFUSED]
         self._shown = {mode: ShownTally(_TOOLS) for mode in _MODES}
@@ -50,6 +51,7 @@ class PrometheusMetrics(MeterPort):
         self._searched = 0
         self._searches = Tally(_SEARCHES)
         self._by_session: dict[UUID, int] = {}
+        self._costs: dict[UUID, SessionCost] = {}
         self._sessions: dict[tuple[str, str], int] = {}
         self._version = version
         self._readings: Readings | None = None
@@ -62,25 +64,25 @@ class PrometheusMetrics(MeterPort):
         """Tell what `readings` say as well, from now on."""
         self._readings = readings
 
-    def charge(self, own_tokens: int) -> None:
-        """Count riglm's own tools as so many tokens from now on, beside lists of shadow mode, which lack them."""
-        self._own_tokens = own_tokens
-
     def called(
         self,
+        session_id: UUID,
+        tool: str,
         upstream: str,
         found: Found,
         error_kind: ErrorKind | None,
         seconds: float,
         mode: Mode = "off",
-        *,
-        foreseen: bool = True,
+        result: Found | None = None,
     ) -> None:
         """Count a call."""
         calls = self._calls.get(upstream) or self._calls[OTHER]
         calls.add(found, error_kind, seconds)
         if error_kind in USES and upstream and upstream != OWN_UPSTREAM:
-            self._shown[mode].found[found if foreseen else Found.NAMED] += 1
+            if result is not None:
+                self._shown[mode].found[result] += 1
+            if session_id in self._costs:
+                self._costs[session_id].called(tool)
 
     def held(self, upstream: str, seconds: float) -> None:
         """Count what riglm took of a call."""
@@ -88,7 +90,12 @@ class PrometheusMetrics(MeterPort):
 
     def exposed(self, exposure: Exposure, *, changed: bool) -> None:
         """Count what was shown."""
-        self._shown[exposure.mode].add(exposure, self._own_tokens, changed=changed)
+        self._shown[exposure.mode].add(exposure, changed=changed)
+        cost = self._costs.get(exposure.session_id)
+        if cost is None:
+            prices = Prices() if self._readings is None else self._readings.prices()
+            cost = self._costs[exposure.session_id] = SessionCost(prices)
+        cost.shown(exposure)
         if exposure.surface == SEARCH_SURFACE:
             self._searched += 1
             self._by_session[exposure.session_id] = self._by_session.get(exposure.session_id, 0) + 1
@@ -105,10 +112,14 @@ class PrometheusMetrics(MeterPort):
         self._sessions[key] = self._sessions.get(key, 0) + 1
 
     def session_closed(self, session_id: UUID, *, ended: bool) -> None:
-        """Count the searches of a session that was shown a list."""
-        searches = self._by_session.pop(session_id, None)
+        """Count the searches of a session that was shown a list, and its price."""
+        searches, price = self._by_session.pop(session_id, None), self._costs.pop(session_id, None)
         if searches is not None and ended:
             self._searches.add(searches)
+        cost = price.finish() if price is not None and ended else None
+        if price is not None and cost is not None:
+            shown = self._shown[price.mode]
+            shown.cost = Cost.sum((shown.cost, cost))
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics and their content type: OpenMetrics for whoever accepts that, else Prometheus' own format."""
@@ -171,8 +182,9 @@ class PrometheusMetrics(MeterPort):
         )
         yield counter(
             "riglm_zero_hop",
-            "Tools of servers that were used, by result: hit, the tool was in the list shown; searched, a search found "
-            "it; missed, it was called by a name that was in neither. In the mode shadow, what would have been.",
+            "Tools of servers that were used while the list hid something, by result: hit, the tool was in the list "
+            "shown or riglm suggested it; searched, a search found it; missed, it was called by a name that was in "
+            "neither. In the mode shadow, what would have been.",
             [
                 ((mode, _HITS[found]), count)
                 for mode, shown in self._shown.items()
@@ -205,7 +217,7 @@ class PrometheusMetrics(MeterPort):
         tokens = {
             "shown": "Estimated tokens of the definitions in new lists.",
             "hidden": "Estimated tokens of the definitions that new lists left out.",
-            "own": "Estimated tokens of riglm's own tools in new lists, and of answers to searches and contexts.",
+            "own": "Estimated tokens of the meta-tools in new lists, and of results of searches and contexts.",
             "resent": "Estimated tokens of the lists that were sent because a list had changed.",
         }
         for name, words in tokens.items():
@@ -216,6 +228,18 @@ class PrometheusMetrics(MeterPort):
             "Estimated tokens saved so far: those hidden, less riglm's own and those sent again.",
             [(mode, shown.hidden - shown.own - shown.resent) for mode, shown in by_mode],
             label,
+        )
+
+        yield counter(
+            "riglm_price_tokens",
+            "Price of the model requests of ended sessions, in tokens of uncached input: through riglm, with no proxy, "
+            "and with the tool search of a host. In the mode shadow, what would have been paid.",
+            [
+                ((mode, arm), getattr(shown.cost, arm))
+                for (mode,), shown in by_mode
+                for arm in ("riglm", "no_proxy", "host_search")
+            ],
+            ("mode", "arm"),
         )
 
     def _of_sessions(self) -> Iterator[Metric]:

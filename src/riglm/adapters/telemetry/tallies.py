@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import HistogramMetricFamily
 
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.session_cost import Cost
 
 
 class Tally:
@@ -56,9 +57,9 @@ class CallTally:
 
 
 class ShownTally:
-    """What the lists of one mode came to, and how the tools were found that were used with them."""
+    """What the lists of one mode came to, how the tools were found that were used with them, and what sessions cost."""
 
-    __slots__ = ("available", "changes", "found", "hidden", "own", "resent", "shown", "tools")
+    __slots__ = ("available", "changes", "cost", "found", "hidden", "own", "resent", "shown", "tools")
 
     def __init__(self, tools: Sequence[float]) -> None:
         """`tools` are the bounds of the buckets for numbers of tools."""
@@ -70,22 +71,21 @@ class ShownTally:
         self.hidden = 0
         self.own = 0
         self.resent = 0
+        self.cost = Cost()
 
-    def add(self, exposure: Exposure, own_tokens: int, *, changed: bool) -> None:
-        """Count what was shown; riglm's own tools are `own_tokens` where shadow mode left them out."""
+    def add(self, exposure: Exposure, *, changed: bool) -> None:
+        """Count what was shown."""
         if not exposure.is_list:
             self.own += exposure.tokens_shown
             return
         self.tools.add(len(exposure.shown))
         self.available.add(len(exposure.shown) + len(exposure.hidden))
-        lacking = exposure.tokens_lacking(own_tokens)
-        shown = exposure.tokens_shown + lacking
-        self.shown += shown
+        self.shown += exposure.tokens_shown
         self.hidden += exposure.tokens_hidden
-        self.own += exposure.tokens_own + lacking
+        self.own += exposure.tokens_own
         if changed:
             self.changes += 1
-            self.resent += shown
+            self.resent += exposure.tokens_shown
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> Iterator[tuple[str, float]]:

@@ -63,7 +63,7 @@ def build_control(proxy: Proxy, identity: Identity, open_store: Callable[[], Ana
         predictions=Predictions(loop, at_hand, registry, proxy.filtering),
         tools=tools,
         history=history,
-        statistics=Statistics(counting, tools, proxy.recorder.counts),
+        statistics=Statistics(counting, tools, proxy.recorder.counts, lambda: proxy.filtering.prices),
         steering=Steering(loop, at_hand, registry, proxy.overrides, live_tools),
         doctor=Doctor(loop, stores, identity, looks),
         configuration=proxy.configuration,

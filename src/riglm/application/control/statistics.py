@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from riglm.application.control.counting import Counting
 from riglm.application.control.history import mean
 from riglm.application.control.tool_use import ToolUse
+from riglm.application.evaluation.record import Record, RecordedUse, read_record
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.control import (
     ListTotals,
+    PriceTotals,
     RecordTotals,
     SessionTotals,
     Summary,
@@ -17,7 +19,9 @@ from riglm.domain.control import (
     ZeroHop,
 )
 from riglm.domain.exposure import ExposureTotals
-from riglm.domain.invocation import OWN_UPSTREAM
+from riglm.domain.invocation import OWN_UPSTREAM, Found
+from riglm.domain.prices import Prices
+from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.overview import Usage
 
@@ -25,8 +29,15 @@ from riglm.ports.overview import Usage
 class Statistics:
     """Sums up what was used, shown and found."""
 
-    def __init__(self, counting: Counting, tools: ToolUse, records: Callable[[], RecordCounts]) -> None:
-        """`records` may be called by any thread."""
+    def __init__(
+        self,
+        counting: Counting,
+        tools: ToolUse,
+        records: Callable[[], RecordCounts],
+        prices: Callable[[], Prices] = Prices,
+    ) -> None:
+        """`records` and `prices` may be called by any thread; `prices` returns those in force."""
+        self._prices = prices
         self._counting = counting
         self._tools = tools
         self._records = records
@@ -34,11 +45,14 @@ class Statistics:
     async def summary(self, since: float) -> Summary:
         """All at a glance."""
 
-        def counted(store: AnalyticsPort) -> tuple[Usage, Sequence[ExposureTotals], tuple[int, int]]:
+        def counted(store: AnalyticsPort) -> tuple[Usage, Sequence[ExposureTotals], tuple[int, int], Record]:
             [usage] = store.usage(since, math.inf)
-            return usage, store.exposure_totals(since), store.count_sessions(since)
+            latest = store.recent_calls(MAX_SESSIONS, since)
+            exposures = store.list_exposures(*(session.id for session in latest))
+            record = read_record(latest, exposures, self._prices())
+            return usage, store.exposure_totals(since), store.count_sessions(since), record.of(record.mode)
 
-        usage, shown, (active, total) = await self._counting.counted(("summary", since), counted)
+        usage, shown, (active, total), record = await self._counting.counted(("summary", since), counted)
         known = [each for each in await self._tools.known(since) if each.upstream != OWN_UPSTREAM]
         used = len({each.tool for each in known if each.uses})
         names = len({each.tool for each in known})
@@ -48,7 +62,13 @@ class Statistics:
             sessions=SessionTotals(active=active, total=total),
             calls=usage.calls,
             failures=usage.failures,
-            zero_hop=ZeroHop(hits=usage.listed, searched=usage.searched, missed=usage.named),
+            price=PriceTotals(
+                mode=record.mode,
+                sessions=record.cost.sessions,
+                of_no_proxy=record.cost.price,
+                of_host_search=record.cost.price_of_search,
+            ),
+            zero_hop=_zero_hop(record.judged),
             lists=ListTotals(
                 shown=usage.lists,
                 changes=sum(each.changes for each in shown if each.mode != "shadow"),
@@ -67,6 +87,12 @@ class Statistics:
             tools=ToolTotals(known=names, used=used, never_used=names - used),
             searches=sum(each.searches for each in shown),
         )
+
+
+def _zero_hop(uses: Sequence[RecordedUse]) -> ZeroHop:
+    missed = [use for use in uses if not use.in_list]
+    searched = sum(use.found is Found.SEARCHED for use in missed)
+    return ZeroHop(hits=len(uses) - len(missed), searched=searched, missed=len(missed) - searched)
 
 
 def _tokens(shown: Iterable[ExposureTotals]) -> TokenTotals:

@@ -85,6 +85,11 @@ class FilteringService:
         return self._now.rules
 
     @property
+    def prices(self) -> Prices:
+        """Return the prices in force."""
+        return self._now.prices
+
+    @property
     def predicting(self) -> Predicting:
         """What predicts by the rules in force."""
         return self._now.predicting

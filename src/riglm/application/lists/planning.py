@@ -210,24 +210,30 @@ class ListPlanner:
             marked = plan.listed if plan.tools is not None else frozenset()
             raw = self._writer.marked(view.catalogue, view.candidate_set, marked)
             return self._selection(session, view, plan, shown, raw=raw)
+        if self._rules.mode == "shadow" and surface in (Surface.DYNAMIC, Surface.STABLE):
+            own = self._offered(plan, view)
+        own = tuple(name for name in own if plan.lists_context or name != SET_CONTEXT)
+        listed = frozenset(shown)
+        entries = self._entries(own, tuple(name for name in view.candidates if name not in listed))
+        tokens_own = estimated_tokens(sum(map(len, entries.values())))
         if self._rules.mode == "shadow" or (plan.tools is None and not own):
-            return self._unchanged(session, view, plan, shown)
-        listed = tuple(name for name in own if plan.lists_context or name != SET_CONTEXT)
-        entries = self._entries(listed, tuple(name for name in view.candidates if name not in shown))
-        size = sum(map(len, entries.values()))
-        raw = self._writer.some(view.catalogue, frozenset(shown), entries, search_first=plan.search_first)
-        return self._selection(session, view, plan, shown, raw=raw, tokens_own=estimated_tokens(size))
+            return self._unchanged(session, view, plan, shown, tokens_own)
+        raw = self._writer.some(view.catalogue, listed, entries, search_first=plan.search_first)
+        return self._selection(session, view, plan, shown, raw=raw, tokens_own=tokens_own)
 
     def everything(self, session: Session, view: View, reason: str) -> Selection:
         """Return a list of all permitted tools."""
         return self._unchanged(session, view, ListPlan(candidates=view.candidates, reason=reason), view.candidates)
 
-    def _unchanged(self, session: Session, view: View, plan: ListPlan, shown: tuple[str, ...]) -> Selection:
+    def _unchanged(
+        self, session: Session, view: View, plan: ListPlan, shown: tuple[str, ...], tokens_own: int = 0
+    ) -> Selection:
         if view.is_whole:
             raw = self._writer.whole(view.catalogue)
         else:
             raw = self._writer.some(view.catalogue, view.candidate_set, {})
-        return self._selection(session, view, plan, shown, raw=raw, is_passthrough=view.is_whole)
+        is_whole = view.is_whole
+        return self._selection(session, view, plan, shown, raw=raw, is_passthrough=is_whole, tokens_own=tokens_own)
 
     def _listed(self, view: View, usage: Usage | None) -> ListPlan:
         rules, costs = self._rules, self.costs(view)
@@ -398,9 +404,3 @@ class ListPlanner:
             tokens_hidden=max(0, view.tokens - tokens),
             tokens_own=tokens_own,
         )
-
-
-def own_tokens(rules: Filtering) -> int:
-    """Return the estimated tokens of the meta-tools next to a list that hides something, without the index."""
-    names = [name for name in NAMES if getattr(rules.meta_tools, name)]
-    return estimated_tokens(sum(map(len, definitions(names).values())))

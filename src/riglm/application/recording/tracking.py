@@ -33,9 +33,13 @@ class NotedList(NamedTuple):
     mode: Mode = "off"
     surface: str = ""
 
-    def foresees(self, tool: str) -> bool:
-        """Whether a tool can be found as it is found; in shadow mode only what would have been shown can."""
-        return self.mode != "shadow" or tool in self.shown
+    def result(self, tool: str, found: Found) -> Found | None:
+        """Return how a call found its tool, None if the list hid nothing; in shadow mode, how it would have."""
+        if not self.hidden:
+            return None
+        if self.mode != "shadow":
+            return found
+        return Found.LISTED if tool in self.shown else Found.NAMED
 
 
 _NO_LIST: Final = NotedList()
@@ -233,8 +237,8 @@ class TrackingService:
         """
         with self._guarded:
             if self._meter is not None:
-                seconds, foreseen = duration_ms / 1000.0, with_list.foresees(tool)
-                self._meter.called(upstream, found, error_kind, seconds, with_list.mode, foreseen=foreseen)
+                seconds, result = duration_ms / 1000.0, with_list.result(tool, found)
+                self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, result)
             if self._hides_arguments:
                 arguments = None
             note = CalledNote(

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from riglm.application.evaluation.history import Step, figures
+from riglm.application.evaluation.record import Record, RecordedList, RecordedUse
 from riglm.application.reporting.counted import lists_of, percents
 from riglm.application.reporting.intervals import wilson
-from riglm.application.reporting.record import Record, RecordedList, RecordedUse
 
 _Timed = TypeVar("_Timed", Step, RecordedList, RecordedUse)
 
@@ -24,16 +24,17 @@ def days_of(steps: Sequence[Step], record: Record, day_of: Callable[[float], str
 def _day(day: str, steps: Sequence[Step], lists: Sequence[RecordedList], uses: Sequence[RecordedUse]) -> dict[str, Any]:
     interval = wilson(sum(step.in_list for step in steps), len(steps))
     told = figures(steps)
+    judged = [use for use in uses if use.hides]
     return {
         "day": day,
         **{name: told[name] for name in ("sessions", "calls", "new_calls", "in_list", "new_in_list", "mean_list")},
         "in_list_interval": interval and [round(100 * interval.low, 2), round(100 * interval.high, 2)],
         "recorded": {
             **lists_of(lists),
-            "calls": len(uses),
-            "in_list": percents(uses),
-            "missed": sum(not use.in_list for use in uses),
-            "mean_list": round(sum(use.shown for use in uses) / len(uses), 2) if uses else None,
+            "calls": len(judged),
+            "in_list": percents(judged),
+            "missed": sum(not use.in_list for use in judged),
+            "mean_list": round(sum(use.shown for use in judged) / len(judged), 2) if judged else None,
         },
     }
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from riglm.application.evaluation.history import Step
-from riglm.application.reporting.record import RecordedUse
+from riglm.application.evaluation.record import RecordedUse
 from riglm.domain.invocation import Found
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from riglm.application.evaluation.history import Step
+from riglm.application.evaluation.record import RecordedList, RecordedUse
 from riglm.application.reporting.intervals import Interval, share_by_session
-from riglm.application.reporting.record import RecordedList, RecordedUse
 
 Judged = Step | RecordedUse
 """A call of which it is known whether its tool was in the list."""

@@ -51,11 +51,11 @@ def share_by_session(hits: Sequence[int], calls: Sequence[int]) -> Interval | No
     return Interval(max(0.0, min(plain.low, low)), min(1.0, max(plain.high, high)))
 
 
-def mean_by_session(values: Sequence[float]) -> Interval | None:
-    """Of the mean of a number that each session has one of; None with fewer than two sessions."""
-    if len(values) < 2:  # one session says nothing of others
+def ratio_by_session(parts: Sequence[float], wholes: Sequence[float]) -> Interval | None:
+    """Return the interval of the ratio of two sums over sessions; None with fewer than two sessions."""
+    if len(parts) < 2:  # one session says nothing of others
         return None
-    return Interval(*_ends(np.array(values, dtype=np.float64), np.ones(len(values))))
+    return Interval(*_ends(np.array(parts, dtype=np.float64), np.array(wholes, dtype=np.float64)))
 
 
 def _ends(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> tuple[float, float]:

@@ -15,16 +15,17 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 
 from riglm.adapters.telemetry.exposition import OPENMETRICS, PLAIN, written
 from riglm.adapters.telemetry.metrics import OTHER, REFUSED, PrometheusMetrics
-from riglm.application.reporting.record import read_record
-from riglm.domain.exposure import NOTHING_HIDDEN, SEARCH_SURFACE, Exposure
+from riglm.domain.exposure import SEARCH_SURFACE, Exposure
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.domain.prices import Prices
 from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.session_cost import SessionCost
 from riglm.domain.upstream import UpstreamHealth
-from riglm.ports.analytics import RecordedSession
 from riglm.ports.embedder import EmbedderStatus
 from riglm.ports.telemetry import Readings
 
+SESSION = uuid7()
 ACCEPT = (  # as Prometheus 3 says it
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
     "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
@@ -94,8 +95,8 @@ def session() -> Session:
 
 @pytest.mark.parametrize("accept", ["", "*/*", "text/plain", "text/html;q=0.9, nonsense;;version=x", ACCEPT])
 def test_what_is_scraped_parses_in_the_format_that_was_asked_for(metrics, accept):
-    metrics.called("docs", Found.LISTED, None, 0.02)
-    metrics.called("mail", Found.NAMED, ErrorKind.TIMEOUT, 900.0)
+    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.02)
+    metrics.called(SESSION, "read", "mail", Found.NAMED, ErrorKind.TIMEOUT, 900.0)
     metrics.session_opened(session())
     _, kind = metrics.scrape(accept)
     assert kind == (OPENMETRICS if "openmetrics" in accept else PLAIN)
@@ -106,7 +107,7 @@ def test_what_is_scraped_parses_in_the_format_that_was_asked_for(metrics, accept
 
 def test_both_formats_tell_the_same(metrics):
     for kind in (None, *ErrorKind):
-        metrics.called("docs", Found.SEARCHED, kind, 0.3)
+        metrics.called(SESSION, "read", "docs", Found.SEARCHED, kind, 0.3)
 
     def own(accept: str) -> dict[object, float]:
         return {key: one for key, one in values(metrics, accept).items() if key[0].startswith("riglm_")}
@@ -148,10 +149,10 @@ def test_the_writer_writes_what_the_library_writes():
 
 
 def test_calls_are_counted_by_server_by_how_they_were_found_and_by_how_they_ended(metrics):
-    metrics.called("docs", Found.LISTED, None, 0.002)
-    metrics.called("docs", Found.LISTED, None, 0.02)
-    metrics.called("docs", Found.SEARCHED, ErrorKind.TOOL, 0.2)
-    metrics.called("mail", Found.NAMED, ErrorKind.UNAVAILABLE, 2.0)
+    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.002)
+    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.02)
+    metrics.called(SESSION, "read", "docs", Found.SEARCHED, ErrorKind.TOOL, 0.2)
+    metrics.called(SESSION, "read", "mail", Found.NAMED, ErrorKind.UNAVAILABLE, 2.0)
     calls = {"upstream": "docs", "found": "listed"}
     assert value(metrics, "riglm_calls_total", outcome="success", **calls) == 2
     assert value(metrics, "riglm_calls_total", upstream="docs", found="searched", outcome="tool") == 1
@@ -171,15 +172,20 @@ def test_a_value_on_a_bound_falls_into_the_bucket_up_to_it(metrics):
     assert value(metrics, "riglm_call_overhead_seconds_bucket", upstream="docs", le="0.001") == 1
 
 
-def test_zero_hop_counts_the_tools_of_servers_that_were_used(metrics):
-    metrics.called("docs", Found.LISTED, None, 0.1)
-    metrics.called("docs", Found.LISTED, ErrorKind.TOOL, 0.1)
-    metrics.called("docs", Found.SEARCHED, None, 0.1)
-    metrics.called("docs", Found.NAMED, None, 0.1)
-    metrics.called("docs", Found.NAMED, ErrorKind.PROTOCOL, 0.1)  # ran perhaps not at all
-    metrics.called(OWN_UPSTREAM, Found.LISTED, None, 0.1)
-    metrics.called("", Found.NAMED, ErrorKind.PROTOCOL, 0.0)
-    assert found_by_mode(metrics, "off") == [2, 1, 1]
+def test_zero_hop_counts_the_tools_of_servers_that_were_used_with_a_list_that_hid_something(metrics):
+    ends = [
+        ("docs", Found.LISTED, None),
+        ("docs", Found.LISTED, ErrorKind.TOOL),
+        ("docs", Found.SEARCHED, None),
+        ("docs", Found.NAMED, None),
+        ("docs", Found.NAMED, ErrorKind.PROTOCOL),  # ran perhaps not at all
+        (OWN_UPSTREAM, Found.LISTED, None),
+        ("", Found.NAMED, ErrorKind.PROTOCOL),
+    ]
+    for upstream, found, kind in ends:
+        metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce", found)
+        metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce")
+    assert found_by_mode(metrics, "enforce") == [2, 1, 1]
 
 
 def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
@@ -187,10 +193,10 @@ def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
 
 
 def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_client_saw_it(metrics):
-    metrics.called("docs", Found.LISTED, None, 0.1, "shadow", foreseen=False)
-    metrics.called("docs", Found.LISTED, None, 0.1, "shadow", foreseen=False)
-    metrics.called("docs", Found.LISTED, None, 0.1, "shadow")
-    metrics.called("docs", Found.SEARCHED, None, 0.1, "enforce")
+    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.1, "shadow", Found.NAMED)
+    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.1, "shadow", Found.NAMED)
+    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.1, "shadow", Found.LISTED)
+    metrics.called(SESSION, "read", "docs", Found.SEARCHED, None, 0.1, "enforce", Found.SEARCHED)
     assert found_by_mode(metrics, "shadow") == [1, 0, 2]
     assert found_by_mode(metrics, "enforce") == [0, 1, 0]
     assert value(metrics, "riglm_calls_total", upstream="docs", found="listed", outcome="success") == 3
@@ -199,9 +205,9 @@ def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_clien
 def test_names_that_are_not_configured_are_folded_into_one(metrics):
     before = len(values(metrics))
     for number in range(1000):
-        metrics.called(f"stranger-{number}", Found.NAMED, None, 0.1)
+        metrics.called(SESSION, "read", f"stranger-{number}", Found.NAMED, None, 0.1)
         metrics.held(f"stranger-{number}", 0.1)
-    metrics.called("", Found.NAMED, ErrorKind.PROTOCOL, 0.1)
+    metrics.called(SESSION, "read", "", Found.NAMED, ErrorKind.PROTOCOL, 0.1)
     assert value(metrics, "riglm_calls_total", upstream=OTHER, found="named", outcome="success") == 1000
     assert value(metrics, "riglm_call_overhead_seconds_count", upstream=OTHER) == 1000
     assert value(metrics, "riglm_calls_total", upstream=REFUSED, found="named", outcome="protocol") == 1
@@ -223,31 +229,32 @@ def test_lists_are_counted_with_their_sizes_changes_and_tokens(metrics):
     assert value(metrics, "riglm_tokens_own_total", **of_all) == 210
     assert value(metrics, "riglm_tokens_resent_total", **of_all) == 700
     assert value(metrics, "riglm_tokens_net", **of_all) == 2800 - 210 - 700
-    assert value(metrics, "riglm_tokens_net", mode="shadow") == 10  # riglm's own tools take nothing yet
+    assert value(metrics, "riglm_tokens_net", mode="shadow") == 10
     assert value(metrics, "riglm_searches_total") == 1
 
 
-def test_tokens_of_shadow_mode_are_what_the_report_says_of_the_same_lists(metrics):
-    session_id = uuid7()
-    of_shadow = {"mode": "shadow", "session_id": session_id, "tokens_hidden": 1500}
-    lists = [
-        exposed(5, 15, timestamp=1.0, tokens_shown=500, **of_shadow),
-        exposed(7, 13, timestamp=2.0, tokens_shown=700, **of_shadow),
-        exposed(20, timestamp=3.0, tokens_shown=900, reason=NOTHING_HIDDEN, mode="shadow", session_id=session_id),
-    ]
-    metrics.charge(70)
-    for place, each in enumerate(lists):
-        metrics.exposed(each, changed=place > 0)
-    known = RecordedSession(
-        id=session_id, started_at=0.0, client="", client_id="", principal="", tools_available=(), calls=()
-    )
-    record = read_record([known], lambda _: lists, 70)
-    of_all = {"mode": "shadow"}
-    assert value(metrics, "riglm_tokens_own_total", **of_all) == 140 == sum(one.tokens_own for one in record.lists)
-    resent = value(metrics, "riglm_tokens_resent_total", **of_all)
-    assert resent == 770 + 900 == sum(one.tokens_resent for one in record.lists)
-    net = value(metrics, "riglm_tokens_net", **of_all)
-    assert net == 3000 - 140 - 1670 == sum(one.tokens_net for one in record.lists)
+def test_the_price_of_a_session_is_counted_when_it_ends(metrics):
+    shown = exposed(1, 3, session_id=SESSION, tokens_shown=1_200, tokens_hidden=3_000, tokens_own=200)
+    metrics.exposed(shown, changed=False)
+    for tool, upstream in (("t0", "docs"), ("search_available_tools", OWN_UPSTREAM)):
+        metrics.called(SESSION, tool, upstream, Found.LISTED, None, 0.1, "enforce", Found.LISTED)
+    metrics.called(SESSION, "made_up", "docs", Found.NAMED, ErrorKind.PROTOCOL, 0.1, "enforce", Found.NAMED)
+    assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm="riglm") == 0
+    metrics.session_closed(SESSION, ended=True)
+    cost = SessionCost(Prices())
+    cost.shown(shown)
+    cost.called("t0")
+    priced = cost.finish()
+    for arm in ("riglm", "no_proxy", "host_search"):
+        assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm=arm) == getattr(priced, arm)
+    assert value(metrics, "riglm_price_tokens_total", mode="shadow", arm="riglm") == 0
+
+
+def test_a_session_that_goes_on_elsewhere_has_no_price_here(metrics):
+    metrics.exposed(exposed(1, 3, session_id=SESSION, tokens_shown=1_200), changed=False)
+    metrics.called(SESSION, "t0", "docs", Found.LISTED, None, 0.1, "enforce", Found.LISTED)
+    metrics.session_closed(SESSION, ended=False)
+    assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm="no_proxy") == 0
 
 
 def test_searches_are_counted_for_each_session_that_ended_and_saw_a_list(metrics):
@@ -328,7 +335,9 @@ def test_scraping_on_another_thread_while_calls_are_counted_neither_fails_nor_lo
     thread.start()
     kinds = (None, *ErrorKind)
     for number in range(20_000):
-        metrics.called(("docs", "mail", "x")[number % 3], Found.LISTED, kinds[number % len(kinds)], 0.01)
+        metrics.called(
+            SESSION, "read", ("docs", "mail", "x")[number % 3], Found.LISTED, kinds[number % len(kinds)], 0.01
+        )
         if not number % 1000:
             time.sleep(0)
     stop.set()

@@ -144,17 +144,21 @@ async def test_a_tool_that_is_only_listed_is_told_and_one_that_is_not_is_not_the
 
 async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
     session = a_session()
+    shown = an_exposure(session, "list", hidden=("read",), mode="enforce", tokens_shown=100, tokens_hidden=900)
     found = [Found.LISTED] * 3 + [Found.SEARCHED] + [Found.NAMED]
     calls = [an_invocation(session, "read", found=each) for each in found]
     lost = an_invocation(session, "nothing", found=Found.NAMED, success=False, error_kind=ErrorKind.PROTOCOL)
     own = an_invocation(session, "call_tool", upstream=OWN_UPSTREAM)
-    desk.archive.record_many([session, a_session(ended_at=2000.0), *calls, lost, own])
+    desk.archive.record_many([session, a_session(ended_at=2000.0), shown, *calls, lost, own])
     summary = await desk.statistics.summary(0.0)
     assert (summary.calls, summary.failures) == (6, 1)
     assert summary.zero_hop == ZeroHop(hits=3, searched=1, missed=1)
     assert summary.zero_hop.rate == 0.6
     assert (summary.sessions.active, summary.sessions.total) == (1, 2)
-    assert (summary.tools.known, summary.tools.used, summary.tools.never_used) == (1, 1, 0)
+    assert (summary.tools.known, summary.tools.used, summary.tools.never_used) == (2, 1, 1)
+    assert (summary.price.mode, summary.price.sessions) == ("enforce", 1)
+    assert 0 < summary.price.of_no_proxy < 1
+    assert 0 < summary.price.of_host_search < 1
     assert summary.records == RecordTotals(
         accepted=10, stored=5, queued=2, spooled=2, dropped=1, reasons={"full": 1, "refused": 0}
     )
@@ -182,6 +186,7 @@ async def test_the_summary_tells_what_clients_were_given_and_shadows_hid_nothing
 async def test_without_records_there_are_no_rates(desk):
     summary = await desk.statistics.summary(0.0)
     assert (summary.zero_hop.rate, summary.lists.reduction, summary.lists.mean_shown) == (None, None, None)
+    assert (summary.price.sessions, summary.price.of_no_proxy, summary.price.of_host_search) == (0, None, None)
 
 
 async def test_time_is_cut_into_buckets_that_end_now(desk):

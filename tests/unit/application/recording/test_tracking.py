@@ -45,7 +45,7 @@ def tracking(sink, arguments="hash"):
 
 
 class Meter:
-    """Notes of calls in which mode they were, and whether their tool was foreseen."""
+    """Notes of calls in which mode they were, and how their tool was found."""
 
     def __init__(self):
         self.calls = []
@@ -53,8 +53,8 @@ class Meter:
     def exposed(self, exposure, *, changed):
         """Lists are not noted."""
 
-    def called(self, upstream, found, error_kind, seconds, mode="off", *, foreseen=True):
-        self.calls.append((mode, foreseen))
+    def called(self, session_id, tool, upstream, found, error_kind, seconds, mode="off", result=None):
+        self.calls.append((mode, result))
 
 
 def call(service, session, **known):
@@ -298,4 +298,4 @@ def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
     service.exposed(session, ("write",), ("read",), mode="enforce", surface="dynamic")
     for with_list in (before_any, without, now, service.list_of(session)):
         call(service, session, tool="read", with_list=with_list)
-    assert meter.calls == [("off", True), ("shadow", False), ("shadow", True), ("enforce", True)]
+    assert meter.calls == [("off", None), ("shadow", Found.NAMED), ("shadow", Found.LISTED), ("enforce", Found.LISTED)]

@@ -14,13 +14,14 @@ TOOLS: Final = tuple(f"{server}__{short}{number:02}" for server, short in SERVER
 WORKFLOWS: Final = tuple(tuple(TOOLS[start : start + 6]) for start in (0, 15, 22, 30, 45))
 TOKENS_PER_TOOL: Final = 150
 _SHORT: Final = 12
+_OWN_TOKENS: Final = 600
 _DAY: Final = 86_400.0
 
 
 def worked(sessions: int = 100, *, start: float = 1_790_000_000.0, days: int = 10, seed: int = 5) -> list[Record]:
     """Sessions that follow a few workflows, with a strange call here and there.
 
-    The first list of each is whole; from its second turn on, a shadow of 12 tools is there, that of its workflow.
+    The list of each would have had 12 tools, those of the server of its workflow.
     """
     chance = random.Random(seed)
     records: list[Record] = []
@@ -33,8 +34,7 @@ def worked(sessions: int = 100, *, start: float = 1_790_000_000.0, days: int = 1
         hidden = tuple(sorted(set(TOOLS) - set(likely)))
         records += [
             session,
-            an_exposure(session, *TOOLS, timestamp=at, **_tokens(len(TOOLS), 0)),
-            an_exposure(session, *likely, hidden=hidden, timestamp=at + 250, **_tokens(_SHORT, len(hidden))),
+            an_exposure(session, *likely, hidden=hidden, timestamp=at, **_tokens(_SHORT, len(hidden))),
         ]
         for step in range(chance.randrange(4, 12)):
             tool = chance.choice(TOOLS) if chance.random() < 0.05 else workflow[step % len(workflow)]
@@ -48,7 +48,8 @@ def _tokens(shown: int, hidden: int) -> dict[str, object]:
     return {
         "mode": "shadow",
         "surface": Surface.DYNAMIC.value,
-        "predictor": "hybrid" if hidden else "",
-        "tokens_shown": shown * TOKENS_PER_TOOL,
+        "predictor": "hybrid",
+        "tokens_shown": shown * TOKENS_PER_TOOL + _OWN_TOKENS,
         "tokens_hidden": hidden * TOKENS_PER_TOOL,
+        "tokens_own": _OWN_TOKENS,
     }

@@ -1,17 +1,17 @@
-"""How sure a share or a mean is."""
+"""How sure a share or a ratio is."""
 
 import random
 
 import pytest
 
-from riglm.application.reporting.intervals import mean_by_session, share_by_session, wilson
+from riglm.application.reporting.intervals import ratio_by_session, share_by_session, wilson
 
 
 def test_of_nothing_nothing_is_known():
     assert wilson(0, 0) is None
     assert share_by_session([], []) is None
-    assert mean_by_session([]) is None
-    assert mean_by_session([3.0]) is None
+    assert ratio_by_session([], []) is None
+    assert ratio_by_session([3.0], [4.0]) is None
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,15 @@ def test_sessions_without_a_miss_are_no_proof_that_there_is_none():
 
 
 @pytest.mark.parametrize("sessions", [10, 40])
-def test_the_interval_of_a_mean_holds_the_true_one_about_as_often_as_it_says(sessions):
+def test_the_interval_of_a_ratio_holds_the_true_one_about_as_often_as_it_says(sessions):
     chance, held = random.Random(0), 0
     for _ in range(200):
-        found = mean_by_session([chance.gauss(100.0, 30.0) for _ in range(sessions)])
-        held += found.low <= 100.0 <= found.high
+        wholes = [chance.uniform(50.0, 150.0) for _ in range(sessions)]
+        found = ratio_by_session([0.8 * whole + chance.gauss(0.0, 20.0) for whole in wholes], wholes)
+        held += found.low <= 0.8 <= found.high
     assert 0.91 <= held / 200 <= 0.99
 
 
 def test_the_same_record_gives_the_same_interval():
     values = [float(number % 7) for number in range(50)]
-    assert mean_by_session(values) == mean_by_session(values)
+    assert ratio_by_session(values, [7.0] * 50) == ratio_by_session(values, [7.0] * 50)

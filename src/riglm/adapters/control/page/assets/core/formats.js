@@ -17,6 +17,9 @@ export const mean = orNothing((value) => TENTH.format(value));
 /** A share of one as 85.4 % */
 export const percent = orNothing((value) => `${TENTH.format(value * 100)} %`);
 
+/** A price relative to another: 0.71 */
+export const ratio = orNothing((value) => value.toFixed(2));
+
 /** A score or a part of one, which may be below zero: −1.25 */
 export const score = orNothing((value) => value.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−"));
 

@@ -19,7 +19,7 @@ export function figure({ id, title, legend, asTable }) {
 
 /**
  * Draws what changed into the place with this id: series over buckets of time. A series is
- * `{ name, kind: "bar" | "line" | "area", colour, values, share?, stack?, written? }`; shares have an axis of 0 to 1.
+ * `{ name, kind: "bar" | "line" | "area", colour, values, stack?, written? }`.
  */
 export async function drawOverTime(id, buckets, series) {
   const echarts = await library().catch(() => null);
@@ -84,13 +84,11 @@ function colours(place) {
 function options(buckets, series, colour) {
   const times = buckets.map((bucket) => moment(bucket.at, bucket.seconds));
   const text = { color: colour.soft, fontFamily: "system-ui, sans-serif", fontSize: 11 };
-  const hasShare = series.some((one) => one.share);
   const axis = { type: "value", axisLabel: text, splitNumber: 3, minInterval: 1, splitLine: { lineStyle: { color: colour.line } } };
-  const share = { type: "value", min: 0, max: 1, interval: 0.5, axisLabel: { ...text, formatter: (value) => `${value * 100} %` }, splitLine: { show: false } };
   return {
     animation: false,
     aria: { enabled: false },
-    grid: { left: 4, right: hasShare ? 4 : 10, top: 12, bottom: 2, containLabel: true },
+    grid: { left: 4, right: 10, top: 12, bottom: 2, containLabel: true },
     xAxis: {
       type: "category",
       data: times,
@@ -98,7 +96,7 @@ function options(buckets, series, colour) {
       axisTick: { show: false },
       axisLine: { lineStyle: { color: colour.line } },
     },
-    yAxis: hasShare ? [axis, share] : [axis],
+    yAxis: axis,
     tooltip: {
       trigger: "axis",
       renderMode: "richText",
@@ -122,8 +120,8 @@ function told(points, series) {
   return [points[0].axisValueLabel, ...lines].join("\n");
 }
 
-function asDrawn({ name, kind, colour, values, share, stack, dashed }, palette) {
-  const shared = { name, data: values, yAxisIndex: share ? 1 : 0, itemStyle: { color: palette[colour] }, emphasis: { disabled: true } };
+function asDrawn({ name, kind, colour, values, stack, dashed }, palette) {
+  const shared = { name, data: values, itemStyle: { color: palette[colour] }, emphasis: { disabled: true } };
   if (kind === "bar") return { ...shared, type: "bar", stack, barCategoryGap: "25%", large: false };
   return {
     ...shared,

@@ -3,20 +3,16 @@ import * as format from "../core/formats.js";
 import { drawOverTime, figure } from "./charts.js";
 import { table } from "./tables.js";
 
-const uses = (bucket) => bucket.listed + bucket.searched + bucket.named;
-const share = (bucket) => (uses(bucket) === 0 ? null : bucket.listed / uses(bucket));
-
 /** The charts over time: what each is called, which colours mean what, and which fields of a bucket it draws. */
 const CHARTS = {
   found: {
     title: "How the tools of calls were found",
-    legend: [["listed", "in the list"], ["searched", "by a search"], ["named", "by name only"], ["ink line", "hit rate"]],
+    legend: [["listed", "in the list"], ["searched", "by a search"], ["named", "by name only"]],
     columns: [["In the list", "listed"], ["By a search", "searched"], ["By name only", "named"]],
     series: (buckets) => [
       { name: "in the list", kind: "bar", stack: "found", colour: "listed", values: buckets.map((one) => one.listed) },
       { name: "by a search", kind: "bar", stack: "found", colour: "searched", values: buckets.map((one) => one.searched) },
       { name: "by name only", kind: "bar", stack: "found", colour: "named", values: buckets.map((one) => one.named) },
-      { name: "hit rate", kind: "line", colour: "ink", share: true, values: buckets.map(share), written: format.percent },
     ],
   },
   lists: {

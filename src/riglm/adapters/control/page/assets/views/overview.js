@@ -55,7 +55,7 @@ const serversPanel = (health, refusals) => panel("servers", "Servers", {}, healt
 const recordsPanel = (summary, health, refusals) => panel("records", "Records of this process", {}, summary && health ? records(summary, health) : missing(refusals.summary));
 const embedderPanel = (health, refusals) => panel("embedder", "Embedder", {}, health ? embedder(health) : missing(refusals.health));
 
-const CHART_TITLES = { found: "Hit rate", lists: "List size", calls: "Calls" };
+const CHART_TITLES = { found: "How tools were found", lists: "List size", calls: "Calls" };
 
 function chart(kind, data, refusals) {
   const content = data.series ? overTime(kind, data.series.buckets, shower("series", data.series), "/buckets") : missing(refusals.series);
@@ -66,6 +66,7 @@ function chart(kind, data, refusals) {
 function headline(summary) {
   const show = shower("summary", summary);
   const figures = [
+    ["Price", show("/price/of_no_proxy", format.ratio), [summary.price.mode === "shadow" ? "would be, " : "", "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
     ["Hit rate", show("/zero_hop/rate", format.percent), [show("/zero_hop/hits"), " from the list, ", show("/zero_hop/searched"), " by a search, ", show("/zero_hop/missed"), " by name only"]],
     ["Tools in a list", show("/lists/mean_shown", format.mean), ["of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
     ["Tokens net", show("/tokens/net", format.rough), ["hidden ", show("/tokens/hidden", format.rough), ", less own ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
@@ -103,7 +104,7 @@ function howListsAreMade(config) {
     return h("p", { class: "notice" }, mark("quiet", "Filtering is off"), " Clients see every tool. With ", h("code", {}, "filtering.mode: shadow"), " riglm still shows everything, and counts here what it would have saved.");
   }
   if (filtering.mode === "shadow") {
-    return h("p", { class: "notice" }, mark("quiet", "Shadow mode"), " Clients see every tool. Lists, hits and tokens are what they would be with filtering.");
+    return h("p", { class: "notice" }, mark("quiet", "Shadow mode"), " Clients see every tool. Prices, lists, hits and tokens are what they would be with filtering.");
   }
   return null;
 }

@@ -1,21 +1,22 @@
 """What recorded lists and calls come to."""
 
-import pytest
-
 from riglm.adapters.analytics.memory import InMemoryAnalytics
-from riglm.application.reporting.record import read_record
-from riglm.domain.exposure import NOTHING_HIDDEN
+from riglm.application.evaluation.record import cost_fields, read_record
 from riglm.domain.invocation import Found
+from riglm.domain.prices import Prices
 from riglm.testing.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reporting.shadowed import worked
-
-OWN = 700
 
 
 def read(*records, mode="shadow"):
     with InMemoryAnalytics() as store:
         store.record_many(records)
-        return read_record(store.recent_calls(), store.list_exposures, OWN).of(mode)
+        return recorded(store).of(mode)
+
+
+def recorded(store):
+    sessions = store.recent_calls()
+    return read_record(sessions, store.list_exposures(*(each.id for each in sessions)), Prices())
 
 
 def a_list(session, *shown, hidden=(), at, **known):
@@ -52,24 +53,24 @@ def test_calls_before_any_list_and_of_tools_that_no_list_had_are_left_out():
     assert len(found.lists) == 1
 
 
-def test_a_shadow_is_charged_with_the_tools_that_riglm_would_have_offered():
+def test_hit_rates_count_only_lists_that_hid_something():
     session = a_session(started_at=10.0)
-    whole, short = found = read(
+    found = read(
         session,
-        a_list(session, "a", "b", "c", at=10.0),
-        a_list(session, "a", hidden=("b", "c"), at=12.0),
+        a_list(session, "a", "b", at=10.0),
+        called(session, "a", 11.0),
+        a_list(session, "a", hidden=("b",), at=12.0),
         called(session, "a", 13.0),
-    ).lists
-    assert [each.tokens_own for each in found] == [OWN, OWN]
-    assert (whole.tokens_resent, short.tokens_resent) == (0, 100 + OWN)
-    assert (whole.tokens_net, short.tokens_net) == (-OWN, 200 - OWN - 100 - OWN)
+        called(session, "b", 14.0),
+    )
+    assert [(use.tool, use.in_list) for use in found.judged] == [("a", True), ("b", False)]
 
 
-@pytest.mark.parametrize("known", [{"surface": "hints"}, {"surface": "full"}, {"reason": NOTHING_HIDDEN}])
-def test_where_riglm_offers_no_tools_of_its_own_they_cost_nothing(known):
+def test_a_tool_that_riglm_suggested_counts_as_listed():
     session = a_session(started_at=10.0)
-    [one] = read(session, a_list(session, "a", at=10.0, **known), called(session, "a", 11.0)).lists
-    assert one.tokens_own == one.tokens_net == 0
+    shown = a_list(session, "a", hidden=("b", "c"), at=10.0, mode="enforce")
+    found = read(session, shown, called(session, "b", 11.0), called(session, "c", 12.0, Found.NAMED), mode="enforce")
+    assert [(use.tool, use.in_list) for use in found.judged] == [("b", True), ("c", False)]
 
 
 def test_the_answer_to_a_search_is_no_list():
@@ -85,7 +86,7 @@ def test_the_answer_to_a_search_is_no_list():
     assert len(found.lists) == 1
 
 
-def test_what_riglm_s_own_tools_answered_counts_as_a_cost_from_then_on():
+def test_results_count_as_tokens_of_the_meta_tools():
     session = a_session(started_at=10.0)
     enforced = {"mode": "enforce"}
     found = read(
@@ -99,14 +100,34 @@ def test_what_riglm_s_own_tools_answered_counts_as_a_cost_from_then_on():
         mode="enforce",
     )
     assert [(each.tokens_answered, each.tokens_net) for each in found.lists] == [(200, 200)]
-    assert [use.saved for use in found.uses] == [400, 200]
+
+
+def test_a_session_is_priced_in_the_order_in_which_things_happened():
+    session, other = a_session(started_at=10.0), a_session(started_at=20.0)
+    short = {"hidden": ("b", "c"), "mode": "enforce"}
+    found = read(
+        session,
+        a_list(session, "a", at=10.0, **short),
+        a_list(session, "b", at=11.0, mode="enforce", surface="search"),
+        called(session, "b", 12.0, Found.SEARCHED),
+        other,
+        a_list(other, "a", at=20.0, **{**short, "mode": "shadow"}),
+        called(other, "a", 21.0),
+        mode="enforce",
+    )
+    [priced] = found.costs
+    assert (priced.session, priced.cost.calls, priced.cost.riglm_requests) == (session.id, 1, 3)
+    first = 1.25 * (100 + 6_000) + 400
+    call = 0.1 * 6_100 + 1.25 * (120 + 1.2 * 100) + 400
+    assert found.cost.riglm == first + call + 0.1 * 6_340 + 1.25 * 450 + 400
+    assert cost_fields(found.cost)["price"] == round(found.cost.price, 3)
 
 
 def test_lists_come_to_what_riglm_stats_counts():
     with InMemoryAnalytics() as store:
         store.record_many(worked(20))
-        found = read_record(store.recent_calls(), store.list_exposures, OWN).of("shadow")
-        [counted] = [each.charged(OWN) for each in store.exposure_totals()]
+        found = recorded(store).of("shadow")
+        [counted] = store.exposure_totals()
     assert len(found.lists) == counted.lists
     assert sum(each.changed for each in found.lists) == counted.changes
     assert sum(each.tokens_hidden for each in found.lists) == counted.tokens_hidden

@@ -1,0 +1,311 @@
+"""What sessions of a data set cost through riglm, without a proxy, and with the tool search of a host.
+
+Lists and search results come from the same components as in the proxy, and are priced like recorded ones. The search is
+taken to find the tool that the session calls next. Contexts are not set.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from riglm.application.evaluation.dataset import digest
+from riglm.application.evaluation.lines import DatasetError, rows
+from riglm.application.evaluation.record import Record
+from riglm.application.evaluation.sequences import read_sessions
+from riglm.application.evaluation.sets import CATALOGUE
+from riglm.application.filtering.meta_tools import MetaTools
+from riglm.application.filtering.service import FilteringService
+from riglm.application.json_lines import Row
+from riglm.application.lists.meta_tool_definitions import SEARCH
+from riglm.application.lists.predicting import UsageSource
+from riglm.application.lists.selection import Selection
+from riglm.application.lists.unpredicted import Unpredicted
+from riglm.domain import jsonrpc
+from riglm.domain.exposure import Exposure
+from riglm.domain.identifier import uuid7
+from riglm.domain.invocation import Found
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.prices import Prices
+from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session_cost import Cost, SessionCost
+from riglm.domain.tool import Catalogue, Tool
+from riglm.domain.usage import SessionUse, Usage, UsageModel
+from riglm.domain.warm_set import WarmSet
+
+MAX_CALLS: Final = 40
+"""Maximum number of calls of a session that are priced."""
+
+_MIN_CALLS: Final = 2
+_ARMS: Final = ("no_proxy", "host_search", "riglm")
+_SECONDS_BETWEEN_SESSIONS: Final = 60.0
+_CLIENT: Final = "an-agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSet:
+    """The tools of a data set with their servers, and the calls of its sessions in the order of their hashes."""
+
+    name: str
+    catalogue: Catalogue
+    servers: Mapping[str, str]
+    sessions: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostFigures:
+    """What sessions cost, the mean number of tools in their first lists, and the share of calls whose tool was listed.
+
+    `listed` is None if no list hid anything.
+    """
+
+    cost: Cost
+    tools: float
+    first_list: float
+    listed: float | None
+
+
+def read_cost_set(directory: Path, *, side: str, max_tools: int | None = None) -> CostSet:
+    """Read a data set; with `max_tools`, only the servers used most, while their tools are no more than that.
+
+    Raises:
+        DatasetError: a file is missing, a line is not what it must be, or no session is left.
+    """
+    found = read_sessions(directory, side=side, limit=10**9)
+    servers = {tool.name: tool.server for tool in found.dataset.tools}
+    if max_tools is not None and max_tools < len(servers):
+        kept = _most_used(servers, (session.calls for session in found.sessions), max_tools)
+        servers = {name: server for name, server in servers.items() if server in kept}
+    calls = ([call for call in session.calls if call in servers] for session in found.sessions)
+    sessions = tuple(tuple(each[:MAX_CALLS]) for each in calls if len(each) >= _MIN_CALLS)
+    if not sessions:
+        raise DatasetError(f"{directory}: no session has {_MIN_CALLS} calls of these tools — fix: a larger --tools")
+    raw = (_definition(row) for row, _ in rows(directory / CATALOGUE, key="name") if row["name"] in servers)
+    catalogue = Catalogue(tuple(Tool(str(one["name"]), Raw(jsonrpc.encode(one))) for one in raw))
+    return CostSet(name=directory.name, catalogue=catalogue, servers=servers, sessions=sessions)
+
+
+async def evaluate_cost(
+    found: CostSet,
+    rules: Filtering,
+    prices: Prices,
+    *,
+    learn: int,
+    judge: int,
+    on_session: Callable[[int], None] = lambda _: None,
+) -> CostFigures:
+    """Learn from the first sessions and price those that follow, which are learned from as well."""
+    walk = _Walk(found, rules.model_copy(update={"enabled": True, "mode": "enforce"}), prices)
+    judged = []
+    for place, calls in enumerate(found.sessions[: learn + judge]):
+        priced = await walk.session(calls)
+        if place >= learn:
+            judged.append(priced)
+        on_session(1)
+    return _figures(judged, len(found.catalogue.tools))
+
+
+def recorded_figures(record: Record) -> CostFigures:
+    """Return the figures of recorded sessions, of one mode."""
+    first = {each.session: each for each in reversed(record.lists)}
+    shown = [first[each.session] for each in record.costs]
+    uses = record.judged
+    return CostFigures(
+        cost=record.cost,
+        tools=_mean([each.available for each in shown]),
+        first_list=_mean([each.shown for each in shown]),
+        listed=_mean([use.in_list for use in uses]) if uses else None,
+    )
+
+
+def cost_rows(figures: CostFigures) -> list[dict[str, Any]]:
+    """Return the figures of at least one session as one row for each arm; shares are in percent."""
+    cost, listed = figures.cost, figures.listed
+    lists = {
+        "no_proxy": (round(figures.tools, 1), 100.0),
+        "host_search": (None, None),
+        "riglm": (round(figures.first_list, 1), None if listed is None else round(100 * listed, 1)),
+    }
+    return [
+        {
+            "arm": arm,
+            "price": round(getattr(cost, arm) / cost.no_proxy, 3),
+            "requests": round(getattr(cost, f"{arm}_requests") / cost.sessions, 1),
+            "first_list": lists[arm][0],
+            "listed": lists[arm][1],
+        }
+        for arm in _ARMS
+    ]
+
+
+class _Priced(NamedTuple):
+    cost: Cost
+    first_list: int
+    is_short: bool
+    listed: int
+
+
+class _Walk:
+    """Sessions that call their tools one after the other, through the filter of the proxy."""
+
+    def __init__(self, found: CostSet, rules: Filtering, prices: Prices) -> None:
+        self._found = found
+        self._prices = prices
+        self._now = 0.0
+        self._usage = _UsageSoFar(rules.period, lambda: self._now)
+        self._filtering = FilteringService(
+            rules,
+            _PerfectSearch(),
+            usage=self._usage,
+            prices=prices,
+            owner=lambda name: (found.servers.get(name, ""), name),
+            clock=lambda: self._now,
+        )
+        self._meta_tools = MetaTools(self._filtering)
+
+    async def session(self, calls: Sequence[str]) -> _Priced:
+        """Price one session, and learn from it."""
+        self._now += _SECONDS_BETWEEN_SESSIONS
+        filtering, price = self._filtering, SessionCost(self._prices)
+        session = Session(
+            started_at=self._now,
+            era=Era.HANDSHAKE,
+            transport=Transport.STDIO,
+            method=Method.PROCESS,
+            client=Client(name=_CLIENT),
+        )
+        await filtering.prepare(session)
+        first = filtering.compose(session, self._found.catalogue)
+        price.shown(self._exposure(session, first))
+        state, listed = filtering.state(session), 0
+        for tool in calls:
+            if tool not in filtering.listed(session) and tool not in state.sent:
+                answer = await self._meta_tools.run(session, SEARCH, jsonrpc.encode({"query": tool}))
+                if answer.selection is not None:
+                    price.shown(self._exposure(session, answer.selection))
+            is_listed = tool in filtering.listed(session) or tool in state.suggested
+            listed += is_listed
+            price.called(tool)
+            filtering.called(session, tool, Found.LISTED if is_listed else Found.SEARCHED)
+        filtering.forget(session)
+        self._usage.learn(
+            SessionUse(
+                started_at=self._now,
+                tools=tuple(dict.fromkeys(calls)),
+                calls=len(calls),
+                client=_CLIENT,
+                profile=filtering.rules.profile,
+            )
+        )
+        return _Priced(price.finish() or Cost(), len(first.shown), bool(first.hidden), listed)
+
+    def _exposure(self, session: Session, selection: Selection) -> Exposure:
+        return Exposure(
+            id=uuid7(),
+            session_id=session.id,
+            timestamp=self._now,
+            shown=selection.shown,
+            hidden=selection.hidden,
+            mode=selection.mode,
+            surface=selection.surface,
+            tokens_shown=selection.tokens_shown,
+            tokens_hidden=selection.tokens_hidden,
+            tokens_own=selection.tokens_own,
+        )
+
+
+class _UsageSoFar(UsageSource):
+    """Estimates from the sessions so far, recomputed by the rule of warm sets."""
+
+    def __init__(self, period: float, clock: Callable[[], float]) -> None:
+        self._period = period
+        self._clock = clock
+        self._uses: list[SessionUse] = []
+        self._model = UsageModel((), 0.0)
+        self._warm_set: WarmSet | None = None
+
+    def learn(self, use: SessionUse) -> None:
+        """Add a session."""
+        self._uses.append(use)
+
+    async def refresh(self, session: Session, profile: str) -> None:
+        """Recompute the estimates if they are due."""
+        now = self._clock()
+        self._model = UsageModel((self._uses, self._uses), now)
+        usage = self._model.usage
+        if usage.evidence and (self._warm_set is None or self._warm_set.is_due(usage.evidence, now, self._period)):
+            self._warm_set = WarmSet(
+                principal="", client=session.client.name, profile=profile, usage=usage, created_at=now
+            )
+
+    def usage(self, session: Session, profile: str) -> Usage | None:
+        """Return the estimate for lists."""
+        return None if self._warm_set is None else self._warm_set.usage
+
+    def model(self, session: Session, profile: str) -> UsageModel:
+        """Return the estimate for results."""
+        return self._model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Match:
+    name: str
+    score: float = 1.0
+    probability: float = 1.0
+    why: str = "by its name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Matches:
+    hits: Sequence[_Match]
+    near: Sequence[str] = ()
+    abstained: bool = False
+
+
+class _PerfectSearch(Unpredicted):
+    """A search whose query is the name of the tool, and which finds that tool."""
+
+    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> Any:
+        """Return the tool of this name."""
+        return _Matches(hits=[_Match(name=query)])
+
+
+def _figures(judged: Sequence[_Priced], tools: int) -> CostFigures:
+    short = [each for each in judged if each.is_short]
+    calls = sum(each.cost.calls for each in short)
+    return CostFigures(
+        cost=Cost.sum(each.cost for each in judged),
+        tools=tools,
+        first_list=_mean([each.first_list for each in judged]),
+        listed=sum(each.listed for each in short) / calls if calls else None,
+    )
+
+
+def _most_used(servers: Mapping[str, str], sessions: Iterable[Sequence[str]], max_tools: int) -> set[str]:
+    use = Counter(servers[call] for calls in sessions for call in calls)
+    sizes = Counter(servers.values())
+    kept: set[str] = set()
+    for server, _ in sorted(use.items(), key=lambda item: (-item[1], item[0])):
+        if sum(sizes[each] for each in kept) + sizes[server] <= max_tools:
+            kept.add(server)
+    return kept
+
+
+def _definition(row: Row) -> dict[str, Any]:
+    """Return a tool as a server lists it."""
+    schema = row.get("input_schema")
+    if not isinstance(schema, dict) or not schema:
+        schema = _usual_schema(str(row["name"]))
+    return {"name": row["name"], "description": row.get("description") or "", "inputSchema": schema}
+
+
+def _usual_schema(name: str) -> dict[str, Any]:
+    """Return a schema of a usual size for a tool whose schema the set does not have."""
+    described = {"type": "string", "description": "what the tool needs to know of this"}
+    return {"type": "object", "properties": {f"parameter_{place}": described for place in range(2 + digest(name) % 6)}}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

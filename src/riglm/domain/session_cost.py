@@ -1,0 +1,142 @@
+"""What a session's model requests cost through riglm, without a proxy, and with the tool search of a host.
+
+Every call and every search is one model request, and one more request ends the session. Prices follow `Prices` and
+`SessionPrice`. The host's search defers every tool: each tool that is new to the session takes one more request, and
+its result adds definitions to the conversation.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Final
+
+from riglm.domain.exposure import Exposure, Mode
+from riglm.domain.prices import CALL_TOKENS, RESULT_OVERHEAD, SEARCH_TOKENS, Prices, SessionPrice
+from riglm.domain.surface import Surface
+
+HOST_LIST_TOKENS: Final = 300
+"""Estimated tokens of a host's own search tool, the only tool in its list."""
+
+HOST_SEARCH_RESULTS: Final = 5
+"""Definitions in a result of the host's search."""
+
+SHADOW_SEARCH_RESULTS: Final = 3
+"""Definitions in a result of riglm's search where shadow mode has to assume one."""
+
+MAX_SESSIONS: Final = 1_000
+"""Number of the latest sessions with a call that recorded prices are of, unless another number is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Prices and numbers of the model requests of sessions; prices are in tokens of uncached input."""
+
+    sessions: int = 0
+    calls: int = 0
+    riglm: float = 0.0
+    no_proxy: float = 0.0
+    host_search: float = 0.0
+    riglm_requests: int = 0
+    no_proxy_requests: int = 0
+    host_search_requests: int = 0
+
+    @property
+    def price(self) -> float | None:
+        """Return the price relative to no proxy, None without sessions."""
+        return self.riglm / self.no_proxy if self.no_proxy else None
+
+    @property
+    def price_of_search(self) -> float | None:
+        """Return the price relative to a host's tool search, None without sessions."""
+        return self.riglm / self.host_search if self.host_search else None
+
+    @classmethod
+    def sum(cls, costs: Iterable["Cost"]) -> "Cost":
+        """Return the sum of costs."""
+        found = list(costs)
+        return cls(**{each.name: sum(getattr(cost, each.name) for cost in found) for each in fields(cls)})
+
+
+class SessionCost:
+    """Prices one session from its lists, the results of its searches, and its calls, given in their order.
+
+    In shadow mode, calls of tools that the list would have hidden are taken to need a search, once for each tool.
+    """
+
+    def __init__(self, prices: Prices) -> None:
+        self._riglm = SessionPrice(prices)
+        self._no_proxy = SessionPrice(prices)
+        self._host_search = SessionPrice(prices)
+        self._list: Exposure | None = None
+        self._riglm_list: tuple[float, object] = (0.0, None)
+        self._whole_list: tuple[float, object] = (0.0, None)
+        self._definition = 0.0
+        self._mode: Mode = "off"
+        self._used: set[str] = set()
+        self._found: set[str] = set()
+        self._calls = 0
+
+    @property
+    def mode(self) -> Mode:
+        """Return the mode of the first list that has a price, `off` before it."""
+        return self._mode
+
+    def shown(self, exposure: Exposure) -> None:
+        """Add a list, or the result of a search or of a new context.
+
+        A list that was not selected, or that has preload hints and is deferred by the host, has no price.
+        """
+        if not exposure.is_list:
+            self._result(exposure.tokens_shown)
+            return
+        if exposure.mode == "off" or exposure.surface == Surface.HINTS:
+            self._list = None
+            return
+        names = frozenset(exposure.shown)
+        self._list = exposure
+        self._mode = exposure.mode if self._mode == "off" else self._mode
+        self._riglm_list = (exposure.tokens_shown, (names, exposure.tokens_own))
+        self._whole_list = (exposure.tokens_all, names.union(exposure.hidden))
+        self._definition = exposure.tokens_all / max(1, len(exposure.shown) + len(exposure.hidden))
+
+    def called(self, tool: str) -> None:
+        """Add a call of an upstream tool; calls before the first list have no price."""
+        shown = self._list
+        if shown is None:
+            return
+        self._calls += 1
+        if tool not in self._used:
+            self._used.add(tool)
+            self._host_search.request(HOST_LIST_TOKENS, None)
+            self._host_search.messages += SEARCH_TOKENS + HOST_SEARCH_RESULTS * self._definition
+        if shown.mode == "shadow" and tool not in self._found and tool not in shown.shown:
+            self._found.add(tool)
+            self._result(SHADOW_SEARCH_RESULTS * self._definition)
+        self._request()
+        for arm in (self._riglm, self._no_proxy, self._host_search):
+            arm.messages += CALL_TOKENS
+
+    def finish(self) -> Cost | None:
+        """Add the last request and return the cost; None if no call had a price. To be called once."""
+        if not self._calls:
+            return None
+        self._request()
+        return Cost(
+            sessions=1,
+            calls=self._calls,
+            riglm=self._riglm.total,
+            no_proxy=self._no_proxy.total,
+            host_search=self._host_search.total,
+            riglm_requests=self._riglm.requests,
+            no_proxy_requests=self._no_proxy.requests,
+            host_search_requests=self._host_search.requests,
+        )
+
+    def _request(self) -> None:
+        self._riglm.request(*self._riglm_list)
+        self._no_proxy.request(*self._whole_list)
+        self._host_search.request(HOST_LIST_TOKENS, None)
+
+    def _result(self, tokens: float) -> None:
+        if self._list is not None:
+            self._riglm.request(*self._riglm_list)
+            self._riglm.messages += SEARCH_TOKENS + RESULT_OVERHEAD * tokens

@@ -1,0 +1,103 @@
+"""The price of sessions, computed by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riglm.domain.prices import Prices
+from riglm.domain.session_cost import Cost, SessionCost
+from riglm.testing.records import a_session, an_exposure
+
+SESSION = a_session()
+TOKENS = {"tokens_shown": 1_200, "tokens_hidden": 3_000, "tokens_own": 200}
+SHORT = {"hidden": ("b", "c", "d"), "surface": "dynamic", "mode": "enforce", **TOKENS}
+FIRST = 1.25 * (1_200 + 6_000) + 5 * 80  # the whole prompt is written to the cache
+NEXT = 1.25 * 450 + 5 * 80  # a call and its result are new, the rest is read
+
+
+def cost_of(*events, prices=None):
+    """Return the cost of exposures and of calls, by the name of the tool."""
+    session = SessionCost(prices or Prices())
+    for event in events:
+        if isinstance(event, str):
+            session.called(event)
+        else:
+            session.shown(event)
+    return session.finish()
+
+
+def test_a_listed_call_is_a_request_and_another_one_ends_the_session():
+    cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a")
+    assert cost.riglm == FIRST + 0.1 * 7_200 + NEXT == 11_082.5
+    assert cost.no_proxy == 1.25 * 10_000 + 400 + 0.1 * 10_000 + NEXT == 14_862.5
+    assert cost.price == 11_082.5 / 14_862.5
+    assert (cost.sessions, cost.calls, cost.riglm_requests, cost.no_proxy_requests) == (1, 1, 2, 2)
+
+
+def test_the_search_of_a_host_takes_one_more_request_for_each_new_tool():
+    cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a")
+    search = 1.25 * (300 + 6_000) + 400
+    call = 0.1 * 6_300 + 1.25 * (120 + 5 * 1_000) + 400
+    assert cost.host_search == search + call + 0.1 * 11_420 + NEXT
+    assert cost.price_of_search == cost.riglm / cost.host_search
+    twice = cost_of(an_exposure(SESSION, "a", **SHORT), "a", "a")
+    assert (cost.host_search_requests, twice.host_search_requests) == (3, 4)
+
+
+def test_a_search_is_a_request_whose_result_stays_in_the_conversation():
+    result = an_exposure(SESSION, "b", surface="search", mode="enforce", tokens_shown=1_000)
+    cost = cost_of(an_exposure(SESSION, "a", **SHORT), result, "b")
+    call = 0.1 * 7_200 + 1.25 * (120 + 1.2 * 1_000) + 400
+    assert cost.riglm == FIRST + call + 0.1 * (7_200 + 1_320) + NEXT
+    assert (cost.riglm_requests, cost.no_proxy_requests) == (3, 2)
+
+
+def test_a_changed_list_writes_the_whole_prompt_again():
+    changed = an_exposure(SESSION, "b", **{**SHORT, "hidden": ("a", "c", "d")})
+    cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", changed, "b")
+    assert cost.riglm == FIRST + 1.25 * (1_200 + 6_450) + 400 + 0.1 * 7_650 + NEXT
+    assert cost.no_proxy == 14_862.5 + 0.1 * 10_450 + NEXT
+
+
+def test_in_shadow_mode_each_tool_that_would_be_hidden_is_searched_for_once():
+    shadow = an_exposure(SESSION, "a", **{**SHORT, "mode": "shadow"})
+    cost = cost_of(shadow, "b", "b", "a")
+    assert (cost.riglm_requests, cost.no_proxy_requests) == (5, 4)
+    assert cost.riglm > cost_of(shadow, "a", "a", "a").riglm
+
+
+@pytest.mark.parametrize("other", [{"mode": "off"}, {"surface": "hints"}])
+def test_lists_that_were_not_selected_or_that_the_host_defers_have_no_price(other):
+    assert cost_of(an_exposure(SESSION, "a", **{**SHORT, **other}), "a") is None
+    assert cost_of("a") is None
+    assert cost_of(an_exposure(SESSION, "a", **SHORT)) is None  # it called nothing
+
+
+def test_prices_are_those_that_are_given():
+    uncached = Prices(cached_input=1.0, cache_write=1.0, output=0.0)
+    cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", prices=uncached)
+    assert cost.riglm == 7_200 + 7_650
+
+
+def test_costs_are_summed_before_they_are_compared():
+    costs = [Cost(sessions=1, riglm=1.0, no_proxy=2.0), Cost(sessions=1, riglm=8.0, no_proxy=10.0)]
+    assert Cost.sum(costs).price == 9.0 / 12.0
+    assert (Cost.sum([]).price, Cost.sum([]).price_of_search) == (None, None)
+
+
+CATALOGS = st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=4)
+
+
+@given(
+    catalogs=CATALOGS,
+    calls=st.lists(st.sampled_from("abcdef"), min_size=1, max_size=20),
+    mode=st.sampled_from(["enforce", "shadow"]),
+)
+def test_a_list_that_hides_nothing_costs_exactly_what_no_proxy_costs(catalogs, calls, mode):
+    events = []
+    for catalog in catalogs:
+        names = sorted(catalog)
+        events.append(an_exposure(SESSION, *names, mode=mode, surface="dynamic", tokens_shown=100 * len(names)))
+        events += [call for call in calls if call in catalog]
+    cost = cost_of(*events)
+    assert cost is None or cost.price == 1.0
