@@ -38,7 +38,7 @@ MAX_NAMED: Final = 100
 """Maximum number of listed tools that a result names."""
 
 _MAX_NEAR: Final = 5
-_WORTH_NAMING: Final = 0.1
+_WORTH_NAMING: Final = 0.03
 """Minimum probability of a listed match that a search result names."""
 
 _SWITCHED_OFF: Final = "the tool is switched off: SURR_ENABLE_INNER_VOICE=1 or knowledge.enabled switches it on"
