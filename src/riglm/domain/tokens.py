@@ -14,14 +14,3 @@ an uncached token; the ratio is much the same with all large providers."""
 def estimated_tokens(size: int) -> int:
     """The tokens of definitions of so many bytes, rounded up."""
     return -(-size // BYTES_PER_TOKEN)
-
-
-def is_worth_changing(before: int, after: int, requests: int) -> bool:
-    """Whether replacing a list of `before` tokens by one of `after` saves more than it costs.
-
-    Each of the `requests` to a model that are still expected reads a shorter list from the cache; the new list has to
-    be written to it once instead of being read.
-    """
-    saving = requests * CACHED_PRICE * (before - after)
-    cost = (WRITTEN_PRICE - CACHED_PRICE) * after
-    return saving > cost
