@@ -4,6 +4,7 @@ import pytest
 
 from riglm.adapters.configuration.loading import Options, load
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.prices import Prices
 
 
 def settings(**environment):
@@ -12,14 +13,14 @@ def settings(**environment):
 
 def test_variables_reach_into_the_sections_of_filtering():
     found = settings(
-        RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS="5",
-        RIGLM_FILTERING__META_TOOLS__MARK_TOOL="false",
+        RIGLM_FILTERING__INDEX_TOKENS="5",
+        RIGLM_FILTERING__META_TOOLS__MARK_TOOL="true",
         RIGLM_FILTERING__DENYLIST="delete_*, drop_*",
         RIGLM_FILTERING__SURFACE="hints",
         RIGLM_FILTERING__COLD_START_LIMIT="30",
     ).filtering
-    assert (found.passthrough_below.tools, found.passthrough_below.tokens) == (5, 5000)
-    assert (found.meta_tools.mark_tool, found.meta_tools.call_tool) == (False, True)
+    assert (found.index_tokens, found.period) == (5, 86_400)
+    assert (found.meta_tools.mark_tool, found.meta_tools.call_tool) == (True, True)
     assert (found.denylist, found.surface, found.cold_start_limit) == (("delete_*", "drop_*"), "hints", 30)
 
 
@@ -27,6 +28,19 @@ def test_clients_and_options_are_maps():
     found = settings(RIGLM_FILTERING__CLIENTS='{"my-agent*": "stable"}', RIGLM_PREDICTOR__OPTIONS='{"decay": 0.5}')
     assert found.filtering.clients == {"my-agent*": "stable"}
     assert found.predictor.options == {"decay": 0.5}
+
+
+def test_lists_go_by_price_and_the_rare_meta_tools_are_off_unless_configured():
+    found = settings().filtering
+    assert (found.coverage, found.cold_start_limit) == (None, 50)
+    assert [name for name, is_on in found.meta_tools if not is_on] == ["index_status", "mark_tool"]
+    assert settings(RIGLM_FILTERING__COVERAGE="0.9").filtering.coverage == 0.9
+
+
+def test_prices_are_those_of_a_preset_unless_they_are_given():
+    assert settings().prices.prices() == Prices(cached_input=0.1, cache_write=1.25, output=5.0)
+    found = settings(RIGLM_PRICES__PRESET="uncached", RIGLM_PRICES__OUTPUT="7").prices.prices()
+    assert (found.cached_input, found.cache_write, found.output) == (1.0, 1.0, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +67,9 @@ def test_what_is_denied_is_looked_at_whatever_the_strategy_unless_filtering_is_o
         ("MODE", "dry", "filtering.mode"),
         ("COVERAGE", "1.5", "filtering.coverage"),
         ("META_TOOLS__FLY", "true", "no such setting"),
+        ("COLD_START_LIMIT", "0", "filtering.cold_start_limit"),
+        ("PERIOD", "-1", "filtering.period"),
+        ("PASSTHROUGH_BELOW__TOOLS", "5", "no such setting"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_place(name, value, words):

@@ -151,10 +151,10 @@ OPTIONS = st.recursive(
                 optional={
                     "max_tools": st.integers(5, 99),
                     "coverage": st.floats(0.1, 0.9),
-                    "epoch": st.floats(1, 9e6),
+                    "period": st.floats(1, 9e6),
                     "denylist": st.lists(PATTERNS),
                     "clients": st.dictionaries(st.text(max_size=3), st.sampled_from(["full", "hints"]), max_size=2),
-                    "cold_start_limit": st.none() | st.integers(1, 9),
+                    "cold_start_limit": st.integers(1, 9),
                 },
             ),
             "predictor": st.fixed_dictionaries({"options": st.dictionaries(st.text(max_size=4), OPTIONS, max_size=3)}),
