@@ -14,7 +14,7 @@ from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening
 
 SEVERAL = [Route(front, "many", RIGLM, era) for era in (HANDSHAKE, MODERN) for front in ("stdio", "http")]
-SLOW_START = {"RIGLM_TIMEOUTS__INITIALIZE": "30"}
+SLOW_START = {"RIGLM_TIMEOUTS__INITIALIZE": "30", "RIGLM_TIMEOUTS__LIST": "2"}
 QUICK = 5.0
 """Within how many seconds healthy servers must answer while others hang; their own deadline is 30 s."""
 
