@@ -11,11 +11,11 @@ from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
 _FADING: Final = 0.9
-"""What a tool counts beside the tool used just after it."""
+"""How much a tool counts next to one that was used a call later."""
 
 
 class Company:
-    """How often a tool joins a session in which another was used: next of all new ones, or ever."""
+    """How often a tool joins a session in which another was used, next of all new ones or ever, by their distance."""
 
     def __init__(self) -> None:
         self._next = Counts()
@@ -23,17 +23,18 @@ class Company:
         self._sessions = Counts(most_rows=1, most_tools=4096, most_total=1e6)
 
     def learn(self, view: View, tool: str, weight: float) -> None:
-        """Count the company that a tool finds when its session uses it first."""
+        """Count the tools in use when a session uses a tool first; each call between the two makes it count less."""
         if tool in view.ages:
             return
         self._sessions.add("", tool, weight)
         for other in view.latest:
-            self._next.add(other, tool, weight)
-            self._together.add(other, tool, weight)
-            self._together.add(tool, other, weight)
+            near = weight * _FADING ** view.ages[other]
+            self._next.add(other, tool, near)
+            self._together.add(other, tool, near)
+            self._together.add(tool, other, near)
 
     def shares(self, view: View, otherwise: Scores) -> tuple[Scores, Scores]:
-        """How probable each candidate is to come next, and to come at all, by the tools in use, the latest most."""
+        """How probable each candidate is to come next, and to come soon, by the tools in use, the latest most."""
         if not view.latest:
             return otherwise, otherwise
         following, ever = np.zeros(view.size), np.zeros(view.size)
@@ -49,7 +50,7 @@ class Company:
 
 
 class CooccurrencePredictor(PredictorPort):
-    """Tools that share sessions with those in use, the latest counting most; without company, what is used often."""
+    """Tools that share sessions with those in use, weighted by distance; with none in use, what is used often."""
 
     def __init__(self) -> None:
         self._frequency = Frequency()

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.mixing import Mixture
 from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
@@ -15,6 +16,8 @@ _EVERYBODY: Final = ""
 _HOURS: Final = 4
 _STAGES: Final = (1, 2, 3, 5)
 _MOMENT_WEIGHT: Final = 0.1
+_WHOSE_PRIOR_CALLS: Final = 12.0
+_WHO_FADING: Final = 2.0
 _HALF_SURE: Final = 100.0
 """After so many calls a predictor that only counts calls itself half as sure as it can be."""
 
@@ -26,10 +29,14 @@ class Frequency:
         self._use = Counts(most_rows=1024, most_tools=1024)
         self._fresh = Counts(most_rows=len(_STAGES) + 2, most_tools=1024)
         self._moment = Counts(most_rows=24 // _HOURS + 7)
+        self._whose = Mixture({"own": 2.0, "common": 1.0}, prior_calls=_WHOSE_PRIOR_CALLS)
 
     def learn(self, view: View, tool: str, weight: float) -> None:
         """Count a call."""
-        for who in _who(view.situation):
+        whose, column = _who(view.situation), view.column.get(tool)
+        if column is not None and len(whose) > 1:
+            self._whose.learn(np.stack([self.share(view), self._common(view)]), column, weight)
+        for who in whose:
             self._use.add(who, tool, weight)
         for moment in _moments(view.situation.time):
             self._moment.add(moment, tool, weight)
@@ -44,6 +51,9 @@ class Frequency:
             found = self._use.share(view, who, found)
         return found
 
+    def _common(self, view: View) -> Scores:
+        return self._use.share(view, _EVERYBODY, view.uniform)
+
     def fresh_share(self, view: View) -> Scores:
         """How probable each candidate is among calls of tools that their session had not used before."""
         return self._fresh.share(view, "any", view.uniform)
@@ -54,13 +64,18 @@ class Frequency:
         return counted / (counted + _HALF_SURE)
 
     def signals(self, view: View) -> Mapping[str, Scores]:
-        """`use`; `stage`, what is particular to tools that come so early or late; `moment`, likewise by time."""
-        fresh, everybody = self.fresh_share(view), self._use.share(view, _EVERYBODY, view.uniform)
+        """`use` by all; `who`, `stage`, `moment`: what is particular to the client, to early or late calls, to a time.
+
+        `who` counts as far as clients proved to differ, and less the more tools of the session are known.
+        """
+        fresh, everybody = self.fresh_share(view), self._common(view)
+        mixed, _ = self._whose.mix(np.stack([self.share(view), everybody]))
         moment = np.zeros(view.size)
         for name in _moments(view.situation.time):
             moment += np.log(self._moment.share(view, name, everybody) / everybody)
         return {
-            "use": view.lift(self.share(view)),
+            "use": view.lift(everybody),
+            "who": np.log(mixed / everybody) * _WHO_FADING / (_WHO_FADING + len(view.ages)),
             "stage": np.log(self._fresh.share(view, _stage(view), fresh) / fresh),
             "moment": moment,
         }
@@ -78,8 +93,9 @@ class FrequencyPredictor(PredictorPort):
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """Log-odds against chance."""
-        found = self._frequency.signals(View(situation))
-        parts = {"use": found["use"], "moment": _MOMENT_WEIGHT * found["moment"]}
+        view = View(situation)
+        moment = self._frequency.signals(view)["moment"]
+        parts = {"use": view.lift(self._frequency.share(view)), "moment": _MOMENT_WEIGHT * moment}
         scores = parts["use"] + parts["moment"]
         return Prediction(
             scores=scores, contributions=parts if explain else {}, confidence=self._frequency.confidence()

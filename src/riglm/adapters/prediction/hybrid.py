@@ -27,6 +27,7 @@ TOP: Final = 10
 SIGNALS: Final[Mapping[str, tuple[str, float, float]]] = {
     "mixed": ("", 1.2, 0.0),
     "use": ("frequency", -0.2, -0.15),
+    "who": ("frequency", 1.3, 0.3),
     "stage": ("frequency", 0.12, 0.1),
     "moment": ("frequency", 0.1, 0.1),
     "follows": ("sequence", 0.03, 0.45),

@@ -8,7 +8,6 @@ import numpy as np
 from riglm.adapters.prediction.weighing import Matrix
 from riglm.domain.prediction import Scores
 
-_PRIOR_CALLS: Final = 100.0
 _MOST_CALLS: Final = 1000.0
 _LEAST: Final = 1e-9
 
@@ -17,12 +16,12 @@ class Mixture:
     """A mixture of probability distributions, its shares learned by online expectation and maximisation.
 
     One explanation that is sure is enough here, where a product would need all to agree. The shares start from `prior`
-    as if it came from 100 calls, and remember about the last thousand.
+    as if it came from `prior_calls`, and remember about the last thousand.
     """
 
-    def __init__(self, prior: Mapping[str, float]) -> None:
+    def __init__(self, prior: Mapping[str, float], *, prior_calls: float = 100.0) -> None:
         shares = np.array(list(prior.values()), np.float64)
-        self._counts = shares / shares.sum() * _PRIOR_CALLS
+        self._counts = shares / shares.sum() * prior_calls
 
     @property
     def shares(self) -> Scores:

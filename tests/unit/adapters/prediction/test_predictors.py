@@ -94,6 +94,15 @@ def test_company_counts_wherever_in_the_session_it_was_kept():
     assert min(scores["git__log"], scores["files__read"]) > scores["web__search"]
 
 
+def test_of_tools_that_share_sessions_the_nearer_one_comes_first():
+    predictor = CooccurrencePredictor()
+    learn_session(predictor, "git__commit", "files__read", *["git__commit", "git__diff"] * 3, "git__log", times=5)
+    learn_session(predictor, "git__diff", "git__log", *["git__commit", "git__diff"] * 3, "files__read", times=5)
+    of_commit, of_diff = (predictor.predict(a_situation(tool)).scores for tool in ("git__commit", "git__diff"))
+    near, far = TOOLS.index("files__read"), TOOLS.index("git__log")
+    assert of_commit[near] - of_commit[far] > of_diff[near] - of_diff[far]
+
+
 def test_without_company_use_decides():
     predictor = CooccurrencePredictor()
     learn_session(predictor, "web__search", times=9)
