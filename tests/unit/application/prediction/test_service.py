@@ -1,6 +1,7 @@
 """What prediction knows when, and what it makes of calls, models and restarts."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import numpy as np
