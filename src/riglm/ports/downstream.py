@@ -18,13 +18,15 @@ class Caller:
     """Who is on the other side of a connection or of one HTTP request.
 
     `principal` is the subject of a checked token, or empty for whoever may use this machine; `address` the peer's
-    address; `handle` a session handle that the client was given, taken from a header or a path.
+    address; `handle` a session handle that the client was given, taken from a header or a path. `connection` tells the
+    HTTP connections of one address apart.
     """
 
     transport: Transport
     principal: str = ""
     address: str = ""
     handle: str = ""
+    connection: str = field(default="", compare=False)
 
 
 class ReplySink(Protocol):

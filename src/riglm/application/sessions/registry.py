@@ -37,6 +37,9 @@ class Evidence:
     profile: str = ""
 
 
+_GUESSES: Final = frozenset({Method.PRINCIPAL, Method.ADDRESS})
+_MAX_CONNECTIONS: Final = 64
+
 _NO_KEYS: Final[dict[str, str]] = {}
 """Shared by the many sessions without a key; a session that gets one gets a new dictionary."""
 
@@ -60,6 +63,7 @@ class SessionRegistry:
         self._hasher = hasher
         self.look_for(evidence)
         self._kept = KeptSessions()
+        self._connections: dict[UUID, dict[str, None]] = {}
         self._monotonic = monotonic
         self._clock = clock
 
@@ -86,12 +90,34 @@ class SessionRegistry:
         self._kept.add(session, self._monotonic(), held=True)
         return session
 
-    def of_request(self, caller: Caller, client: Client, version: str, meta: Raw | bytes) -> Session:
-        """The session of a request of the modern era, by the best evidence that it carries."""
+    def of_request(
+        self, caller: Caller, client: Client, version: str, meta: Raw | bytes, *, starts: bool = False
+    ) -> Session:
+        """The session of a request of the modern era, by the best evidence that it carries.
+
+        With `starts`, the request is one that clients begin with: where only the caller identifies the session, and the
+        connection is new to a session that has made calls, a new session begins.
+        """
         if caller.transport is Transport.STDIO and not caller.handle:
             return self.of_call(self._of_process(caller, client, version), caller, meta)
         found = [] if caller.handle else self._conversation_keys(meta)
-        return self._keyed(_place(caller, client, found), caller, client, Era.MODERN, version, found)
+        place = _place(caller, client, found)
+        if place.method not in _GUESSES or self._shared or not caller.connection:
+            return self._keyed(place, caller, client, Era.MODERN, version, found)
+        known = self._kept.at(place)
+        if (
+            starts
+            and known is not None
+            and known.sequence
+            and caller.connection not in self._connections.get(known.id, ())
+        ):
+            self._end(known, self._clock())
+        session = self._keyed(place, caller, client, Era.MODERN, version, found)
+        connections = self._connections.setdefault(session.id, {})
+        connections[caller.connection] = None
+        if len(connections) > _MAX_CONNECTIONS:
+            del connections[next(iter(connections))]
+        return session
 
     def place_of_request(self, caller: Caller, client: Client, meta: Raw | bytes) -> Place:
         """Where the session of a request of the modern era over HTTP is found."""
@@ -290,6 +316,7 @@ class SessionRegistry:
 
     def _end(self, session: Session, at: float) -> None:
         self._kept.remove(session)
+        self._connections.pop(session.id, None)
         session.ended_at = at
         self._tracking.session_closed(session, at)
 

@@ -104,8 +104,8 @@ class ShowingModern(ModernService):
         await self._meta_calls.close()
 
     def _list(self, asked: "_Asked", sink: ReplySink) -> Underway:
-        session = self._session(asked)
         has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
+        session = self._session(asked, starts=not has_cursor)
         if not self._showing.filtering.is_on:
             return asked.forward(asked.message, sink if has_cursor else Relay(sink, partial(self._passed, session)))
         if has_cursor:
@@ -205,10 +205,10 @@ class ShowingModern(ModernService):
             Session(started_at=0.0, era=Era.MODERN, transport=transport, method=Method.ADDRESS, client=client)
         )
 
-    def _session(self, asked: "_Asked") -> Session:
+    def _session(self, asked: "_Asked", *, starts: bool = False) -> Session:
         envelope = asked.envelope
         sessions = self._showing.services.sessions
-        return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta)
+        return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta, starts=starts)
 
 
 def _answered(message: Message, sink: ReplySink, answer: Message, status: int = 200) -> Underway:

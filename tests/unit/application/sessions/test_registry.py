@@ -1,5 +1,7 @@
 """The ladder by which sessions are recognised, and how long they live."""
 
+from dataclasses import replace
+
 import pytest
 
 from riglm.application.sessions.registry import Evidence
@@ -113,6 +115,25 @@ def test_guesses_tell_clients_and_addresses_apart():
         sessions.of_request(elsewhere, CODE, "", b""),
     ]
     assert len({session.id for session in found}) == 5
+
+
+@pytest.mark.parametrize("caller", [ANNA, HTTP])
+def test_a_guessed_session_with_calls_ends_when_a_list_is_requested_on_a_new_connection(caller):
+    sessions = world().sessions
+
+    def request(connection, *, starts=False, meta=b""):
+        return sessions.of_request(replace(caller, connection=connection), CODE, "2026-07-28", meta, starts=starts)
+
+    first = request("1", starts=True)
+    assert request("2", starts=True) is first  # it has made no call yet
+    first.next_sequence_number()
+    assert [request("1", starts=True), request("3")] == [first, first]
+    second = request("4", starts=True)
+    assert second is not first
+    assert first.ended_at is not None
+    keyed = request("4", starts=True, meta=ONE)
+    keyed.next_sequence_number()
+    assert request("5", starts=True, meta=ONE) is keyed
 
 
 def test_two_connections_without_better_evidence_are_two_sessions():

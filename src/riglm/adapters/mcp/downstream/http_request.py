@@ -61,6 +61,7 @@ class Request:
             transport=transport,
             address=client[0] if client else "",
             handle=self.headers.get(handle_header, b"").decode("latin-1"),
+            connection=str(client[1]) if client else "",
         )
 
     def is_of(self, principal: str) -> None:
