@@ -10,6 +10,7 @@ from riglm.application.aggregating.directory import Directory
 from riglm.application.aggregating.listings import JoinedList
 from riglm.application.aggregating.member import CAPABILITY, Member
 from riglm.application.aggregating.merging import merged
+from riglm.application.aggregating.waiting import wait_for_each
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.domain import jsonrpc
@@ -78,9 +79,7 @@ class Ensemble:
         if no list is known then and no open server failed, for the first one. What comes later is announced.
         """
         fetching = self._fetching((method,))
-        waited_for = {task: left for member, task in fetching if (left := member.time_left(method, self.list_timeout))}
-        if waited_for:
-            await asyncio.wait(waited_for, timeout=max(waited_for.values()))
+        await wait_for_each({task: member.time_left(method, self.list_timeout) for member, task in fetching})
         open_ends = {task for _, task in fetching if not task.done()}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.longest_wait - self.list_timeout):

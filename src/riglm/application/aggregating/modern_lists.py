@@ -10,6 +10,7 @@ from typing import Final
 
 from riglm.application.aggregating.directory import Directory
 from riglm.application.aggregating.listings import JoinedList
+from riglm.application.aggregating.waiting import wait_for_each
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.domain import jsonrpc, protocol
@@ -103,10 +104,9 @@ class ModernLists:
                 task = asyncio.get_running_loop().create_task(self._fetch(key, links[key[1]], meta))
                 self._fetching[key] = task
                 task.add_done_callback(partial(self._fetched, key))
-        left = {key: self._asked_at.get(key[1], now) + list_timeout - now for key in keys if self._is_awaited(key)}
-        awaited = {self._fetching[key]: seconds for key, seconds in left.items() if seconds > 0.0}
-        if awaited:
-            await asyncio.wait(awaited, timeout=max(awaited.values()))
+        awaited = [key for key in keys if key in self._fetching and key not in self._unconfirmed]
+        timeouts = {self._fetching[key]: self._asked_at.get(key[1], now) + list_timeout - now for key in awaited}
+        await wait_for_each(timeouts)
 
     def forget(self, server: str, methods: Iterable[str]) -> None:
         """Lists of a server changed, or may have."""
@@ -147,9 +147,6 @@ class ModernLists:
         if method == "tools/list":
             self._catalogs.note(self._specs[server], self._catalogs.variant_for(Era.MODERN), entries=entries)
         return self._directory.learn(method, server, entries)
-
-    def _is_awaited(self, key: Key) -> bool:
-        return key in self._fetching and key not in self._unconfirmed
 
     def _withdraw(self, key: Key) -> bool:
         """Remove a list that was known from before: the server cannot be asked. Whether there was anything in it."""
