@@ -71,7 +71,7 @@ class ListPlanner:
         self._by_client = lru_cache(_MAX_CLIENTS)(lambda name, era: surface_for(name, era, by_client))
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
-        self._base: OrderedDict[tuple[int, int], tuple[View, Usage | None, ListPlan]] = OrderedDict()
+        self._base: OrderedDict[tuple[int, int, Surface], tuple[View, Usage | None, ListPlan]] = OrderedDict()
         self._definitions: OrderedDict[tuple[str, ...], Mapping[str, bytes]] = OrderedDict()
         self._reported: set[str] = set()
 
@@ -116,7 +116,7 @@ class ListPlanner:
         if surface is Surface.FULL:
             return ListPlan(candidates=view.candidates, reason="the surface is full")
         usage = self._usage(session) if self._usage is not None else None
-        key = (id(view), id(usage))
+        key = (id(view), id(usage), surface)
         kept = self._base.get(key)
         if kept is None or kept[0] is not view or kept[1] is not usage:
             plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage)

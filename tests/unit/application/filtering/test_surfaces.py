@@ -236,3 +236,10 @@ def test_a_meta_tool_that_is_disabled_leaves_its_name_to_the_upstream():
     listed = stage.filtering.compose(session, a_catalogue("call_tool", *ALL))
     assert names_in(listed.raw) == ["search_available_tools", "call_tool", "tool01"]
     assert not stage.meta_tools.owns(session, "call_tool")
+
+
+def test_clients_with_different_surfaces_share_no_plan():
+    stage, large = Stage(), a_catalogue(count=300)
+    hinted, short = a_session("claude-code"), a_session("x")
+    assert stage.filtering.compose(hinted, large).hidden == ()
+    assert stage.filtering.compose(short, large).hidden != ()
