@@ -115,6 +115,7 @@ def on_stdio(directory: Path) -> Iterator[Session]:
 
 @contextmanager
 def over_http(directory: Path) -> Iterator[Session]:
+    (directory / "riglm.log").unlink(missing_ok=True)  # the port is read from it
     served = Served(RIGLM, ("--config", str(directory / "riglm.yaml")), directory, arguments=(), **_EVERYTHING)
     session = HttpSession(served.port)
     try:
