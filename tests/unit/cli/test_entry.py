@@ -18,3 +18,26 @@ def test_an_interrupt_while_modules_are_loaded_is_no_failure(monkeypatch: pytest
     with pytest.raises(SystemExit) as ended:
         entry.main()
     assert ended.value.code == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ([], {}),
+        (["--config", "a.yaml"], {"config": "a.yaml"}),
+        (["--config=a.yaml", "--no-filter"], {"config": "a.yaml", "no_filter": True}),
+        (["--mcp-json", "b.json", "--log-level", "debug"], {"mcp_json": "b.json", "log_level": "debug"}),
+        (["--url", "http://x/mcp?a=b"], {"url": "http://x/mcp?a=b"}),
+        (["--no-filter", "--", "npx", "--config", "x"], {"no_filter": True, "command": ["npx", "--config", "x"]}),
+    ],
+)
+def test_a_plain_run_is_read_without_the_parser(words: list[str], options: dict[str, object]):
+    assert entry._options_of_run(words) == {"no_filter": False, "command": [], **options}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["npx", "server"], ["--config"], ["--config", "--no-filter"], ["--config="], ["--"], ["--port", "1"]],
+)
+def test_anything_else_is_left_to_the_parser(words: list[str]):
+    assert entry._options_of_run(words) is None
