@@ -150,7 +150,7 @@ def main() -> int:
         print(json.dumps({"first_answers": [asdict(row) for row in rows], "memory": [asdict(one) for one in memory]}))
     else:
         show(rows, memory)
-    return 0 if all(each.holds for each in (*rows, *memory)) else 1
+    return 0 if all(row.holds for row in rows) and all(each.holds for each in memory) else 1
 
 
 if __name__ == "__main__":
