@@ -1,12 +1,22 @@
-"""Everyday utility tools: tools that sessions of any subject tend to use, recognized by their words alone."""
+"""Everyday utility tools: tools that sessions of any subject tend to use, and the words of requests that imply them.
+
+Tools are recognized by their names and descriptions alone, without a model.
+"""
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from riglm.domain.retrieval.words import split_name
+
+MAX_CATALOG: Final = 1_000
+"""Maximum number of tools among which a request implies one; in a larger catalog too many tools are of one kind."""
+
+MAX_IMPLIED: Final = 5
+"""Maximum number of tools that one request implies."""
 
 _ELSEWHERE: Final = 0.4
 """Factor for a name that also names a product or a subject, such as `github-get_file_contents`."""
@@ -18,101 +28,219 @@ _FILE_KINDS: Final = frozenset(range(5))  # the first of _KINDS: read, list, wri
 _MIN_KINDS: Final = 3
 _MAX_NAME_LENGTH: Final = 128
 _MAX_DESCRIPTION_LENGTH: Final = 200
+_MAX_REQUEST_LENGTH: Final = 8_000
 
-_READ: Final = r"(?:read|get|view|open|show|display|return|retrieve)s?"
+_READ: Final = r"(?:read|get|view|open|show|display|return|retrieve|extract)s?"
 _WRITE: Final = r"(?:write|create|save|overwrite|append)s?"
-_FIND: Final = r"(?:search|find|glob|look)(?:s|es)?"
+_FIND: Final = r"(?:search|find|glob|look|list|get)(?:s|es)?"
 _RUN: Final = r"(?:run|execute|start)s?"
-_A: Final = r"(?:(?:a|an|the|any|new|some|complete|entire|specified|given|local|detailed|multiple) )*"
+_A: Final = r"(?:(?:a|an|the|any|new|some|all|complete|entire|specified|given|local|detailed|multiple) )*"
 _ENGINE: Final = r"(?:brave|tavily|exa|google|bing|duckduckgo|ddg|serper|searxng|kagi|perplexity|jina)"
 _GENERAL: Final = re.compile(
     r"(?:mcp|server|local|file ?systems?|fs|files?|desktop|commander|system|os|host|tools?|utils?|utility|utilities|"
     r"text|editor|terminal|shell|cli|command|console|code|interpreter|sandbox|python|node|web|internet|online|browser|"
     r"fetch|time|date|clock|math|calc|calculator|email|emails|mail|gmail|outlook|excel|spreadsheets?|sheets?|xlsx|csv|"
-    r"pdf|word|docs?|documents?|api|default|builtin|basic|[a-z]?\d*)"
+    r"pdf|word|docs?|documents?|maps?|weather|calendar|memory|playwright|puppeteer|api|default|builtin|basic|[a-z]?\d*)"
 )
 
-_KINDS: Final[tuple[tuple[float, str, str], ...]] = (
-    # weight, the end of the name in words, the start of the description
-    (
+_PATH: Final = (
+    r"(?:\w\.(?:txt|md|json|csv|tsv|log|py|js|html?|ya?ml|xml|tex|bib|docx?|xlsx?|pptx?|pdf|png|jpe?g|zip)\b"
+    r"|\bfiles?\b|\bworkspace\b|(?:^|\s)[~.]?/\w)"
+)
+_SHEET: Final = r"(?:\.xlsx?\b|\bexcel\b|\bspreadsheets?\b|\bworkbooks?\b)"
+_PERIOD: Final = (
+    r"(?:days?|weeks?|weekend|months?|years?|quarter|morning|evening|(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
+)
+
+
+class _Kind(NamedTuple):
+    """A kind of tool.
+
+    `weight` is the prior of use in any session. `name` matches the end of a tool's name in words, `description` the
+    start of its description, `request` a part of a request that implies the kind without asking for it.
+    """
+
+    weight: float
+    name: re.Pattern[str]
+    description: re.Pattern[str]
+    request: re.Pattern[str]
+
+
+def _kind(weight: float, name: str, description: str, request: str) -> _Kind:
+    return _Kind(
+        weight,
+        re.compile(rf"(?P<rest>(?:.*? )??)(?P<core>{name})"),
+        re.compile(description),
+        re.compile(request, re.IGNORECASE),
+    )
+
+
+_NOTHING: Final = r"(?!)"
+_KINDS: Final = (
+    _kind(
         1.0,
         rf"{_READ} (?:text |complete |local )?files?(?: contents?| text| lines?)?|cat|read|view",
         rf"{_READ} {_A}(?:(?:contents?|text|lines) (?:of|from) )?{_A}(?:text )?files?\b",
+        _PATH,
     ),
-    (
+    _kind(
         1.0,
         r"list (?:directory|directories|dir|files|folder)(?: contents?| with sizes)?|ls|dir|directory tree|"
         r"list (?:files|contents) (?:in|of) (?:directory|folder)",
-        rf"lists? (?:all )?{_A}(?:listing of )?(?:files|contents|directory|directories)\b"
+        rf"lists? {_A}(?:listing of )?(?:files|contents|directory|directories)\b"
         rf"|{_READ} {_A}(?:listing|tree) of {_A}(?:files|directory)\b",
+        r"\bfiles\b|\bworkspace\b|\bfolders?\b|\bdirector(?:y|ies)\b",
     ),
-    (
+    _kind(
         0.9,
         rf"{_WRITE}(?: to)? (?:text |new |local )?files?(?: contents?| text)?|write|save text",
         rf"{_WRITE} {_A}(?:(?:contents?|text|data) (?:to|into) )?{_A}(?:text )?file\b",
+        r"\b(?:save|write|written|export|store|output|create|generate|record|put|fill|complete|update|add|compile|"
+        rf"produce|organi[sz]e)\b[^.]{{0,100}}{_PATH}",
     ),
-    (
+    _kind(
         0.9,
         rf"{_RUN} (?:a )?(?:python|code|shell|bash|terminal|command|commands|script|process|cmd)"
         r"(?: code| command| script| line)?|bash|shell|terminal|exec|execute|"
         r"(?:python|code|shell|bash|command) (?:execute|executor|execution|run|runner|exec|interpreter)",
-        rf"{_RUN} {_A}(?:arbitrary )?(?:python|javascript|bash|shell|terminal|code|commands?)\b",
+        rf"(?:run|execute)s? {_A}(?:arbitrary )?(?:python|javascript|bash|shell|terminal|code|commands?)\b",
+        r"\b(?:rename|commands?|terminal|scripts?|python|unzip|zip|compress|archive|install|run|execute|move|copy|git|"
+        r"statistics|simulate|organi[sz]e)\b",
     ),
-    (
+    _kind(
         0.6,
         r"(?:edit|update|modify|patch)(?: text)? file|edit block|str replace(?: editor)?|edit",
         rf"(?:edit|modify|make|makes)s? {_A}(?:line based edits to {_A})?(?:text )?file\b",
+        _NOTHING,
     ),
-    (
+    _kind(
         0.6,
         rf"(?:\w+ )*(?:web|internet) search(?: advanced| exa)?|(?:\w+ )*search (?:the )?(?:web|internet|online)|"
-        rf"(?:{_ENGINE} )+search",
-        rf"(?:{_FIND}|perform(?:s|ed)? {_A}(?:web )?search(?:es)?)\b.{{0,40}}\b(?:web|internet)\b",
+        rf"(?:{_ENGINE} )+search(?: search| web)?",
+        r"(?:search(?:es)?|find|look|perform(?:s|ed)? .{0,20}search(?:es)?)\b.{0,40}\b(?:web|internet)\b",
+        r"\b(?:latest|news|recent(?:ly)?|online|internet|research|search for|look up|find out|trend\w*|reviews?)\b",
     ),
-    (
+    _kind(
         0.6,
         r"fetch(?: url| html| markdown| txt| json| page| content| web ?page)?|(?:browse|open|visit|read) (?:url|"
-        r"web ?page|website)|scrape(?: url| page)?|browser navigate|navigate",
+        r"web ?page|website)|scrape(?: url| page)?",
         rf"(?:fetch|scrape)(?:s|es)? {_A}(?:(?:html|text|contents?) (?:of|from) )?{_A}(?:urls?|web ?pages?|sites?)\b",
+        r"https?://|\bwww\.|\bweb ?(?:page|site)s?\b|\bhome ?page\b",
     ),
-    (
+    _kind(
+        0.6,
+        r"browser navigate|navigate|open (?:url|page)|go to (?:url|page)",
+        rf"(?:navigate|go)s? to {_A}(?:url|web ?page|page|website)\b",
+        r"https?://|\bweb ?sites?\b|\bbrowser\b|\blog ?in\b",
+    ),
+    _kind(
         0.5,
-        rf"{_FIND} files?(?: contents?)?|{_FIND} (?:in files|code)|grep|glob|find|ripgrep",
-        rf"(?:recursively )?{_FIND}(?: for)? {_A}(?:files|text in files)\b",
+        r"(?:search|find) files?(?: contents?)?|(?:search|find) (?:in files|code)|grep|glob|find|ripgrep",
+        rf"(?:recursively )?(?:search|find)(?:s|es)?(?: for)? {_A}(?:files|text in files)\b",
+        r"\b(?:find|search|locate|look)\b[^.]{0,60}\bfiles?\b",
     ),
-    (
+    _kind(
         0.4,
-        rf"{_READ} (?:data )?(?:from )?(?:excel|sheet|spreadsheet|workbook|xlsx|csv|pdf|document|docx)"
-        r"(?: data| text| pages?| metadata| file| values| content)?|get workbook metadata|"
-        r"(?:extract|convert).{0,12} (?:to )?(?:text|markdown)",
-        rf"{_READ} {_A}(?:data|text|content|contents|pages?|values|cells?) (?:from|of) {_A}"
-        r"(?:excel|spreadsheet|worksheet|workbook|pdf|csv|document)\b",
+        rf"{_READ} (?:data )?(?:from )?(?:excel|sheet|spreadsheet|workbook|xlsx|csv)"
+        r"(?: data| metadata| file| values| content)?",
+        rf"{_READ} {_A}(?:data|contents?|values|cells?) (?:from|of) {_A}(?:excel|spreadsheet|worksheet|workbook|csv)\b",
+        _SHEET,
     ),
-    (
+    _kind(
         0.4,
-        r"(?:send|compose) (?:an? )?(?:e ?mail|mail|message)|(?:search|list|read|get) (?:e ?mails?|inbox|messages)",
-        rf"(?:send|search|list|read)(?:s|es)? (?:for )?{_A}(?:e-?mails?|inbox)\b",
+        r"(?:write|update) (?:data )?(?:to )?(?:excel|sheet|spreadsheet|workbook|csv)(?: data| cells)?|create workbook",
+        rf"(?:write|update)s? {_A}(?:data|values|cells?) (?:to|in|into) {_A}(?:excel|spreadsheet|worksheet|workbook)\b",
+        rf"\b(?:fill|update|write|record|save|add|create|enter|generate)\b[^.]{{0,100}}{_SHEET}",
     ),
-    (
+    _kind(
         0.4,
-        r"(?:\w+ )*(?:get )?current (?:date|time|datetime|day)(?: time)?|get (?:the )?(?:date|time|today|"
-        r"datetime|day)(?: time)?|today|now",
-        rf"{_READ} {_A}(?:current|today'?s) (?:date|time|day|local time)\b",
+        rf"{_READ} pdf(?: text| pages?| content| file)?|pdf (?:to text|reader)",
+        rf"{_READ} {_A}(?:text|contents?|pages?) (?:from|of) {_A}pdf\b",
+        r"\.pdf\b|\bpdfs?\b",
     ),
-    (
+    _kind(
+        0.4,
+        rf"{_READ} (?:document|docx|word)(?: text| content)?|(?:extract|convert).{{0,12}} (?:to )?(?:text|markdown)",
+        rf"{_READ} {_A}(?:text|contents?) (?:from|of) {_A}(?:word )?(?:document|docx)\b",
+        r"\.docx?\b|\bword document\b",
+    ),
+    _kind(
+        0.4,
+        r"(?:send|compose) (?:an? )?(?:e ?mail|mail|message)(?: message)?",
+        rf"sends? {_A}e-?mails?\b",
+        r"\b(?:send|notify|inform|reply|forward|invite|remind)\b|\bvia e-?mail\b",
+    ),
+    _kind(
+        0.4,
+        r"(?:search|list|read|get) (?:e ?mails?|inbox|messages)",
+        rf"(?:search|list|read)(?:s|es)? (?:for )?{_A}(?:e-?mails?|inbox)\b",
+        r"\be-?mails?\b|\binbox\b|\bmailbox\b",
+    ),
+    _kind(
+        0.4,
+        r"(?:\w+ )*(?:get )?current (?:date|time|datetime|day)(?: time)?|get (?:the )?(?:date|time|today|datetime|day)"
+        r"(?: time)?|today|now",
+        rf"(?:this api )?{_READ} {_A}(?:current|today'?s) (?:date|time|day|local time)\b",
+        r"\b(?:today|tomorrow|yesterday|tonight|now|currently)\b|\bin (?:\d+|two|three|a few) (?:day|week|month)s?\b"
+        rf"|\b(?:this|next|last|past|coming|previous) (?:\d+ |few |two |three )?{_PERIOD}\b",
+    ),
+    _kind(
         0.3,
         r"calculate|calculator|evaluate(?: expression)?|compute|add|sum|(?:calculate|evaluate) expression",
         rf"(?:calculate|evaluate|compute)s? {_A}(?:result of {_A})?(?:mathematical|math|arithmetic) expressions?\b",
+        r"\b(?:sum|total|average|mean|percent(?:age)?|difference|ratio|calculate|compute|add up|how much)\b"
+        r"|[$€£¥]\s?\d|\d\s?%",
     ),
-    (
+    _kind(
         0.3,
-        r"(?:create|make) (?:directory|dir|folder)|mkdir|(?:move|copy|rename|delete|download) files?|get file info|"
-        r"(?:write|update) (?:data )?(?:to )?(?:excel|sheet|spreadsheet|workbook|csv)|create workbook|cd|pwd|mv|cp",
-        rf"(?:create|make|move|copy|rename)s? {_A}(?:or rename )?(?:directory|folder|files?)\b",
+        r"(?:create|make) (?:directory|dir)|mkdir",
+        rf"(?:create|make)s? {_A}(?:directory|folder)\b",
+        r"\b(?:create|new|make)\b[^.]{0,40}\b(?:folder|director(?:y|ies))\b",
+    ),
+    _kind(
+        0.3,
+        r"(?:move|copy|rename|delete|download) files?|get file info|get workbook metadata|cd|pwd|mv|cp",
+        rf"(?:move|copy|rename)s? {_A}(?:or rename )?(?:directory|folder|files?)\b",
+        _NOTHING,
+    ),
+    _kind(
+        0.3,
+        r"(?:create|add) (?:calendar )?(?:event|meeting)",
+        rf"(?:create|add|schedule)s? {_A}(?:calendar )?events?\b",
+        r"\b(?:schedule|meeting|appointment|calendar)\b",
+    ),
+    _kind(
+        0.3,
+        r"read graph|(?:read|search|recall) (?:memory|memories|nodes)",
+        rf"{_READ} {_A}(?:knowledge graph|memory|memories)\b",
+        r"\bmemory\b|\bmy (?:personal )?(?:information|info|preferences?|profile|details)\b",
+    ),
+    _kind(
+        0.2,
+        r"(?:get |search )?directions?(?: (?:driving|walking|transit|transit integrated|bicycling))?|"
+        r"(?:get |plan |find |calculate )?routes?",
+        rf"(?:get|find|plan|calculate|compute)s? {_A}(?:directions|route|driving route)\b",
+        r"\b(?:route|directions?|drive|driving|walk(?:ing)?|transit|how far|commute|get (?:from|to))\b",
+    ),
+    _kind(
+        0.2,
+        r"(?:get |current )*(?:weather|forecast)(?: forecast| current| weather)?|get current weather",
+        rf"{_READ} {_A}(?:current )?(?:weather|forecast)\b",
+        r"\b(?:weather|rain|outdoor|picnic|hik(?:e|ing)|trip|itinerary|umbrella)\b",
+    ),
+    _kind(
+        0.2,
+        r"convert (?:currency|amount)|(?:get )?(?:currency|exchange) rates?(?: convert)?|currency conver(?:t|sion|ter)",
+        rf"converts? {_A}(?:amount|currency|currencies)\b",
+        r"\b(?:usd|eur|gbp|jpy|cny|inr|dollars?|euros?|pounds?|yen|yuan|rupees?|exchange rate|currenc(?:y|ies))\b",
+    ),
+    _kind(
+        0.2,
+        r"(?:convert )?(?:si )?units?(?: conversion| converter)?|convert units?|convert to \w+ unit",
+        rf"converts? {_A}(?:values? |measurements? )?(?:from one unit|between units|units?)\b",
+        r"\b(?:miles?|kilomet(?:er|re)s?|km|kg|lbs?|gallons?|lit(?:er|re)s?|feet|inches|fahrenheit|celsius)\b",
     ),
 )
-_BY_NAME: Final = tuple(re.compile(rf"(?P<rest>(?:.*? )??)(?P<core>{name})") for _, name, _ in _KINDS)
-_BY_DESCRIPTION: Final = tuple((weight, re.compile(start)) for weight, _, start in _KINDS)
 
 
 def everyday_weights(tools: Sequence[tuple[str, str]]) -> dict[str, float]:
@@ -121,36 +249,63 @@ def everyday_weights(tools: Sequence[tuple[str, str]]) -> dict[str, float]:
     `tools` are pairs of a name, with or without a server prefix, and a description. A server that reads, writes
     and lists files counts as general whatever its name.
     """
-    matches = {name: _match(split_name(name[-_MAX_NAME_LENGTH:]).lower()) for name, _ in tools}
+    return {name: weight for (name, _), (_, weight) in zip(tools, _recognize(tools), strict=True)}
+
+
+class ImpliedTools:
+    """Finds the everyday tools that a request needs and does not mention: a path implies reading or writing a file."""
+
+    def __init__(self, tools: Sequence[tuple[str, str]]) -> None:
+        """Recognize the tools. In a catalog beyond `MAX_CATALOG`, requests imply none."""
+        self._best: dict[int, int] = {}
+        weights: dict[int, float] = {}
+        for place, (kind, weight) in enumerate(_recognize(tools) if len(tools) <= MAX_CATALOG else ()):
+            if weight > weights.get(kind, 0.0):
+                self._best[kind], weights[kind] = place, weight
+
+    def find(self, request: str) -> list[int]:
+        """Return the places of the implied tools, at most one of each kind, the most general first."""
+        start = request[:_MAX_REQUEST_LENGTH]
+        return [place for kind, place in sorted(self._best.items()) if _KINDS[kind].request.search(start)]
+
+
+def _recognize(tools: Sequence[tuple[str, str]]) -> Iterator[tuple[int, float]]:
+    """Yield the kind of each tool and how surely the tool is of it, times the weight of the kind."""
+    matches = [_match_name(name[-_MAX_NAME_LENGTH:]) for name, _ in tools]
     kinds: dict[str, set[int]] = defaultdict(set)
-    for kind, rest, _ in filter(None, matches.values()):
+    for kind, rest, _ in filter(None, matches):
         kinds[rest].add(kind)
     general = {rest for rest, found in kinds.items() if len(found & _FILE_KINDS) >= _MIN_KINDS or _is_general(rest)}
-    return {
-        name: _described(description) if (match := matches[name]) is None else _named(*match, general)
-        for name, description in tools
-    }
+    for match, (_, description) in zip(matches, tools, strict=True):
+        yield (
+            _match_description(description[:_MAX_DESCRIPTION_LENGTH]) if match is None else _weigh_name(*match, general)
+        )
 
 
-def _match(words: str) -> tuple[int, str, str] | None:
+@lru_cache(maxsize=8_192)
+def _match_name(name: str) -> tuple[int, str, str] | None:
     """Return the kind of tool, the words before the matched ones, and the matched ones."""
-    for kind, pattern in enumerate(_BY_NAME):
-        if match := pattern.fullmatch(words):
-            return kind, match["rest"], match["core"]
+    words = split_name(name).lower()
+    for number, kind in enumerate(_KINDS):
+        if match := kind.name.fullmatch(words):
+            return number, match["rest"], match["core"]
     return None
 
 
-def _named(kind: int, rest: str, core: str, general: AbstractSet[str]) -> float:
-    weight = _KINDS[kind][0]
+def _weigh_name(kind: int, rest: str, core: str, general: AbstractSet[str]) -> tuple[int, float]:
+    weight = _KINDS[kind].weight
     if rest in general:
-        return weight
-    return round(_ELSEWHERE * weight, 2) if " " in core else 0.0
+        return kind, weight
+    return kind, round(_ELSEWHERE * weight, 2) if " " in core else 0.0
 
 
-def _described(description: str) -> float:
-    start = " ".join(description[:_MAX_DESCRIPTION_LENGTH].lower().split())
-    weight = max((weight for weight, pattern in _BY_DESCRIPTION if pattern.match(start)), default=0.0)
-    return round(_DESCRIBED * weight, 2)
+@lru_cache(maxsize=8_192)
+def _match_description(description: str) -> tuple[int, float]:
+    start = " ".join(description.lower().split())
+    for number, kind in enumerate(_KINDS):
+        if kind.description.match(start):
+            return number, round(_DESCRIBED * kind.weight, 2)
+    return 0, 0.0
 
 
 def _is_general(rest: str) -> bool:

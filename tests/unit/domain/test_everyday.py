@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain.everyday import everyday_weights
+from riglm.domain.everyday import MAX_CATALOG, ImpliedTools, everyday_weights
 
 GENERAL = [
     ("filesystem__read_file", "Read the complete contents of a file."),
@@ -51,3 +51,37 @@ def test_everyday_weights_of_hostile_texts_are_fast_and_bounded() -> None:
     tools = [("", ""), ("a" * 100_000, "the " * 100_000), ("_" * 1000, "read " * 1000)]
 
     assert set(everyday_weights(tools).values()) == {0.0}
+
+
+FILES = [("fs__read_file", ""), ("fs__write_file", ""), ("time__get_current_time", ""), ("crm__merge_accounts", "")]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "names"),
+    [
+        ("Save the three best recipes to dinner/recipes.md", ["fs__read_file", "fs__write_file"]),
+        ("Which invoices are due next Friday?", ["time__get_current_time"]),
+        ("Merge the accounts of Acme and Apex", []),
+        ("", []),
+    ],
+)
+def test_implied_tools_are_found_by_what_a_request_does_not_mention(request_text: str, names: list[str]) -> None:
+    assert [FILES[place][0] for place in ImpliedTools(FILES).find(request_text)] == names
+
+
+def test_implied_tools_prefer_the_general_tool_of_a_kind() -> None:
+    tools = [("github__get_file_contents", ""), ("fs__read_file", "")]
+
+    assert ImpliedTools(tools).find("Sum up report.txt") == [1]
+
+
+def test_implied_tools_of_thousands_are_none() -> None:
+    tools = [(f"server{number}__read_file", "") for number in range(MAX_CATALOG + 1)]
+
+    assert ImpliedTools(tools).find("Sum up report.txt") == []
+    assert len(ImpliedTools(tools[:-1]).find("Sum up report.txt")) == 1
+
+
+def test_implied_tools_of_hostile_requests_are_found_in_bounded_time() -> None:
+    for request_text in ("save " * 100_000, "\0" * 100_000, "find a " * 10_000, "../" * 100_000):
+        ImpliedTools(FILES).find(request_text)

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from riglm.domain.everyday import MAX_IMPLIED, ImpliedTools
 from riglm.domain.prediction import Context, Scores, Vector
 from riglm.domain.retrieval.dense import SERVER_WEIGHT, DenseIndex
 from riglm.domain.retrieval.fit import suitability
@@ -23,6 +24,8 @@ SENTENCES_WEIGHT: Final = 0.7
 """How much the sentence that fits a tool best counts beside the whole request."""
 
 _MOST_STEMS: Final = 512
+_MENTIONED: Final = 10
+_STEP: Final = 1e-6
 _ENOUGH_COVERAGE: Final = 0.3
 _ENOUGH_WORDS: Final = 2
 
@@ -47,6 +50,7 @@ class StaticIndex:
         self.lexical = LexicalIndex(tools)
         self._names = [tool.name for tool in tools]
         self._servers = [tool.server for tool in tools]
+        self._implied = ImpliedTools([(tool.name, tool.description) for tool in tools])
         self._dense: Mapping[str, DenseIndex] = {}
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "StaticIndex":
@@ -63,10 +67,22 @@ class StaticIndex:
         return FALLBACK_MODEL if model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
 
     def evidence(self, context: Context) -> Scores:
-        """Return how far each tool stands out from all, in deviations; zeros where the context says nothing."""
+        """Return how far each tool stands out from all, in deviations; zeros where the context says nothing.
+
+        Everyday tools that the context implies and does not mention come right after the first ten, or after all that
+        stand out if these are fewer.
+        """
         stems = _stems(context.text)
         if not self._names or not stems:
             return np.zeros(len(self._names))
+        evidence = self._described(context, stems)
+        if len(evidence) > _MENTIONED:
+            last = float(np.partition(evidence, -_MENTIONED)[-_MENTIONED])
+            implied = [row for row in self._implied.find(context.text) if evidence[row] < last][:MAX_IMPLIED]
+            evidence[implied] = max(last, _STEP) * (1 - _STEP * np.arange(1, len(implied) + 1))
+        return evidence
+
+    def _described(self, context: Context, stems: Sequence[Sequence[str]]) -> Scores:
         lexical = standardised(np.stack([self.lexical.scores(part) for part in stems]))
         compared = self._compared(context)
         if compared is None:

@@ -104,3 +104,15 @@ def test_level_keeps_what_stands_out_and_lowers_the_rest():
     assert leveled[0] == pytest.approx(3.0)
     assert leveled[20] == pytest.approx(6.0)
     assert np.array_equal(level(words[:, :400], meaning[:, :400]), words[:, :400])
+
+
+def test_evidence_places_implied_tools_right_after_the_first_ten():
+    recipes = [ToolProfile(name=f"t{at}", description="Find a recipe" + " or a soup" * at) for at in range(15)]
+    others = [ToolProfile(name=f"o{at}", description="Merge two accounts") for at in range(30)]
+    index = StaticIndex([*recipes, _tool("fs__write_file"), _tool("fs__read_file"), *others])
+
+    def order(text: str) -> list[int]:
+        return np.argsort(-index.evidence(Context(text=text)), kind="stable").tolist()
+
+    assert order("find a recipe and save it to dinner.md")[:12] == [*range(10), 16, 15]
+    assert order("find a recipe")[:12] == [*range(12)]
