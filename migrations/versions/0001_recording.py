@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
+from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText
 
 revision = "0001"
 down_revision = None
@@ -51,7 +51,7 @@ def upgrade() -> None:
         sa.Column("error_kind", sa.String(16)),
         sa.Column("error_code", sa.BigInteger),
         sa.Column("found", sa.String(16), nullable=False),
-        sa.Column("context_embedding", Vector),
+        sa.Column("context_embedding", sa.LargeBinary),
     )
     op.create_index("invocation_session_id", "invocation", ["session_id", "sequence_number"])
     op.create_index("invocation_timestamp", "invocation", ["timestamp"])

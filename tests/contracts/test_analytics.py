@@ -302,7 +302,6 @@ def test_a_store_that_is_not_open_says_so(tmp_path):
         {"upstream": 7},
         {"upstream": None},
         {"id": "no UUID"},
-        {"context_embedding": ("x",)},
         {"sequence_number": "1"},
         {"sequence_number": 1.5},
         {"sequence_number": ()},

@@ -21,7 +21,7 @@ from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
 from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.identifier import uuid7
 from riglm.domain.retention import Expiry, Removed
-from riglm.testing.records import a_learned_pair
+from riglm.testing.records import a_learned_pair, a_session, an_invocation
 
 UPGRADER = """
 import sys
@@ -32,7 +32,7 @@ sys.stdin.readline()
 print(schema.upgrade(sys.argv[1]).current)
 """
 
-ALL = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+ALL = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """Every migration, oldest first."""
 
 
@@ -227,12 +227,13 @@ def test_pgvector_gets_the_pairs_of_a_store_that_had_none(empty_postgres_url):
         assert connection.execute("SELECT embedding::text FROM learned_vector").fetchall() == [("[0.6,0.8]",)]
 
 
-@pytest.mark.parametrize("revision", ALL[:-1])
-def test_an_older_riglm_that_is_still_open_can_go_on_storing(url, revision):
-    schema.upgrade(url)
-    session = fill(url, revision)
+def test_to_an_older_riglm_that_is_still_open_a_store_that_lost_a_column_is_unavailable(url):
+    """Its records wait in its spool; a record that is refused would be lost."""
+    session = a_session()
     with SqlAnalytics(url) as store:
-        assert [shown.mode for shown in store.list_exposures(session)] == ["off"]
+        execute(url, text("ALTER TABLE invocation DROP COLUMN found"))
+        with pytest.raises(AnalyticsUnavailable):
+            store.record_many([session, an_invocation(session, "read")])
 
 
 def test_an_empty_file_is_upgraded(file):

@@ -54,4 +54,3 @@ class ToolInvocation:
     error_kind: ErrorKind | None = None
     error_code: int | None = None
     found: Found = Found.NAMED
-    context_embedding: tuple[float, ...] | None = None

@@ -177,7 +177,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             error_kind=ErrorKind.PROTOCOL,
             error_code=-32602,
             found=Found.SEARCHED,
-            context_embedding=(0.5, -0.25),
         )
         analytics.log_invocation(full)
         analytics.log_invocation(plain)

@@ -421,7 +421,7 @@ class MaintenanceContract:
     def test_what_happened_in_a_session_is_handed_out(self, analytics: AnalyticsPort) -> None:
         """Calls as they were, exposures with the names shown and hidden."""
         session = a_session()
-        call = an_invocation(session, "read", arguments_hash=ANN, context_embedding=(0.5, -0.25))
+        call = an_invocation(session, "read", arguments_hash=ANN)
         shown = an_exposure(session, "b", "a", hidden=("z", "c"), mode="enforce", tokens_shown=7)
         analytics.record_many([call, shown])
         [told] = exported(analytics, Kind.INVOCATIONS)
@@ -439,7 +439,6 @@ class MaintenanceContract:
             "error_kind": None,
             "error_code": None,
             "found": "named",
-            "context_embedding": [0.5, -0.25],
         }
         [told] = exported(analytics, Kind.EXPOSURES)
         assert (told["id"], told["shown"], told["hidden"]) == (str(shown.id), ["b", "a"], ["c", "z"])

@@ -1,8 +1,6 @@
 """How values that no database type fits on its own are put into columns."""
 
 import json
-import struct
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -61,21 +59,6 @@ class JsonText(TypeDecorator[Any]):
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """The value from JSON."""
         return None if value is None else json.loads(value)
-
-
-class Vector(TypeDecorator[Sequence[float]]):
-    """Numbers in single precision, little-endian."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def process_bind_param(self, value: Sequence[float] | None, dialect: Dialect) -> bytes | None:
-        """The numbers as bytes."""
-        return None if value is None else struct.pack(f"<{len(value)}f", *value)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[float, ...] | None:
-        """The numbers from bytes."""
-        return None if value is None else struct.unpack(f"<{len(value) // 4}f", value)
 
 
 def to_json(value: Any) -> str:

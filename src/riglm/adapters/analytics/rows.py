@@ -124,7 +124,6 @@ def invocation_row(call: ToolInvocation) -> Row:
         "error_kind": None if call.error_kind is None else call.error_kind.value,
         "error_code": _storable(call.error_code),
         "found": call.found.value,
-        "context_embedding": call.context_embedding,
     }
 
 

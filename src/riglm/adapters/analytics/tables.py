@@ -5,9 +5,9 @@ from typing import Final
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, LargeBinary, MetaData, String, Table
 from sqlalchemy.schema import SchemaItem
 
-from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
+from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText
 
-SCHEMA_REVISION: Final = "0007"
+SCHEMA_REVISION: Final = "0008"
 """The newest migration that this code knows."""
 
 metadata: Final = MetaData()
@@ -61,7 +61,6 @@ invocation: Final = Table(
     Column("error_kind", String(16)),
     Column("error_code", BigInteger),
     Column("found", String(16), nullable=False),
-    Column("context_embedding", Vector),
     Index("invocation_session_id", "session_id", "sequence_number"),
     Index("invocation_timestamp", "timestamp"),
 )

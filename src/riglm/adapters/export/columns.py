@@ -46,7 +46,6 @@ COLUMNS: Final[Mapping[Kind, Mapping[str, Type]]] = {
         **_texts("arguments_hash", "arguments", "error_kind"),
         "error_code": Type.INTEGER,
         "found": Type.TEXT,
-        "context_embedding": Type.NUMBERS,
     },
     Kind.EXPOSURES: {
         **_texts("id", "session_id"),

@@ -15,7 +15,7 @@ from riglm.adapters.spool.shapes import decode, encode
 from riglm.ports.analytics import Record
 from riglm.ports.spool import SpoolSegment, SpoolUnavailable
 
-VERSION: Final = 3
+VERSION: Final = 4
 _MAGIC: Final = b"riglm-spool "
 HEAD: Final = _MAGIC + b"%d\n" % VERSION
 _FIELDS: Final = len(b"xxxxxxxx xxxxxxxx ")

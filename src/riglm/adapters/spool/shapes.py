@@ -69,17 +69,16 @@ def _invocation(call: ToolInvocation) -> Shape:
         "error_kind": call.error_kind,
         "error_code": call.error_code,
         "found": call.found,
-        "context_embedding": call.context_embedding,
     }
 
 
 def _invocation_from(told: Shape) -> ToolInvocation:
-    kind, embedding = told["error_kind"], told["context_embedding"]
+    kind = told["error_kind"]
     told["id"] = UUID(told["id"])
     told["session_id"] = UUID(told["session_id"])
     told["error_kind"] = None if kind is None else ErrorKind(kind)
     told["found"] = Found(told["found"])
-    told["context_embedding"] = None if embedding is None else tuple(embedding)
+    told.pop("context_embedding", None)  # always null, in files until version 3
     return ToolInvocation(**told)
 
 

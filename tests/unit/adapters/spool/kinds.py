@@ -31,7 +31,6 @@ invocations = st.builds(
     error_kind=st.none() | st.sampled_from(ErrorKind),
     error_code=st.none() | counts,
     found=st.sampled_from(Found),
-    context_embedding=st.none() | st.lists(times, max_size=3).map(tuple),
 )
 exposures = st.builds(
     Exposure,
