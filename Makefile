@@ -47,12 +47,16 @@ docs: $(VENV)/.ready
 docs-serve: $(VENV)/.ready
 	$(MKDOCS) serve
 
-# Everything together takes less than five minutes after the first time, which installs the proxy to compare with.
+# Everything together takes a few minutes after the first time, which installs the proxy to compare with and embeds
+# the tools of the data sets. DATA is the directory of the data sets, with mcp_catalog as distractors.
+DATA ?= ../shared/data
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.recording
 	$(BIN)/python -m benchmarks.telemetry
 	$(BIN)/python -m benchmarks.wire
 	$(BIN)/python -m benchmarks.overhead
+	@if test -d $(DATA); then $(BIN)/python -m benchmarks.retrieval --data $(DATA) distractors; \
+	else echo "retrieval is not measured: no data sets in $(DATA); set DATA=..."; fi
 
 # LEGS=server or client runs one half; the first time installs the suite.
 LEGS ?= all

@@ -6,7 +6,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from benchmarks.retrieval import ablation, abstention, distractors, probability, speed
-from benchmarks.retrieval.sets import mix_distractors, prepared_sets
+from benchmarks.retrieval.sets import SMALL_NAMES, mix_distractors, prepared_sets
 
 _PARTS = ("ablation", "distractors", "usage", "abstention", "probability", "speed")
 
@@ -26,7 +26,8 @@ def main() -> None:
     if {"distractors", "probability"} & set(given.part):
         mixed = mix_distractors(given.data, given.cache, sets)
     if "distractors" in given.part:
-        distractors.print_distractors(mixed)
+        small = [] if given.sets else prepared_sets(given.data, given.cache, given.limit, SMALL_NAMES)
+        distractors.print_distractors([*mixed, *mix_distractors(given.data, given.cache, small)])
     if "usage" in given.part:
         ablation.print_usage(sets)
     if "abstention" in given.part:

@@ -25,6 +25,7 @@ NAMES = (
 )
 
 
+SMALL_NAMES = ("toolalpaca", "apibank", "restbench", "nestful", "tooltalk", "workbench")
 DISTRACTORS = "mcp_catalog"
 
 
