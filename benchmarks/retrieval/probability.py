@@ -26,7 +26,6 @@ class _Row(NamedTuple):
     ranking: Scores
     likeness: Scores
     coverage: Scores
-    suitability: float
     is_wanted: NDArray[np.bool_]
     weight: float
 
@@ -35,9 +34,9 @@ def print_probability(sets: Sequence[Prepared]) -> None:
     """Fit on all sets together, each weighing the same, then compare estimated and true shares set by set."""
     rows = {f"{data.dataset.name} ({len(data.dataset.tools)})": list(_rows(data)) for data in sets}
     everything = [row for some in rows.values() for row in some]
-    print("\n| ranking | likeness | coverage | intercept | odds | suitability | loss |\n|" + "---:|" * 7)
+    print("\n| ranking | likeness | coverage | intercept | odds | loss |\n|" + "---:|" * 6)
     for found in sorted((_fit(everything, *weights) for weights in _WEIGHTS), key=lambda found: found[-1])[:5]:
-        print("| {} | {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.4f} |".format(*found))
+        print("| {} | {} | {} | {:.2f} | {:.2f} | {:.4f} |".format(*found))
     print(
         f"\nAs it ships, in percent: average probability and true share of the first hit and of the first {_HITS}; if "
         f"hits under {_CUT_OFF} of the first are cut off, how many hits remain and how many wanted ones are lost\n\n"
@@ -71,7 +70,7 @@ def _print_set(name: str, rows: Sequence[_Row]) -> None:
 
 
 def _probabilities(row: _Row) -> Scores:
-    found = probabilities(row.ranking, row.likeness, row.coverage, row.suitability)
+    found = probabilities(row.ranking, row.likeness, row.coverage)
     return np.minimum.accumulate(found[: len(row.is_wanted)])
 
 
@@ -87,34 +86,28 @@ def _rows(data: Prepared) -> Iterator[_Row]:
             ranking=ranking[first],
             likeness=likeness[first],
             coverage=index.coverage(context)[first],
-            suitability=max(index.suitability(context), 0.0),
             is_wanted=np.array([int(column) in wanted for column in first[:_HITS]]),
             weight=1 / count,
         )
 
 
 def _fit(rows: Sequence[_Row], ranking: float, likeness: float, coverage: float) -> tuple[float, ...]:
-    """Return the weights, the constants of a logistic regression on log-odds and suitability, and the loss."""
+    """Return the weights, the constants of a logistic regression on the log-odds, and the loss."""
 
     def odds(row: _Row) -> Scores:
         evidence = ranking * row.ranking + likeness * row.likeness + coverage * row.coverage
         return log_odds(evidence)[: len(row.is_wanted)]
 
-    features = np.concatenate(
-        [
-            np.stack([np.ones(len(each)), each, np.full(len(each), row.suitability)], 1)
-            for row in rows
-            for each in [odds(row)]
-        ]
-    )
+    log_odds_of_hits = np.concatenate([odds(row) for row in rows])
+    features = np.stack([np.ones(len(log_odds_of_hits)), log_odds_of_hits], axis=1)
     weights = np.concatenate([np.full(len(row.is_wanted), row.weight) for row in rows])
     weights /= weights.sum()
     wanted = np.concatenate([row.is_wanted for row in rows]).astype(float)
-    slopes = np.zeros(3)
+    slopes = np.zeros(2)
     for _ in range(30):  # Newton's method
         estimated = 1 / (1 + np.exp(-features @ slopes))
         curvature = (features * (weights * estimated * (1 - estimated))[:, None]).T @ features
-        slopes += np.linalg.solve(curvature + 1e-9 * np.eye(3), features.T @ (weights * (wanted - estimated)))
+        slopes += np.linalg.solve(curvature + 1e-9 * np.eye(2), features.T @ (weights * (wanted - estimated)))
     estimated = np.clip(1 / (1 + np.exp(-features @ slopes)), 1e-9, 1 - 1e-9)
     loss = -float((weights * (wanted * np.log(estimated) + (1 - wanted) * np.log(1 - estimated))).sum())
     return (ranking, likeness, coverage, *slopes.tolist(), loss)

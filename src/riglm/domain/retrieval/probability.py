@@ -10,9 +10,7 @@ from riglm.domain.prediction import Scores
 RANKING_WEIGHT: Final = 0.3
 LIKENESS_WEIGHT: Final = 5.0
 COVERAGE_WEIGHT: Final = 5.0
-INTERCEPT: Final = 1.3
-ODDS_SLOPE: Final = 1.05
-SUITABILITY_SLOPE: Final = 0.3
+INTERCEPT: Final = 1.5
 
 _MAX_LOG_ODDS: Final = 30.0
 
@@ -29,14 +27,11 @@ def log_odds(evidence: Scores) -> Scores:
         return np.asarray(np.clip(np.log(weights) - np.log(others), -_MAX_LOG_ODDS, _MAX_LOG_ODDS))
 
 
-def probabilities(ranking: Scores, likeness: Scores, coverage: Scores, suitability: float) -> Scores:
+def probabilities(ranking: Scores, likeness: Scores, coverage: Scores) -> Scores:
     """Return for each tool the probability that the request asks for it.
 
-    `ranking` is the score that tools are ranked by, in deviations; `likeness` the cosine of each tool, `coverage` its
-    share of the request's words, `suitability` how well the best tool suits the request, at least 0. A request may ask
-    for several tools, so the sum may exceed 1.
+    `ranking` is the score that tools are ranked by, in deviations; `likeness` the cosine of each tool, and `coverage`
+    its share of the request's words. A request may ask for several tools, so the sum may exceed 1.
     """
     evidence = RANKING_WEIGHT * ranking + LIKENESS_WEIGHT * likeness + COVERAGE_WEIGHT * coverage
-    return np.asarray(
-        1 / (1 + np.exp(-(INTERCEPT + ODDS_SLOPE * log_odds(evidence) + SUITABILITY_SLOPE * suitability)))
-    )
+    return np.asarray(1 / (1 + np.exp(-(INTERCEPT + log_odds(evidence)))))

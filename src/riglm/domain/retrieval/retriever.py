@@ -100,16 +100,13 @@ class Retriever:
         """
         names = [name for name in self._rows if allowed is None or allowed(name)]
         relevance, strength, taught = self._judged(query, names, scope)
-        suitability = self._static.suitability(query)
         order = np.argsort(-relevance.combined, kind="stable")[: max(limit, 0) + NEAR_MISSES]
         found = [int(at) for at in order if relevance.combined[at] > 0]
-        if not found or (may_abstain and suitability < 0 and taught < _TELLING):
+        if not found or (may_abstain and taught < _TELLING and self._static.suitability(query) < 0):
             return SearchOutcome(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
         _, likeness = self._static.likeness(query)
         rows = np.array([self._rows[name] for name in names], np.int64)
-        chances = probabilities(
-            strength * relevance.combined, likeness[rows], self._static.coverage(query)[rows], max(suitability, 0.0)
-        )
+        chances = probabilities(strength * relevance.combined, likeness[rows], self._static.coverage(query)[rows])
         spoken = {stem: word for word, stem in spelt(query.text[:LONGEST_REQUEST])}
         hits = tuple(
             Hit(

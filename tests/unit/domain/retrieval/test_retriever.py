@@ -171,6 +171,6 @@ def test_search_for_what_several_tools_offer_is_less_certain():
 @pytest.mark.parametrize("ranking", [[], [0.0], [0.0, 0.0], [1e9, 0.0], [1.0, 1.0, 1.0]])
 def test_probabilities_of_any_evidence_are_probabilities(ranking):
     nothing = np.zeros(len(ranking))
-    found = probabilities(np.array(ranking), nothing, nothing, 0.0)
+    found = probabilities(np.array(ranking), nothing, nothing)
     assert found.shape == (len(ranking),)
     assert ((found >= 0) & (found <= 1)).all()
