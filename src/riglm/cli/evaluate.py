@@ -197,7 +197,7 @@ def cost(
     else:
         rows = _set_costs(settings, data, names, side, tools, learn, judge)
     if rows or as_json:
-        shown = rows if as_json else [{**row, "price": f"{row['price']:.2f}"} for row in rows]
+        shown = rows if as_json else [{**row, "price": f"{row['price']:.3f}"} for row in rows]
         show_rows("Price of model requests, relative to no proxy", shown, (), as_json=as_json)
     else:
         typer.echo("no session with a priced list is recorded yet: put riglm in front of a server, or give --data")
