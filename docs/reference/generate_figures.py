@@ -201,7 +201,7 @@ def way_of_a_prediction() -> str:
         *_box(16, 85, 140, 110, "Known now", "the session's calls", "its context", "all tools"),
         *(part for at, name in enumerate(_SIGNALS) for part in _box(216, 12 + 43 * at, 170, 34, "", name)),
         *_box(446, 30, 120, 80, "Order", "weights learned", "from each call"),
-        *_box(446, 170, 120, 80, "How many", "for 95 % of", "the next calls"),
+        *_box(446, 170, 120, 80, "How many", "those that pay", "for their tokens"),
         *_box(620, 95, 84, 90, "List", "pinned", "and kept,", "predicted"),
         *(part for at in range(len(_SIGNALS)) for part in _arrow((156, 140), (210, 29 + 43 * at), "")),
         *(part for at in range(len(_SIGNALS)) for part in _arrow((386, 29 + 43 * at), (440, 70), "")),
