@@ -11,7 +11,10 @@ from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
 _FADING: Final = 0.9
-"""How much a tool counts next to one that was used a call later."""
+"""How much a tool in use counts next to one that was used later."""
+
+_DISTANT: Final = 0.95
+"""How much two tools count together, to the power of the number of calls between them."""
 
 
 class Company:
@@ -28,7 +31,7 @@ class Company:
             return
         self._sessions.add("", tool, weight)
         for other in view.latest:
-            near = weight * _FADING ** view.ages[other]
+            near = weight * _DISTANT ** view.ages[other]
             self._next.add(other, tool, near)
             self._together.add(other, tool, near)
             self._together.add(tool, other, near)
