@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import sqlite3
 import sys
@@ -47,8 +48,8 @@ async def riglm(data: Path, mode: str, **settings: str) -> AsyncIterator[Client]
 async def best_for(client: Client, context: str) -> list[str]:
     """The tools that riglm names for a context, best first."""
     answer = await client.call_tool("set_context", {"context": context})
-    assert answer.structured_content is not None
-    return [tool["name"] for tool in answer.structured_content["tools"]]
+    said = json.loads(answer.content[0].text)
+    return [*(tool["name"] for tool in said["tools"]), *said.get("listed", ())]
 
 
 async def teach(data: Path, mode: str, lessons: dict[str, Sequence[str]]) -> None:
@@ -77,8 +78,8 @@ async def test_a_miss_that_was_searched_is_in_the_next_list_for_that_context(tmp
         await best_for(client, context)
         for query in ("SMS text message", "block a number", "verify a phone", "list the messages"):
             answer = await client.call_tool("search_available_tools", {"query": query})
-            assert answer.structured_content is not None
-            name = answer.structured_content["tools"][0]["name"]
+            said = json.loads(answer.content[0].text)
+            name = [*(tool["name"] for tool in said["tools"]), *said.get("already_available", ())][0]
             assert name.startswith("sms_")
             await client.call_tool(name, {"about": "the delay"})
     async with riglm(tmp_path, "legacy") as client:

