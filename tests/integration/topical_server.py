@@ -21,7 +21,12 @@ TOPICS: Final = {
     "payments": ("create invoice", "refund payment", "list charges", "customer balance", "send receipt"),
     "sms": ("send text message", "list messages", "block number", "verify phone", "schedule message"),
 }
-_ABOUT: Final = {"type": "object", "properties": {"about": {"type": "string", "title": "About", "default": ""}}}
+_ABOUT: Final = {
+    "type": "object",
+    "properties": {
+        "about": {"type": "string", "title": "About", "default": "", "description": "as in the request " * 60}
+    },
+}
 _SERVER: Final = {"name": "topical", "version": "1"}
 _CAPABILITIES: Final = {"tools": {}}
 _DISCOVERED: Final = {
