@@ -29,7 +29,6 @@ storage: {{kind: memory}}
 filtering:      # what is shown
     max_tools:   7   # few
     min_tools: 1
-    passthrough_below: {{tools: 0}}
     denylist:
       - "tool39"  # never
 """
@@ -37,6 +36,8 @@ filtering:      # what is shown
 
 class Upstream(WebServer):
     """Has forty tools; a tool answers with its name, `slow` when it is told to."""
+
+    description_length = 200
 
     def __init__(self):
         super().__init__()
@@ -60,7 +61,10 @@ class Upstream(WebServer):
     async def _list(self, caller, message, request):
         self.list_was_asked.set()
         await self.list_may_come.wait()
-        tools = [{"name": name, "description": "x" * 200, "inputSchema": {"type": "object"}} for name in TOOLS]
+        tools = [
+            {"name": name, "description": "x" * self.description_length, "inputSchema": {"type": "object"}}
+            for name in TOOLS
+        ]
         await caller.say(reply(result(message, {"tools": tools})))
 
     async def _call(self, caller, message, request):

@@ -4,12 +4,19 @@ import asyncio
 import json
 from collections.abc import Callable
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 
-from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, standing
+from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, Upstream, standing
 from tests.unit.adapters.upstream.web import error, reply, result
 
 OPEN = "application/openmetrics-text"
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tools so large that hiding them pays before anything is learned."""
+    monkeypatch.setattr(Upstream, "description_length", 6_000)
 
 
 def values(stage: Stage) -> dict[str, float]:
@@ -47,7 +54,8 @@ async def blame_itself(caller, message, request):
 
 
 async def test_calls_their_ends_and_what_riglm_took_of_them(tmp_path):
-    async with standing(tmp_path) as stage:
+    text = FILE.replace("    min_tools: 1\n", "    min_tools: 1\n    pinned: [tool01, tool02, tool03]\n")
+    async with standing(tmp_path, text) as stage:
         client = await stage.client()
         before = values(stage)
         assert before["riglm_sessions_live"] == before["riglm_sessions_total{era=handshake,transport=stdio}"] == 1
@@ -114,18 +122,17 @@ async def test_lists_hidden_tools_and_searches(tmp_path):
 
 
 async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have_been(tmp_path):
-    text = FILE.replace("    min_tools: 1\n", "    mode: shadow\n    min_tools: 1\n    cold_start_limit: 5\n")
+    text = FILE.replace("    min_tools: 1\n", "    mode: shadow\n    min_tools: 1\n    pinned: [tool01]\n")
     async with standing(tmp_path, text) as stage:
         client = await stage.client()
         assert len(await client.listed()) == len(TOOLS) - 1  # one is denied
         own = values(stage)["riglm_tokens_own_total{mode=shadow}"]
         assert own > 0
         await client.call("tool30")
-        await client.listed()
-        await client.call("tool30")
+        await client.call("tool01")
         found = values(stage)
         assert found["riglm_zero_hop_total{mode=shadow,result=missed}"] == 1
-        assert found["riglm_zero_hop_total{mode=shadow,result=hit}"] == 1  # once used it would have been in the list
+        assert found["riglm_zero_hop_total{mode=shadow,result=hit}"] == 1
         assert found[f"riglm_calls_total{{found=listed,outcome=success,upstream={found_upstream(found)}}}"] == 2
         await stage.live.put({"filtering": {"meta_tools": {"call_tool": False}}})
         await (await stage.client()).listed()
