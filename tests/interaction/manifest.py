@@ -106,12 +106,12 @@ MANIFEST = (
     Requirement(
         "filter.denied", "PRODUCT 6", "A denied tool is neither listed, found nor run, in any spelling, era, transport."
     ),
-    Requirement("filter.transparent", "PRODUCT 6", "Shadow mode and a small catalogue pass byte for byte."),
+    Requirement("filter.transparent", "PRODUCT 6", "Shadow mode and a list that hides nothing pass byte for byte."),
     Requirement("filter.envelope", "PROTOCOL 1", "A filtered list keeps the server's fields, and is private."),
     Requirement("filter.stable", "PRODUCT 6", "In the modern era no call changes a list."),
     Requirement("filter.recorded", "PRODUCT 4", "A refused call is recorded as a failure."),
     # riglm's own tools
-    Requirement("meta.recovery", "source 003", "A missed tool is found, called, and in the next list of its context."),
+    Requirement("meta.recovery", "source 003", "A missed tool is found, called, and at hand in its next context."),
     Requirement("meta.call_tool", "PRODUCT 7", "call_tool answers as the tool itself: results, errors, progress."),
     Requirement("meta.changed", "PRODUCT 7", "A client hears once that its list changed, and gets the new one."),
     # the inner voice

@@ -18,17 +18,30 @@ from tests.interaction.test_lists import pages
 
 DENY = {
     "RIGLM_FILTERING__MODE": "enforce",
-    "RIGLM_FILTERING__DENYLIST": "counter,*shout*",
-    "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
+    "RIGLM_FILTERING__COVERAGE": "0.9",
     "RIGLM_FILTERING__MIN_TOOLS": "50",
     "RIGLM_FILTERING__MAX_TOOLS": "50",
+    "RIGLM_FILTERING__DENYLIST": "counter,*shout*",
+    "RIGLM_FILTERING__META_TOOLS": '{"mark_tool": true, "index_status": true}',
+    "RIGLM_FILTERING__PINNED": "search_available_tools,call_tool,set_context,mark_tool,index_status",
 }
+"""All tools but the denied ones are listed, and all meta-tools with them."""
+
+FEW = {
+    "RIGLM_FILTERING__MODE": "enforce",
+    "RIGLM_FILTERING__COVERAGE": "0.9",
+    "RIGLM_FILTERING__MIN_TOOLS": "5",
+    "RIGLM_FILTERING__MAX_TOOLS": "5",
+    "RIGLM_FILTERING__COLD_START_LIMIT": "5",
+}
+"""Five tools are listed, whatever was learned."""
+
 ALLOW = {
     "RIGLM_FILTERING__MODE": "enforce",
     "RIGLM_FILTERING__STRATEGY": "allowlist",
     "RIGLM_FILTERING__ALLOWLIST": "echo,nonce",
 }
-SHADOW = {"RIGLM_FILTERING__MODE": "shadow", "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0"}
+SHADOW = {**FEW, "RIGLM_FILTERING__MODE": "shadow"}
 OFF = {"RIGLM_FILTERING__ENABLED": "false"}
 SPELLINGS = [
     b'{"name":"counter","arguments":{}}',
@@ -290,10 +303,11 @@ async def test_shadow_mode_is_byte_for_byte_what_no_filter_is(company: Stage, ro
 
 @behaviour("filter.transparent")
 @routes(MAIN, through=RIGLM)
-async def test_a_small_catalogue_passes_as_it_came(company: Stage, route: Route):
+async def test_a_small_catalogue_passes_as_it_came(stage: Stage, route: Route):
+    """On every surface, as long as hiding tools does not pay."""
     said = []
     for env in ({"RIGLM_FILTERING__MODE": "enforce"}, OFF):
-        async with company.client(route, "--page-size", "5", env=env) as client:
+        async with stage.client(route, "--page-size", "5", env=env) as client:
             said.append(await pages(client, "tools/list"))
             assert (await client.request("tools/call", {"name": "call_tool", "arguments": {"name": "echo"}})).code
     assert said[0] == said[1]
@@ -318,8 +332,7 @@ async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(company: Sta
 @behaviour("filter.stable")
 @routes(MAIN, MODERN, RIGLM)
 async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_calls(company: Stage, route: Route):
-    env = {"RIGLM_FILTERING__MODE": "enforce"}
-    async with company.client(route, "--many-tools", "30", env=env) as client:
+    async with company.client(route, "--many-tools", "30", env=FEW) as client:
         first = (await client.request("tools/list")).result
         assert b'"search_available_tools"' in first
         for number in range(30):

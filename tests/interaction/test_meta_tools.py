@@ -1,6 +1,7 @@
 """riglm's own tools, through real pipes and sockets."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,18 +25,23 @@ MANY = ("--tools", NAMES)
 ENFORCE = {
     "RIGLM_EMBEDDER__PROVIDER": "fastembed",
     "RIGLM_FILTERING__MODE": "enforce",
+    "RIGLM_FILTERING__COVERAGE": "0.9",
     "RIGLM_FILTERING__MIN_TOOLS": "2",
     "RIGLM_FILTERING__MAX_TOOLS": "3",
-    "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
+    "RIGLM_FILTERING__COLD_START_LIMIT": "3",
+    "RIGLM_FILTERING__META_TOOLS__INDEX_STATUS": "true",
 }
+"""Lists hold two or three tools, and follow the context on the surface `dynamic`."""
+
 DYNAMIC = {**ENFORCE, "RIGLM_FILTERING__SURFACE": "dynamic"}
 CONTEXT = "send a notification about the incident to the team"
 LESSONS = 14
 CHANGED = "notifications/tools/list_changed"
 THREAD = "threadId"
+OWN = {"set_context", "search_available_tools", "index_status"}
 
 Call = Callable[[str, dict[str, Any], str], Awaitable[Any]]
-"""Calls a tool in a conversation, and gives its structured content."""
+"""Calls a tool in a conversation, and gives what the text of its result holds."""
 
 
 async def reached(call: Call, holds: Callable[[dict[str, Any]], bool]) -> None:
@@ -60,7 +66,8 @@ async def taught(call: Call) -> None:
 
 def raw_call(client: RawClient) -> Call:
     async def call(tool: str, arguments: dict[str, Any], thread: str) -> Any:
-        return (await client.call(tool, arguments, meta={THREAD: thread})).decoded()["structuredContent"]
+        words = (await client.call(tool, arguments, meta={THREAD: thread})).words
+        return json.loads(words) if tool in OWN else words
 
     return call
 
@@ -70,7 +77,8 @@ def sdk_call(client: Client) -> Call:
         meta: Any = {THREAD: thread}
         result = await client.call_tool(tool, arguments, meta=meta)
         assert not result.is_error, result
-        return result.structured_content
+        [content] = result.content
+        return json.loads(content.text) if tool in OWN else content.text
 
     return call
 
@@ -81,36 +89,33 @@ def names(tools: list[dict[str, Any]]) -> list[str]:
 
 @behaviour("meta.recovery")
 @routes(CORNERS, through=RIGLM)
-async def test_a_missed_tool_is_searched_called_and_in_the_next_list_of_its_context(stage: Stage, route: Route):
+async def test_a_missed_tool_is_searched_called_and_at_hand_in_its_next_context(stage: Stage, route: Route):
     stage.settings.update(ENFORCE)
     async with sdk_client(stage, route, MODES[route.era], *MANY) as client:
         call = sdk_call(client)
 
-        async def shown(thread: str, context: str = CONTEXT) -> set[str]:
-            """What a conversation about the context is shown."""
-            answer = await call("set_context", {"context": context}, thread)
-            if route.era == MODERN:
-                return {*names(answer["tools"][:4])}
+        async def at_hand(thread: str) -> set[str]:
+            """The tools that a conversation about the context is sent or has in its list."""
+            answer = await call("set_context", {"context": CONTEXT}, thread)
             listed = await client.list_tools(cache_mode="bypass")
-            return {tool.name for tool in listed.tools} & {*NAMES.split(",")}
+            return {*names(answer["tools"]), *(tool.name for tool in listed.tools)}
 
         await client.list_tools()
         await taught(call)
-        before = await shown("today")
+        before = await at_hand("today")
         assert before >= {"email_send", "slack_post"}
         assert "translate_text" not in before
         found = await call("search_available_tools", {"query": "translate text"}, "today")
-        assert "translate_text" in names(found["tools"])
+        assert "translate_text" in names(found["tools"]), found
         assert all(tool["inputSchema"] for tool in found["tools"])
         await call("translate_text", {}, "today")
-        if route.era == HANDSHAKE:
-            listed = {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
-            assert listed >= {*before, "translate_text"}
+        again = await call("search_available_tools", {"query": "translate text"}, "today")
+        assert not {*names(found["tools"])} & {*names(again["tools"])}
         for thread in ("again", "and again"):
-            await shown(thread)
+            await at_hand(thread)
             await call("translate_text", {}, thread)
         await reached(call, lambda status: status["learned_pairs"] > 2 * LESSONS)
-        assert "translate_text" in await shown("tomorrow")
+        assert "translate_text" in await at_hand("tomorrow")
 
 
 @behaviour("meta.changed")
@@ -119,12 +124,12 @@ async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, ro
     async with stage.client(route, *MANY, env=ENFORCE) as client:
         assert client.greeting is not None
         assert client.greeting.decoded()["capabilities"]["tools"] == {"listChanged": True}
-        await client.request("tools/list")
+        await client.request("tools/list", meta={THREAD: "today"})
         await taught(raw_call(client))
         await client.request("tools/list")
         client.notifications.clear()
         answer = await raw_call(client)("set_context", {"context": CONTEXT}, "today")
-        assert answer["list_changed"] is True
+        assert "has changed" in answer["message"]
         await client.wait_for(CHANGED)
         listed = (await client.request("tools/list")).decoded()["tools"]
         assert {*names(listed)} >= {"email_send", "slack_post", "search_available_tools", "call_tool"}
@@ -138,11 +143,10 @@ async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, ro
 @routes(MAIN, MODERN, RIGLM)
 async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, route: Route):
     async with stage.client(route, *MANY, env=DYNAMIC) as client:
-        await client.request("tools/list")
-        await taught(raw_call(client))
-        exchange = await listening(client, {"toolsListChanged": True}, "mine")
         meta = {THREAD: "today"}
         await client.request("tools/list", meta=meta)
+        await taught(raw_call(client))
+        exchange = await listening(client, {"toolsListChanged": True}, "mine")
         await client.call("set_context", {"context": CONTEXT}, meta=meta)
         assert stamp(await client.wait_for(CHANGED)) == "mine"
         assert len((await client.request("tools/list", meta=meta)).decoded()["tools"]) < 12

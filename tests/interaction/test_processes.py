@@ -22,9 +22,14 @@ from tests.stores import valkey
 
 FILTERED = {
     "RIGLM_FILTERING__MODE": "enforce",
-    "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
+    "RIGLM_FILTERING__COVERAGE": "0.9",
+    "RIGLM_FILTERING__MIN_TOOLS": "3",
+    "RIGLM_FILTERING__MAX_TOOLS": "3",
+    "RIGLM_FILTERING__COLD_START_LIMIT": "3",
     "RIGLM_FILTERING__SURFACE": "dynamic",
+    "RIGLM_FILTERING__META_TOOLS__INDEX_STATUS": "true",
 }
+"""Lists hold three tools, and follow the context."""
 
 
 class AlternatingLink(StreamableLink):
@@ -133,7 +138,7 @@ def pipes(company: Stage) -> Processes:
 @pytest.fixture(scope="module")
 def filtered(company: Stage) -> Processes:
     """Processes that filter, in front of many tools."""
-    return processes(company, "http", "--many-tools", "40", env={**FILTERED, "RIGLM_FILTERING__COLD_START_LIMIT": "3"})
+    return processes(company, "http", "--many-tools", "40", env=FILTERED)
 
 
 @behaviour("processes.sessions")
@@ -344,8 +349,7 @@ async def test_a_session_that_is_forgotten_while_it_goes_on_is_remembered_by_no_
 
 
 async def pairs_known(client: RawClient) -> int:
-    status = (await client.call("index_status")).decoded()
-    return int(status["structuredContent"]["learned_pairs"])
+    return int(json.loads((await client.call("index_status")).words)["learned_pairs"])
 
 
 @behaviour("processes.alone")
