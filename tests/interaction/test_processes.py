@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import itertools
+import json
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
