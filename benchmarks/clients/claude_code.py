@@ -13,7 +13,6 @@ import asyncio
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +35,6 @@ USED: Final = (3, 11, 17, 29, 41, 52)
 """Which tools of the catalogue the sessions that teach use."""
 
 MARK: Final = "anthropic/alwaysLoad"
-_EPOCH: Final = 86_400.0
 
 
 async def teach(url: str, tools: Sequence[str]) -> None:
@@ -76,10 +74,10 @@ def loaded(request: dict[str, Any]) -> list[str]:
 
 
 def stored(data: Path) -> tuple[str, ...]:
-    """The warm set of this epoch."""
+    """Return the tools of Claude Code's warm set."""
     with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
-        found = store.get_warm_set("", "default", time.time() // _EPOCH * _EPOCH)
-    return () if found is None else found.tools
+        found = store.get_warm_set("", "claude-code", "default")
+    return () if found is None else tuple(found.usage.probabilities)
 
 
 def verdict(directory: Path, program: Path) -> dict[str, Any]:
