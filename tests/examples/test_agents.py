@@ -26,7 +26,7 @@ def assert_learned_to_show(shown: list[list[str]]) -> None:
 def assert_used(session) -> None:
     """The session knows of all calls of the habit."""
     reasons = session.select().reasons
-    assert {reasons[tool].why for tool in HABIT} == {"used lately in this session"}
+    assert {reasons[tool].why for tool in HABIT} == {"used in this session"}
 
 
 async def test_the_mcp_client_calls_what_the_session_selects_of_the_servers_tools(example, a_selector):

@@ -37,6 +37,7 @@ from riglm.domain.view import View
 MAX_NAMED: Final = 100
 """Maximum number of listed tools that a result names."""
 
+_CLOSE: Final = 0.2
 _MAX_NEAR: Final = 5
 _WORTH_NAMING: Final = 0.03
 """Minimum probability of a listed match that a search result names."""
@@ -201,8 +202,11 @@ class MetaTools:
         why = {hit.name: hit.why for hit in hits}
         how = how_to_call(self._own(session), [*found, *beside])
         has_meaning = self._filtering.predicting.is_ready
+        is_close = bool(hits) and hits[0].probability >= _CLOSE
         fields = {
-            "message": jsonrpc.encode(search_message(found=bool(hits), has_meaning=has_meaning, how=how)),
+            "message": jsonrpc.encode(
+                search_message(found=bool(hits), is_close=is_close, has_meaning=has_meaning, how=how)
+            ),
             "tools": array(
                 jsonrpc.with_member(view.catalogue.by_name[name].raw, ("why",), jsonrpc.encode(why[name]))
                 for name in found

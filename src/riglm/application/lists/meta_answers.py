@@ -127,8 +127,10 @@ def context_message(*, has_tools: bool, changed: bool, how: str) -> str:
     return f"{listed} These tools are likely needed in addition. {how}"
 
 
-def search_message(*, found: bool, has_meaning: bool, how: str) -> str:
+def search_message(*, found: bool, is_close: bool, has_meaning: bool, how: str) -> str:
     """Return the message of a search result; without `has_meaning` the tools were compared by words only so far."""
+    if found and not is_close:
+        how = f"These tools come nearest; check whether they do what you need. {how}"
     if found:
         return how if has_meaning else f"{how} The index of meanings is still being built: later searches find more."
     if not has_meaning:

@@ -192,7 +192,10 @@ class PredictionService(Predicting):
             take(embedded)
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
-        """The tools that fit a query, among those that are allowed; the best by words while meanings are unknown."""
+        """The tools that fit a query, among those that are allowed; the best by words while meanings are unknown.
+
+        Only without a model may the search find nothing: it cannot see that other words mean the same.
+        """
         until = asyncio.get_running_loop().time() + self._patience
         knowledge = await self._loading.recalled()
         if knowledge is not None:
@@ -200,10 +203,10 @@ class PredictionService(Predicting):
             self._remember(context)
             retriever = knowledge.index.retriever
             if retriever is not None:
-                is_final = self.is_ready and (context.vector is not None or knowledge.has_no_model)
+                is_fallback = self.is_ready and self.embedder_status().semantic_quality != "high"
                 with self._guarded:
                     return retriever.search(
-                        context, limit, scope=self._scope_of(session), allowed=allowed, may_abstain=is_final
+                        context, limit, scope=self._scope_of(session), allowed=allowed, may_abstain=is_fallback
                     )
         return SearchOutcome(hits=(), near=(), abstained=True)
 
