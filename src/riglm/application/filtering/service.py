@@ -303,10 +303,18 @@ class FilteringService:
         return self._announced(session, state, view, changed=changed)
 
     def follow_calls(self, session: Session) -> None:
-        """Plan again by what a session used, where `coverage` asks for lists of a size and no context is set."""
+        """Plan again by what a session used, where `coverage` asks for lists of a size.
+
+        While a context is set, the tools used since are listed in addition.
+        """
         state, view = self._states.of(session), self.view(session)
-        if self.rules.coverage is not None and state.calls and state.context is None and view is not None:
+        if self.rules.coverage is None or not state.calls or view is None:
+            return
+        if state.context is None:
             self._replan(session, state, view, 0.0)
+        else:
+            with self._guarded:
+                self._now.planner.add_used(session, state, view)
 
     def _replan(self, session: Session, state: SessionState, view: View, confidence: float) -> bool:
         with self._guarded:

@@ -165,6 +165,13 @@ class ListPlanner:
         )
         return self._adopt(session, state, view, target, {})
 
+    def add_used(self, session: Session, state: SessionState, view: View) -> None:
+        """Add the tools of the last turns to the plan of a session."""
+        plan = self.plan(session, state, view)
+        if plan.tools is not None:
+            used = turns.used_lately(state, self._rules.retained_turns) & view.candidate_set
+            state.plan = replace(plan, tools=plan.tools | used)
+
     def _adopt(
         self, session: Session, state: SessionState, view: View, target: ListPlan, needed: Mapping[str, float]
     ) -> bool:

@@ -169,6 +169,7 @@ class SelectingService:
         """Take note of the tools that a session has; whether there is a choice, and whether all for it is at hand."""
         self._services.owners.note(owners)
         self._filtering.know(session, catalogue)
+        await self._filtering.prepare(session)
         if not self._filtering.hides(session):
             return False, True
         is_at_hand = await self._prediction.caught_up(session, self._seconds)
