@@ -107,8 +107,7 @@ def controlled(
     own = {
         "DATA_DIR": str(data),
         "EMBEDDER__PROVIDER": "static",
-        "FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
-        "FILTERING__PASSTHROUGH_BELOW__TOKENS": "0",
+        "FILTERING__COVERAGE": "0.9",  # definitions are so short that hiding them does not pay
         "CONTROL__TOKEN": WRITE_TOKEN,
         "CONTROL__READ_TOKEN": READ_TOKEN,
         **(settings or {}),

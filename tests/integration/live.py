@@ -29,6 +29,7 @@ storage: {{kind: memory}}
 filtering:      # what is shown
     max_tools:   7   # few
     min_tools: 1
+    pinned: [search_available_tools, call_tool, set_context, mark_tool, index_status]   # though nothing is hidden
     denylist:
       - "tool39"  # never
 """

@@ -25,6 +25,10 @@ LESSON = ("datadog_delete_order", "mysql_list_user", "gcp_search_branch", "grafa
 CONTEXT = "prepare the monthly zebra review"
 
 
+SIZED = {"RIGLM_FILTERING__COVERAGE": "0.95", "RIGLM_FILTERING__COLD_START_LIMIT": "20"}
+"""Lists go by size, so that each context may change them."""
+
+
 class Wire:
     """A client that keeps the bytes of what it is told; `async with` starts a riglm of its own."""
 
@@ -32,7 +36,7 @@ class Wire:
         self.version = version
         self.changes = 0
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
-        own = {"RIGLM_DATA_DIR": str(data), "PYTHONPATH": str(CHECKOUT), "RIGLM_EMBEDDER__PROVIDER": "static"}
+        own = {"RIGLM_DATA_DIR": str(data), "PYTHONPATH": str(CHECKOUT), "RIGLM_EMBEDDER__PROVIDER": "static", **SIZED}
         self._environment = {**kept, **own, **{f"RIGLM_{name}": value for name, value in settings.items()}}
         self._number = 0
 
@@ -113,11 +117,12 @@ def names(listed: bytes) -> list[str]:
 
 
 async def teach(data: Path, tools: Sequence[str] = LESSON) -> None:
-    async with Wire(data, HANDSHAKE) as client:
-        await client.listed()
-        await client.call("set_context", context=CONTEXT)
-        for tool in tools * 4:
-            await client.call(tool, text="it")
+    for _ in range(3):
+        async with Wire(data, HANDSHAKE) as client:
+            await client.listed()
+            await client.call("set_context", context=CONTEXT)
+            for tool in tools * 2:
+                await client.call(tool, text="it")
 
 
 @pytest.fixture(scope="module")
@@ -180,17 +185,14 @@ async def test_what_a_session_does_never_changes_a_list_of_the_modern_era(taught
 async def test_a_list_changes_at_most_once_for_each_context(taught):
     async with Wire(taught, HANDSHAKE) as client:
         await client.listed()
-        for number, context in enumerate((CONTEXT, "the auditors visit us", CONTEXT), 1):
+        for number, context in enumerate((CONTEXT, "delete a customer", CONTEXT), 1):
             await client.call("set_context", context=context)
-            kept = names(await client.listed())
+            shown = await client.listed()
             for tool in LESSON:
                 await client.call(tool, text="it")
-                grown = names(await client.listed())
-                assert set(kept) <= set(grown)
-                kept = grown
+                assert await client.listed() == shown
             assert client.changes <= number
-        assert client.changes >= 1
-        assert len(kept) < 40
+        assert len(names(shown)) < 40
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
@@ -206,7 +208,7 @@ async def test_a_shadow_leaves_the_upstream_s_own_bytes_whatever_was_learned(tau
 
 
 async def test_a_client_s_context_changes_no_other_client_s_list(taught_stage: Stage):
-    env = {"RIGLM_FILTERING__MODE": "enforce", "PYTHONPATH": str(CHECKOUT)}
+    env = {"RIGLM_FILTERING__MODE": "enforce", "PYTHONPATH": str(CHECKOUT), **SIZED}
     url = taught_stage.serve(*UPSTREAM, env=env) + "/mcp"
     links = [(era, StreamableLink(url, listen=False)) for era in ("modern", "handshake", "handshake", "modern")]
     async with AsyncExitStack() as stack:
@@ -217,7 +219,7 @@ async def test_a_client_s_context_changes_no_other_client_s_list(taught_stage: S
             first.append(await result_of(client))
         assert first[0] == first[3]
         assert first[1] == first[2]
-        await clients[1].call("set_context", b'{"context":"%b"}' % CONTEXT.encode())
+        await clients[1].call("set_context", b'{"context":"delete a customer"}')
         assert await result_of(clients[1]) != first[1]
         others = [await result_of(clients[number]) for number in (3, 2, 0)]
         assert others == [first[3], first[2], first[0]]
