@@ -1,5 +1,6 @@
 """A scripted client that makes the calls of a session, and counts which tools it did not have to look for."""
 
+import json
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -114,6 +115,9 @@ class Agent:
 
 
 def _names(answer: types.CallToolResult) -> tuple[str, ...]:
-    """The tools that an answer gives."""
-    tools: Iterable[Any] = (answer.structured_content or {}).get("tools", ())
+    """Return the names of the tools that a meta-tool's result holds as text."""
+    [content] = answer.content
+    if answer.is_error or not isinstance(content, types.TextContent):
+        return ()
+    tools: Iterable[Any] = json.loads(content.text).get("tools", ())
     return tuple(str(tool["name"]) for tool in tools)

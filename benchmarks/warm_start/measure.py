@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import mcp_types as types
 from mcp import Client
 
 from benchmarks.cache import import_path
@@ -101,7 +102,7 @@ async def first_lists(url: str, surface: str, sessions: Sequence[Work]) -> Shown
             listed = await _listed(client)
             at_first.append(share(listed, work))
             answer = await client.call_tool("set_context", {"context": work.prompt})
-            given = [str(tool["name"]) for tool in (answer.structured_content or {}).get("tools", ())]
+            given = [str(tool["name"]) for tool in _said(answer).get("tools", ())]
             shown = [*given, *listed] if surface == "stable" else await _listed(client)
             with_context.append(share(shown, work))
     return Shown(surface, sum(at_first) / len(at_first), sum(with_context) / len(with_context))
@@ -122,3 +123,9 @@ def ceiling(sessions: Sequence[Work]) -> float:
 
 async def _listed(client: Client) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools if tool.name not in _OWN]
+
+
+def _said(answer: types.CallToolResult) -> dict[str, Any]:
+    """Return the object that a meta-tool's result holds as text, empty after an error."""
+    [content] = answer.content
+    return json.loads(content.text) if isinstance(content, types.TextContent) and not answer.is_error else {}

@@ -164,5 +164,5 @@ async def test_a_session_s_state_is_what_it_was_before_anybody_looked(tmp_path):
         await service.prediction(session.id)
         after = replace(state), state.calls, state.used_in_turn
         assert after[1:] == before[1:]
-        for name in ("turn", "view", "choice", "shown", "has", "changes", "last_at", "context"):
+        for name in ("turn", "view", "plan", "shown", "has", "changes", "last_at", "context"):
             assert getattr(after[0], name) is getattr(before[0], name), name

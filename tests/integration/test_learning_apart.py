@@ -1,5 +1,6 @@
 """Who learns from whom, end to end: callers with a token and without one in front of the same server and store."""
 
+import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ class Team:
             "RIGLM_PRIVACY__KEY": "k" * 40,
             "RIGLM_LEARNING__SCOPE": scope,
             "RIGLM_FILTERING__MODE": "enforce",
+            "RIGLM_FILTERING__COVERAGE": "0.95",
+            "RIGLM_FILTERING__COLD_START_LIMIT": "20",
         }
 
     def serves(self, who: str, run: int) -> str:
@@ -51,9 +54,8 @@ def client(origin: str, who: str, era: str) -> RawClient:
 
 async def best_for(said: RawClient, context: str) -> list[str]:
     """The tools that riglm names for a context, best first."""
-    answer = (await said.call("set_context", {"context": context})).decoded()
-    assert "structuredContent" in answer, answer
-    return [tool["name"] for tool in answer["structuredContent"]["tools"]]
+    answer = json.loads((await said.call("set_context", {"context": context})).words)
+    return [*answer.get("listed", []), *(tool["name"] for tool in answer["tools"])]
 
 
 async def found(origin: str, who: str, era: str) -> list[tuple[bool, bool]]:
