@@ -78,8 +78,7 @@ def served(folder: Path) -> Iterator[Served]:
     settings = {
         "RIGLM_DATA_DIR": str(data),
         "RIGLM_EMBEDDER__PROVIDER": "static",
-        "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0",
-        "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOKENS": "0",
+        "RIGLM_FILTERING__COVERAGE": "0.95",
         "RIGLM_CONTROL__TOKEN": WRITE_TOKEN,
         "RIGLM_CONTROL__READ_TOKEN": READ_TOKEN,
     }

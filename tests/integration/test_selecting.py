@@ -190,7 +190,8 @@ def test_an_opened_selector_gets_ready_before_it_is_asked(make, monkeypatch):
 
 def test_a_selection_that_could_not_wait_for_the_model_says_so(make, monkeypatch, tmp_path):
     (tmp_path / "riglm.yaml").write_text(
-        "embedder: {start_deadline: 0.05, deadline: 0.05}\nstorage: {kind: memory}\nfiltering: {coverage: 0.9, cold_start_limit: 6}\n"
+        "embedder: {start_deadline: 0.05, deadline: 0.05}\nstorage: {kind: memory}\n"
+        "filtering: {coverage: 0.9, cold_start_limit: 6}\n"
     )
     may_go_on, embed = threading.Event(), HashingEmbedder.embed
 

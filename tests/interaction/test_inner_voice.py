@@ -398,7 +398,7 @@ SURFACES = {
 async def test_the_tool_is_the_last_of_every_list_and_can_be_called(
     company: Stage, ask: Asking, settings: dict[str, str]
 ):
-    few = {"RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0"}
+    few = {"RIGLM_FILTERING__COVERAGE": "0.95"}
     ask.url = company.serve(*company.back("http", "--tools", "one,two"), env={**ON, **few, **settings}) + "/mcp"
     ask.shelf.thought(WORDS)
     async with Client(ask.url, mode=MODES[ask.era]) as client:
@@ -455,7 +455,8 @@ async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_ca
 
 @behaviour("voice.lists")
 async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_tool(company: Stage, ask: Asking):
-    env = {**ON, "RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0"}
+    env = {**ON, "RIGLM_FILTERING__COVERAGE": "0.95", "RIGLM_FILTERING__COLD_START_LIMIT": "1"}
+    env["RIGLM_FILTERING__MIN_TOOLS"] = "1"
     env["RIGLM_FILTERING__SURFACE"] = "dynamic"
     flags = ("--tools", f"{NAME},one")
     ask.url = company.serve(*company.back("http", *flags), env=env) + "/mcp"
