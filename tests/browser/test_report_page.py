@@ -49,7 +49,7 @@ def test_the_report_s_page_shows_all_without_a_complaint_and_asks_no_host(strang
     stranger.prefer(colours)
     stranger.open(file.as_uri())
     shown = stranger.run("return document.body.innerText")
-    assert "by what was recorded" in shown
+    assert "40 sessions with 289 calls" in shown
     assert "What shadow mode recorded" in shown
     assert "never<b>used" in shown
     assert stranger.run("return document.querySelectorAll('#chart canvas').length") == 1
