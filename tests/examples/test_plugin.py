@@ -1,5 +1,6 @@
 """The example of a plug-in, installed as packages are: it keeps riglm's contracts, and a configuration picks it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -72,12 +73,16 @@ def test_its_options_are_checked_before_riglm_starts(tmp_path):
 @pytest.mark.usefixtures("with_it")
 async def test_a_riglm_whose_configuration_names_it_predicts_by_it(tmp_path):
     file = configured(tmp_path, half_life=7_200)
-    not_static = {"EMBEDDER__PROVIDER": ""}
+    not_static = {
+        "EMBEDDER__PROVIDER": "",
+        "FILTERING__META_TOOLS__INDEX_STATUS": "true",
+        "FILTERING__PINNED": "index_status,set_context",
+    }
     with controlled(tmp_path, past=a_past(time.time()), configuration=file, settings=not_static) as riglm:
         async with riglm.client() as client:
             await client.list_tools()
             await client.call_tool("set_context", {"context": "whatever comes"})  # waits for what is to be loaded
-            status = (await client.call_tool("index_status", {})).structured_content
+            status = json.loads((await client.call_tool("index_status", {})).content[0].text)
             [session] = [each for each in riglm.ask("GET", "/sessions").json["items"] if each["ended_at"] is None]
             told = riglm.ask("GET", f"/predictions/{session['id']}").json
     assert status["embeddings"]["actual_model"] == "riglm-recency/words-128"

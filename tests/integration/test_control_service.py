@@ -38,6 +38,7 @@ async def at_work(stage):
     """A client that used some tools again and again, and its list."""
     client = await stage.client()
     await client.listed()
+    stage.container.prediction()._loading.begin(at_once=True)
     async with asyncio.timeout(PATIENCE):
         while stage.container.prediction().knowledge is None:
             await asyncio.sleep(0.01)
