@@ -10,6 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, Upstream, standing
 from tests.unit.adapters.upstream.web import error, reply, result
 
+BARE = "".join(line for line in FILE.splitlines(keepends=True) if "pinned:" not in line)
 OPEN = "application/openmetrics-text"
 
 
@@ -54,7 +55,7 @@ async def blame_itself(caller, message, request):
 
 
 async def test_calls_their_ends_and_what_riglm_took_of_them(tmp_path):
-    text = FILE.replace("    min_tools: 1\n", "    min_tools: 1\n    pinned: [tool01, tool02, tool03]\n")
+    text = BARE.replace("    min_tools: 1\n", "    min_tools: 1\n    pinned: [tool01, tool02, tool03]\n")
     async with standing(tmp_path, text) as stage:
         client = await stage.client()
         before = values(stage)
@@ -95,7 +96,7 @@ def found_upstream(found: dict[str, float]) -> str:
 
 
 async def test_lists_hidden_tools_and_searches(tmp_path):
-    text = FILE.replace("    min_tools: 1\n", "    min_tools: 1\n    cold_start_limit: 10\n")
+    text = BARE.replace("    min_tools: 1\n", "    min_tools: 1\n    cold_start_limit: 10\n")
     async with standing(tmp_path, text) as stage:
         client = await stage.client()
         listed = [name for name in await client.listed() if name in TOOLS]
@@ -122,7 +123,7 @@ async def test_lists_hidden_tools_and_searches(tmp_path):
 
 
 async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have_been(tmp_path):
-    text = FILE.replace("    min_tools: 1\n", "    mode: shadow\n    min_tools: 1\n    pinned: [tool01]\n")
+    text = BARE.replace("    min_tools: 1\n", "    mode: shadow\n    min_tools: 1\n    pinned: [tool01]\n")
     async with standing(tmp_path, text) as stage:
         client = await stage.client()
         assert len(await client.listed()) == len(TOOLS) - 1  # one is denied
@@ -158,7 +159,7 @@ async def test_records_wait_on_disk_while_the_store_is_away(tmp_path):
     in_the_way = tmp_path / "store"
     in_the_way.mkdir()
     storage = json.dumps({"path": str(in_the_way), "spool": {"path": str(tmp_path / "spool")}})
-    text = FILE.replace("storage: {{kind: memory}}", f"storage: {storage.replace('{', '{{').replace('}', '}}')}")
+    text = BARE.replace("storage: {{kind: memory}}", f"storage: {storage.replace('{', '{{').replace('}', '}}')}")
     async with standing(tmp_path, text) as stage:
         client = await stage.client()
         await client.listed()
@@ -181,7 +182,7 @@ async def test_a_scrape_never_asks_the_store(tmp_path):
 
 
 async def test_without_the_control_api_nothing_is_counted(tmp_path):
-    async with standing(tmp_path, FILE.replace("  enabled: true\n", "  enabled: false\n", 1)) as stage:
+    async with standing(tmp_path, BARE.replace("  enabled: true\n", "  enabled: false\n", 1)) as stage:
         client = await stage.client()
         await client.listed()
         assert await client.call("tool01") == "tool01"
