@@ -193,14 +193,14 @@ class MetaTools:
             hit.name for hit in hits if hit.name in known and (hit.name == best or hit.probability >= _WORTH_NAMING)
         ]
         follow_up = self._filtering.follow_up(session, {*state.calls, *([best] if best else [])})
-        beside = self._sendable(
+        often_next = self._sendable(
             session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
         )
         state.found(query[:LONGEST_QUERY], [*found, *named])
-        state.suggested.update(beside)
-        state.sent.update(found, beside)
+        state.suggested.update(often_next)
+        state.sent.update(found, often_next)
         why = {hit.name: hit.why for hit in hits}
-        how = how_to_call(self._own(session), [*found, *beside])
+        how = how_to_call(self._own(session), [*found, *often_next])
         has_meaning = self._filtering.predicting.is_ready
         is_close = bool(hits) and hits[0].probability >= _CLOSE
         fields = {
@@ -214,13 +214,15 @@ class MetaTools:
         }
         if named:
             fields["already_available"] = jsonrpc.encode(named)
-        if beside:
-            fields["often_used_next"] = array(bytes(view.catalogue.by_name[name].raw) for name in beside)
+        if often_next:
+            fields["often_used_next"] = array(bytes(view.catalogue.by_name[name].raw) for name in often_next)
         other = [hit.name for hit in hits if hit.name not in known and hit.name not in found]
         near = [*other, *near][:_MAX_NEAR]
         if near and not (hits and hits[0].probability >= SURE):
             fields["near"] = jsonrpc.encode(near)
-        return MetaAnswer(result=text_result(fields), selection=self._shown(view, [*found, *beside], SEARCH_SURFACE))
+        return MetaAnswer(
+            result=text_result(fields), selection=self._shown(view, [*found, *often_next], SEARCH_SURFACE)
+        )
 
     async def _found(self, session: Session, view: View, text: str) -> tuple[list[Hit], list[str]]:
         """Return the permitted tools that a text matches, and the names of near misses."""

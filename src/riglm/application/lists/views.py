@@ -37,11 +37,9 @@ class Views:
         self._clock = clock
         self._kept: OrderedDict[tuple[int, tuple[Override, ...]], View] = OrderedDict()
 
-    def of(self, session: Session, catalogue: Catalogue, *, whoever: bool = False) -> View:
-        """What a session may see of a catalogue; with `whoever`, what is the same for all its principal's sessions."""
+    def of(self, session: Session, catalogue: Catalogue) -> View:
+        """Return the tools of a catalog that a session may use."""
         overrides = self.concerning(session)
-        if whoever:
-            overrides = tuple(each for each in overrides if each.key != str(session.id))
         key = (id(catalogue), overrides)
         view = self._kept.get(key)
         if view is None or view.catalogue is not catalogue:
