@@ -48,13 +48,6 @@ async def asked(riglm: Controlled, method: str, path: str, body: Any = None) -> 
     return await asyncio.to_thread(riglm.ask, method, path, body)
 
 
-async def loaded(riglm: Controlled) -> None:
-    """Until what was learned is there."""
-    async with asyncio.timeout(PATIENCE):
-        while (await asked(riglm, "GET", "/embedder")).json["embeddings"]["status"] != "ready":
-            await asyncio.sleep(0.05)
-
-
 async def test_an_override_changes_the_next_list_of_a_client_that_is_told(tmp_path: Path):
     ears = Ears()
     with controlled(tmp_path) as riglm:
@@ -79,9 +72,6 @@ async def test_an_override_changes_the_next_list_of_a_client_that_is_told(tmp_pa
 async def test_another_size_of_lists_changes_the_next_list_of_a_client_that_is_told(tmp_path: Path):
     ears = Ears()
     with controlled(tmp_path, past=a_past(time.time())) as riglm:
-        async with riglm.client() as first:
-            await listed(first)
-            await loaded(riglm)
         async with riglm.client(message_handler=ears) as client:
             await client.call_tool(TOOLS[3], {})
             assert len(await listed(client)) > 2

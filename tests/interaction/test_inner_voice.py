@@ -455,7 +455,7 @@ async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_ca
 
 @behaviour("voice.lists")
 async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_tool(company: Stage, ask: Asking):
-    env = {**ON, "RIGLM_FILTERING__PINNED": "call_tool"}
+    env = {**ON, "RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__PINNED": "call_tool"}
     env["RIGLM_FILTERING__SURFACE"] = "dynamic"
     flags = ("--tools", f"{NAME},one")
     ask.url = company.serve(*company.back("http", *flags), env=env) + "/mcp"

@@ -16,6 +16,7 @@ from riglm.composition.prediction import SWITCH_SECONDS
 from riglm.composition.telemetry import make_traces
 from riglm.composition.wanted import is_shared, stands_in_the_way
 from riglm.domain.forgetting import Forgotten
+from riglm.domain.tool_catalog import ToolCatalog
 from riglm.ports.telemetry import Readings
 from riglm.ports.upstream import UpstreamPort
 
@@ -98,7 +99,11 @@ async def _recall_catalogs(container: Container) -> None:
     known, specs = container.services().known_catalogs, container.settings().upstream_specs()
     if len(specs) < 2:  # the list of a single one is forwarded
         return
-    job = container.asking().submit(lambda: known.load(specs, container.choices().list_tool_catalogs))
+
+    def read(fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+        return container.choices().list_tool_catalogs(fingerprints)  # opens the store, which may be away
+
+    job = container.asking().submit(lambda: known.load(specs, read))
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.wrap_future(job), _CATALOGS_SECONDS)
 

@@ -83,7 +83,11 @@ class MetaTools:
             if self.is_denied(name):
                 return False
             return name in self._called_voice or not self._has_server_tool(session, name)
-        return name in self._runs and name in self._filtering.offered(session)
+        if name not in self._runs:
+            return False
+        if name in self._filtering.offered(session):
+            return True
+        return name in self._filtering.answered(session) and not self._has_server_tool(session, name)
 
     def is_denied(self, name: str) -> bool:
         """Whether the deny list means one of riglm's own tools, by whichever of its names."""

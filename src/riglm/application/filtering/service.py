@@ -218,6 +218,10 @@ class FilteringService:
             return self._now.planner.offered(session, self._states.of(session), self.view(session))
         return ()
 
+    def answered(self, session: Session) -> tuple[str, ...]:
+        """Return the names of the meta-tools that are answered in a session even if its list hides nothing."""
+        return self._now.planner.answered(session)
+
     def turn_key(self, meta: Raw | bytes) -> str:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
         return turns.turn_key(meta, self.rules.turn_keys)

@@ -196,11 +196,16 @@ class ListPlanner:
 
         All of them are listed, but for set_context where it does not pay.
         """
+        answered = self.answered(session)
+        if not answered or view is None:
+            return answered
+        return self._offered(self.plan(session, state, view), view)
+
+    def answered(self, session: Session) -> tuple[str, ...]:
+        """Return the names of the meta-tools that a session can call where no upstream tool has the name."""
         if self._rules.mode == "shadow" or self.surface(session) not in (Surface.DYNAMIC, Surface.STABLE):
             return ()
-        if view is None:
-            return self._meta_tools
-        return self._offered(self.plan(session, state, view), view)
+        return self._meta_tools
 
     def names(self, session: Session, state: SessionState, view: View) -> tuple[str, ...]:
         """Return the names that a list would have now, without changing the session."""

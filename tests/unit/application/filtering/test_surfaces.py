@@ -123,7 +123,15 @@ def test_a_list_that_hides_nothing_passes_unchanged_without_meta_tools(catalogue
     listed = stage.filtering.compose(session, catalogue)
     assert listed.is_passthrough
     assert stage.filtering.offered(session) == ()
-    assert not stage.meta_tools.owns(session, "call_tool")
+
+
+@pytest.mark.parametrize("surface", ["dynamic", "stable", "full", "hints"])
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_a_meta_tool_is_answered_though_not_listed_unless_an_upstream_tool_has_its_name(surface, mode):
+    stage, session = learned(surface=surface, mode=mode, pinned=["*"]), a_session()
+    stage.filtering.compose(session, a_catalogue("call_tool", "other"))
+    answered = [name for name in ("set_context", "call_tool") if stage.meta_tools.owns(session, name)]
+    assert answered == (["set_context"] if mode == "enforce" and surface in ("dynamic", "stable") else [])
 
 
 @pytest.mark.parametrize("surface", ["dynamic", "stable"])
@@ -132,7 +140,6 @@ def test_a_pinned_meta_tool_is_offered_where_nothing_is_hidden(catalogue, surfac
     listed = stage.filtering.compose(session, catalogue)
     assert names_in(listed.raw) == [*ALL, "set_context"]
     assert stage.meta_tools.owns(session, "set_context")
-    assert not stage.meta_tools.owns(session, "call_tool")
 
 
 def test_prediction_learns_the_tools_of_every_list_that_is_composed(catalogue):
