@@ -5,10 +5,10 @@
 A person has eight servers with 120 tools, and a dozen workflows of 4 to 10 tools, drawn by lot among some of them. The
 sessions of 40 days are written down as Claude Code does it: with detours, calls that come by chance, popularity that
 changes, sessions that were resumed, agents, calls of other tools, damaged lines. `riglm learn-from` reads them. Then a
-riglm is started, and the sessions that come next are begun, asked for in other words: what share of the tools that a
-session needs is among the first 15 that it is shown, before and after it says what it is about? No tool is called, so
-nothing is learned meanwhile. The control has learned from nothing. The ceiling is the best single list of 15 for these
-sessions, known only in hindsight. Exit code 1 if learn-from takes 30 s, or a list with a context holds less than 80 %.
+riglm is started, and the sessions that come next are begun, asked for in other words: how many tools are listed first,
+and what share of the tools that a session needs is listed, or sent by set_context? No tool is called, so nothing is
+learned meanwhile. The control has learned from nothing. The ceiling is the best single list of 15 for these sessions,
+known only in hindsight. Exit code 1 if learn-from takes 30 s, or less than 80 % is listed or sent after set_context.
 """
 
 import argparse
@@ -65,16 +65,17 @@ async def measured(seed: int, sessions: int, following: int, directory: Path) ->
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    table = Table(title=f"Share of the next sessions' tools among the first {ROOM} shown", title_justify="left")
-    columns = ("seed", "learn-from s", "calls", "surface", "first: control", "learned", "ceiling")
-    for column in (*columns, "with context: control", "learned"):
+    table = Table(title="What the next sessions are given", title_justify="left")
+    columns = ("seed", "learn-from s", "calls", "surface", "tools: control", "learned", "share: control", "learned")
+    for column in (*columns, "ceiling", "with context: control", "learned"):
         table.add_column(column, justify="left" if column == "surface" else "right")
     for row in rows:
         for control, taught in zip(row["control"], row["taught"], strict=True):
             shares = [control["at_first"], taught["at_first"], row["ceiling"]]
             shares += [control["with_context"], taught["with_context"]]
             told = [str(row["seed"]), f"{row['seconds']:.1f}", str(row["calls"]), taught["surface"]]
-            table.add_row(*told, *(f"{share:.2f}" for share in shares))
+            sizes = [f"{each['tools']:.0f}" for each in (control, taught)]
+            table.add_row(*told, *sizes, *(f"{share:.2f}" for share in shares))
     Console(width=130).print(table)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any, Final
 
 import mcp_types as types
@@ -20,7 +21,7 @@ from benchmarks.subject import RIGLM, Served, isolated
 from benchmarks.warm_start.work import Work, servers
 
 ROOM: Final = 15
-"""So many tools count of what a client is shown."""
+"""Maximum number of tools in a list, and of definitions in the result of set_context."""
 
 MODES: Final = {"dynamic": "legacy", "stable": "2026-07-28"}
 """The era of the SDK's client that gets each surface by itself."""
@@ -36,9 +37,14 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The share of the next sessions' tools, the mean over sessions, that one surface showed first."""
+    """What clients had on one surface, the mean over sessions.
+
+    `tools` is the number of tools in the first list, `at_first` the share of the session's tools that this list holds,
+    and `with_context` the share that is listed or sent after set_context.
+    """
 
     surface: str
+    tools: float
     at_first: float
     with_context: float
 
@@ -96,22 +102,21 @@ def riglm(directory: Path, **settings: str) -> Iterator[str]:
 
 async def first_lists(url: str, surface: str, sessions: Sequence[Work]) -> Shown:
     """Begin each session, and look at what is shown before and after it said what it is about; no tool is called."""
-    at_first, with_context = [], []
+    sizes, at_first, with_context = [], [], []
     for work in sessions:
         async with Client(url, mode=MODES[surface], read_timeout_seconds=60, cache=None) as client:
             listed = await _listed(client)
+            sizes.append(len(listed))
             at_first.append(share(listed, work))
             answer = await client.call_tool("set_context", {"context": work.prompt})
             given = [str(tool["name"]) for tool in _said(answer).get("tools", ())]
-            shown = [*given, *listed] if surface == "stable" else await _listed(client)
-            with_context.append(share(shown, work))
-    return Shown(surface, sum(at_first) / len(at_first), sum(with_context) / len(with_context))
+            with_context.append(share([*given, *await _listed(client)], work))
+    return Shown(surface, mean(sizes), mean(at_first), mean(with_context))
 
 
 def share(shown: Sequence[str], work: Work) -> float:
-    """How many of a session's tools are among the first ones shown."""
-    there = {*list(dict.fromkeys(shown))[:ROOM]}
-    return len(there & work.tools) / len(work.tools)
+    """The share of a session's tools that is among those shown."""
+    return len(work.tools.intersection(shown)) / len(work.tools)
 
 
 def ceiling(sessions: Sequence[Work]) -> float:

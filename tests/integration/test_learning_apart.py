@@ -52,22 +52,22 @@ def client(origin: str, who: str, era: str) -> RawClient:
     return RawClient(StreamableLink(origin + "/mcp", headers, listen=False), era)
 
 
-async def best_for(said: RawClient, context: str) -> list[str]:
-    """The tools that riglm names for a context, best first."""
+async def sent_for(said: RawClient, context: str) -> set[str]:
+    """The tools whose definitions riglm sends for a context."""
     answer = json.loads((await said.call("set_context", {"context": context})).words)
-    return [*answer.get("listed", []), *(tool["name"] for tool in answer["tools"])]
+    return {tool["name"] for tool in answer["tools"]}
 
 
-async def found(origin: str, who: str, era: str) -> list[tuple[bool, bool]]:
-    """Of each context: whether what was used in it comes first, and is in a list that was chosen."""
+async def found(origin: str, who: str, era: str) -> list[bool]:
+    """Of each context: whether the client has what was used in it, in a list that hides tools or sent."""
     outcomes = []
     for context, tools in LESSONS.items():
         async with client(origin, who, era) as asking:
             await asking.greet()
             await asking.request("tools/list")
-            best = set((await best_for(asking, context))[:5])
+            sent = await sent_for(asking, context)
             listed = {tool["name"] for tool in (await asking.request("tools/list")).decoded()["tools"]}
-            outcomes.append((set(tools) <= best, set(tools) <= listed and not set(TOOLS) <= listed))
+            outcomes.append(set(tools) <= listed | sent and not set(TOOLS) <= listed)
     return outcomes
 
 
@@ -85,7 +85,7 @@ async def test_what_one_principal_taught_is_in_the_lists_of_another_only_where_a
             await teaching.greet()
             await teaching.request("tools/list")
             for context, tools in LESSONS.items():
-                await best_for(teaching, context)
+                await sent_for(teaching, context)
                 for tool in tools:
                     assert "result" in (await teaching.call(tool, {"about": "it"})).parts
         team.ends(origin)
@@ -93,4 +93,4 @@ async def test_what_one_principal_taught_is_in_the_lists_of_another_only_where_a
     for who, learned in ((teacher, True), (other, others_learn)):
         origin = team.serves(who, run=2)
         for era in (HANDSHAKE, MODERN):
-            assert (who, era, await found(origin, who, era)) == (who, era, [(learned, learned)] * len(LESSONS))
+            assert (who, era, await found(origin, who, era)) == (who, era, [learned] * len(LESSONS))
