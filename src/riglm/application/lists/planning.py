@@ -249,10 +249,14 @@ class ListPlanner:
 
     def _listed(self, view: View, usage: Usage | None) -> ListPlan:
         rules, costs = self._rules, self.costs(view)
-        order = self._cold_order(view)
+        everyday = everyday_weights(
+            [(name, profile(view.catalogue.by_name[name]).description) for name in view.candidates]
+        )
+        order = self._cold_order(view, everyday)
         estimate, most, reason = usage, rules.max_tools, _LEARNED
         if estimate is None:
-            estimate, most, reason = self._cold_usage(view), rules.cold_start_limit, _COLD
+            prior = {name: _PRIOR * weight for name, weight in everyday.items()}
+            estimate, most, reason = replace(COLD_USAGE, probabilities=prior), rules.cold_start_limit, _COLD
         bounds = (rules.min_tools, max(rules.min_tools, most))
         if rules.coverage is not None:
             if usage is None:
@@ -284,16 +288,8 @@ class ListPlanner:
         tools = view.kept.union(paying)
         return ListPlan(candidates=view.candidates, tools=tools, predictor=self._predictor, reason=_LEARNED)
 
-    def _cold_usage(self, view: View) -> Usage:
-        return replace(COLD_USAGE, probabilities={name: _PRIOR * each for name, each in self._everyday(view).items()})
-
-    def _everyday(self, view: View) -> Mapping[str, float]:
-        catalogue = view.catalogue
-        return everyday_weights([(name, profile(catalogue.by_name[name]).description) for name in view.candidates])
-
-    def _cold_order(self, view: View) -> Sequence[str]:
+    def _cold_order(self, view: View, everyday: Mapping[str, float]) -> Sequence[str]:
         """Return all candidates: everyday utilities first, then in turn from each server."""
-        everyday = self._everyday(view)
         seen: dict[str, int] = {}
         turn: dict[str, int] = {}
         for name in view.candidates:

@@ -22,6 +22,8 @@ MOST_TERMS: Final = 64
 MOST_SIMILAR: Final = 10
 """Learned contexts that are asked about another, the most similar ones."""
 
+_UNRELATED: Final = 0.1  # a context that is no more similar than this does not vote
+_RELATED: Final = 0.25  # from this similarity on, votes count as much as past lessons were right
 _NARROWNESS: Final = 0.05
 _HABIT: Final = 0.5  # a tool that came along once counts less where others come every time
 _KEPT: Final = 0.8
@@ -159,10 +161,12 @@ class LearnedPairs:
             for tool, pair in lessons.items():
                 if _still_counts(pair, fingerprints):
                     votes[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT
-        sameness = (float(likeness.meaning[best].max()) - _SAME) / (1 - _SAME)
+        nearest = float(likeness.meaning[best].max())
+        relation = (nearest - _UNRELATED) / (_RELATED - _UNRELATED)
+        sameness = (nearest - _SAME) / (1 - _SAME)
         return Votes(
             by_tool={tool: min(1.0, vote) for tool, vote in votes.items()},
-            trust=max(self._reliability.trust, min(1.0, sameness)),
+            trust=max(self._reliability.trust * min(1.0, max(0.0, relation)), min(1.0, sameness)),
             confidence=self._confidence(likeness.meaning, fingerprints),
         )
 

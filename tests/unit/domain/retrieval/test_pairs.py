@@ -248,6 +248,18 @@ def test_votes_are_trusted_where_tools_recur_and_not_where_they_do_not():
     assert scattered.votes(asked, "", {}).trust == 0.0
 
 
+def test_votes_of_unrelated_contexts_are_not_trusted_however_often_they_were_right():
+    pairs, mine = LearnedPairs(), np.eye(3, dtype=np.float32)
+    for number in range(40):
+        asked = Context(text=f"ship parcel number{number}", vector=mine[0], model="m")
+        pairs.learn(asked, "deploy", 1.0, scope="", at=0.0, description_hash="")
+    trusts = []
+    for similarity in (0.05, 0.15, 0.3):
+        vector = np.float32(similarity) * mine[0] + np.float32((1 - similarity**2) ** 0.5) * mine[1]
+        trusts.append(pairs.votes(Context(text="tune my violin", vector=vector, model="m"), "", {}).trust)
+    assert trusts[0] == 0 < trusts[1] < trusts[2]
+
+
 def test_lessons_of_a_description_that_changed_while_riglm_was_away_give_no_confidence():
     restored = LearnedPairs()
     restored.restore(_learn(LearnedPairs(), f"ship number{number}") for number in range(20))
