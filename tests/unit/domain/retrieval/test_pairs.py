@@ -249,9 +249,9 @@ def test_votes_are_trusted_where_tools_recur_and_not_where_they_do_not():
 
 
 def test_votes_of_unrelated_contexts_are_not_trusted_however_often_they_were_right():
-    pairs, mine = LearnedPairs(), np.eye(3, dtype=np.float32)
+    pairs, mine = LearnedPairs(), np.eye(42, dtype=np.float32)
     for number in range(40):
-        asked = Context(text=f"ship parcel number{number}", vector=mine[0], model="m")
+        asked = Context(text=f"ship parcel number{number}", vector=mine[0] + 0.1 * mine[2 + number], model="m")
         pairs.learn(asked, "deploy", 1.0, scope="", at=0.0, description_hash="")
     trusts = []
     for similarity in (0.05, 0.15, 0.3):
