@@ -33,7 +33,7 @@ class Prices:
     cached_input: float = 0.1
     cache_write: float = 1.25
     output: float = 5.0
-    extra_request: float = 1_000.0
+    extra_request: float = 1_500.0
 
     def added(self, tokens: float, requests: float) -> float:
         """Return the price of adding tokens to a prompt that `requests` later requests read from the cache."""

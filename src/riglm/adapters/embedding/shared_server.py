@@ -58,7 +58,11 @@ class SharedServer:
         if link is None:
             with self._locked():
                 link = _connected(path) or _started(path, start)
-        identity = path.stat().st_ino
+        try:
+            identity = path.stat().st_ino
+        except FileNotFoundError:  # another process removed it just now, since the server did not answer
+            link.close()
+            raise
         return link, lambda: self._remove(path, identity)
 
     def _remove(self, path: Path, identity: int) -> None:

@@ -146,6 +146,8 @@ class Loading:
             on_loop(lambda: self._take(None))
             on_loop(lambda: self._complete(None))
             return
+        if self._closed:  # meanwhile, and what was not made then is not opened
+            return
         on_loop(lambda: self._take(made))
         made.open(lambda: self._worker.submit(lambda: self._recall(recollection, made, on_loop)))
 
