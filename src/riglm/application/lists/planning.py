@@ -244,8 +244,13 @@ class ListPlanner:
             raw = self._writer.whole(view.catalogue)
         else:
             raw = self._writer.some(view.catalogue, view.candidate_set, {})
-        is_whole = view.is_whole
-        return self._selection(session, view, plan, shown, raw=raw, is_passthrough=is_whole, tokens_own=tokens_own)
+        may_change = (
+            session.era is Era.MODERN and self.surface(session) is Surface.STABLE and self._rules.mode != "shadow"
+        )
+        is_passthrough = view.is_whole and not may_change  # else the upstream's ttlMs and cacheScope would be wrong
+        return self._selection(
+            session, view, plan, shown, raw=raw, is_passthrough=is_passthrough, tokens_own=tokens_own
+        )
 
     def _listed(self, view: View, usage: Usage | None) -> ListPlan:
         rules, costs = self._rules, self.costs(view)

@@ -7,6 +7,7 @@ import pytest
 from riglm.domain import jsonrpc
 from riglm.domain.prices import Prices
 from riglm.domain.session import Era
+from riglm.domain.surface import Surface
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
@@ -106,7 +107,9 @@ def test_before_anything_was_learned_a_small_catalog_passes_unchanged(catalogue,
     stage, session = Stage(), a_session(client, era)
     stage.prediction.likes = ("tool05",)
     listed = stage.filtering.compose(session, catalogue)
-    assert (listed.shown, listed.hidden, listed.is_passthrough) == (tuple(ALL), (), True)
+    assert (listed.shown, listed.hidden) == (tuple(ALL), ())
+    assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalogue.tools]
+    assert listed.is_passthrough is (stage.filtering.surface(session) is Surface.DYNAMIC)
     assert (listed.reason, listed.tokens_own) == ("hiding tools does not pay", 0)
     assert stage.filtering.offered(session) == ()
     assert not stage.filtering.hides(session)
