@@ -63,7 +63,7 @@ class ToolSession(Generic[T]):
         return _selection(offer, await self._background.ask_soon(self._selecting(offer, context)))
 
     def search(self, query: str, *, limit: int = 10) -> Findings[T]:
-        """The tools that fit a query, also those that were not selected; none where nothing fits.
+        """Return the tools that match a query best, also those that were not selected; none if nothing matches.
 
         A tool that is used after a search found it counts more than one that was selected.
 
