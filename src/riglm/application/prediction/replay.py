@@ -11,10 +11,10 @@ from riglm.domain.prediction import Situation
 from riglm.domain.session_state import MOST_CALLS
 from riglm.ports.analytics import RecordedSession
 
-MAX_CALLS: Final = 2_000
+MAX_CALLS: Final = 1_000
 """Maximum number of calls to replay: `hybrid` takes nearly a millisecond for each, at every start."""
 
-MAX_CANDIDATES: Final = 1_000_000
+MAX_CANDIDATES: Final = 500_000
 """Maximum number of candidates of all replayed calls together; older sessions are replayed without their catalogs."""
 
 
