@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -91,7 +92,7 @@ class Consensus:
 
     def _grace_left(self) -> float:
         """For how many seconds more the silent are waited for; who is late is not, until it answers."""
-        asked_at = max((self._asked_at[name] for name in self._silent), default=0.0)
+        asked_at = max((self._asked_at[name] for name in self._silent), default=-math.inf)
         return asked_at + self._grace - time.monotonic()
 
     def _ask(self) -> None:

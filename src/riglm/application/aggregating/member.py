@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -68,7 +69,7 @@ class Member:
         """When each list that is being fetched was asked for."""
         self._refused: UpstreamLink | None = None
         self._stale: set[str] = set(protocol.LIST_MEMBER)
-        self._failed_at = 0.0
+        self._failed_at = -math.inf
         self._asked_at = 0.0
         self._handshake = b""
         self._listening = False
