@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
 from riglm.domain.errors import RiglmError
-from riglm.domain.exposure import Mode
+from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.domain.session import Client, Confidence, Era, Method, Transport
@@ -113,28 +113,12 @@ class SessionCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionList:
-    """One list, or one answer to a search or context, that a session was shown; `hidden` is a number."""
-
-    at: float
-    surface: str
-    mode: Mode
-    predictor: str
-    reason: str
-    shown: tuple[str, ...]
-    hidden: int
-    tokens_shown: int
-    tokens_hidden: int
-    tokens_own: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDetail:
     """A session with its latest calls and lists, each oldest first."""
 
     session: SessionEntry
     calls: tuple[SessionCall, ...]
-    shown: tuple[SessionList, ...]
+    shown: tuple[Exposure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 from uuid import UUID
 
 from fastapi import Path, Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from riglm.adapters.control.problem import told
 from riglm.adapters.control.route import operations
@@ -70,13 +70,13 @@ class Call(Shape):
 class ShownList(Shape):
     """One list, or one answer to a search or a context."""
 
-    at: Time
+    at: Time = Field(validation_alias="timestamp")
     surface: str
     mode: Mode
     predictor: str
     reason: str
     shown: list[str]
-    hidden: int
+    hidden: Annotated[int, BeforeValidator(len)]
     tokens_shown: int
     tokens_hidden: int
     tokens_own: int

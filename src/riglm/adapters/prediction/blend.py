@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.novelty import finite
-from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
@@ -39,48 +39,48 @@ class BlendPredictor(PredictorPort):
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """The sum."""
-        view = View(situation)
-        if not view.size:
+        features = Features(situation)
+        if not features.size:
             return Prediction(scores=np.zeros(0))
-        prior = self._prior(view)
+        prior = self._prior(features)
         parts = {
-            "sequence": self._markov(view, prior),
-            "recency": 0.1 * view.spread({tool: 0.8**age for tool, age in view.ages.items()}),
-            "cooccurrence": 0.1 * self._shared(view, prior),
-            "server": 0.02 * _home(view),
-            "context": np.zeros(view.size),
+            "sequence": self._markov(features, prior),
+            "recency": 0.1 * features.spread({tool: 0.8**age for tool, age in features.ages.items()}),
+            "cooccurrence": 0.1 * self._shared(features, prior),
+            "server": 0.02 * _home(features),
+            "context": np.zeros(features.size),
         }
         if situation.relevance is not None:
-            place = np.empty(view.size)
-            place[np.argsort(-finite(situation.relevance.described), kind="stable")] = np.arange(view.size)
+            place = np.empty(features.size)
+            place[np.argsort(-finite(situation.relevance.described), kind="stable")] = np.arange(features.size)
             parts["context"] = 0.3 / (10 + place)
-        scores: Scores = sum(parts.values(), np.zeros(view.size))
+        scores: Scores = sum(parts.values(), np.zeros(features.size))
         return Prediction(scores=scores, contributions=parts if explain else {}, confidence=0.5)
 
-    def _prior(self, view: View) -> Scores:
-        prior: Scores = (view.spread(self._use.row("")) + _UNSEEN) / (self._use.total("") + _UNSEEN * view.size)
+    def _prior(self, features: Features) -> Scores:
+        prior: Scores = (features.spread(self._use.row("")) + _UNSEEN) / (self._use.total("") + _UNSEEN * features.size)
         return prior
 
-    def _markov(self, view: View, prior: Scores) -> Scores:
+    def _markov(self, features: Features, prior: Scores) -> Scores:
         found = prior
-        for order in range(1, min(len(view.calls), 2) + 1):
-            past = view.calls[-order:]
+        for order in range(1, min(len(features.calls), 2) + 1):
+            past = features.calls[-order:]
             if order == 1 or self._after.row(past):
-                counts, total = view.spread(self._after.row(past)), self._after.total(past)
+                counts, total = features.spread(self._after.row(past)), self._after.total(past)
                 found = (counts + _MARKOV_TRUST * found) / (total + _MARKOV_TRUST)
         return found
 
-    def _shared(self, view: View, prior: Scores) -> Scores:
-        found = np.zeros(view.size)
-        for tool in view.ages:
+    def _shared(self, features: Features, prior: Scores) -> Scores:
+        found = np.zeros(features.size)
+        for tool in features.ages:
             row = self._together.row(tool)
-            found += view.spread(row) / max(row.get(tool, 0.0), 1.0)
-        return found / max(len(view.ages), 1) + _UNSEEN * prior
+            found += features.spread(row) / max(row.get(tool, 0.0), 1.0)
+        return found / max(len(features.ages), 1) + _UNSEEN * prior
 
 
-def _home(view: View) -> Scores:
+def _home(features: Features) -> Scores:
     last: dict[str, float] = {}
-    for age, tool in enumerate(reversed(view.calls[-20:])):
-        last.setdefault(view.server_of(tool) or tool, 0.9**age)
-    servers = view.situation.servers
-    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in view.situation.candidates])
+    for age, tool in enumerate(reversed(features.calls[-20:])):
+        last.setdefault(features.server_of(tool) or tool, 0.9**age)
+    servers = features.situation.servers
+    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in features.situation.candidates])

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.frequency import Frequency
-from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
@@ -25,29 +25,29 @@ class Company:
         self._together = Counts()
         self._sessions = Counts(most_rows=1, most_tools=4096, most_total=1e6)
 
-    def learn(self, view: View, tool: str, weight: float) -> None:
+    def learn(self, features: Features, tool: str, weight: float) -> None:
         """Count the tools in use when a session uses a tool first; each call between the two makes it count less."""
-        if tool in view.ages:
+        if tool in features.ages:
             return
         self._sessions.add("", tool, weight)
-        for other in view.latest:
-            near = weight * _DISTANT ** view.ages[other]
+        for other in features.latest:
+            near = weight * _DISTANT ** features.ages[other]
             self._next.add(other, tool, near)
             self._together.add(other, tool, near)
             self._together.add(tool, other, near)
 
-    def shares(self, view: View, otherwise: Scores) -> tuple[Scores, Scores]:
+    def shares(self, features: Features, otherwise: Scores) -> tuple[Scores, Scores]:
         """How probable each candidate is to come next, and to come soon, by the tools in use, the latest most."""
-        if not view.latest:
+        if not features.latest:
             return otherwise, otherwise
-        following, ever = np.zeros(view.size), np.zeros(view.size)
+        following, ever = np.zeros(features.size), np.zeros(features.size)
         sessions = self._sessions.row("")
         total = 0.0
-        for place, tool in enumerate(view.latest):
+        for place, tool in enumerate(features.latest):
             weight = _FADING**place
             total += weight
-            following += weight * self._next.share(view, tool, otherwise)
-            beside = view.spread(self._together.row(tool)) + otherwise
+            following += weight * self._next.share(features, tool, otherwise)
+            beside = features.spread(self._together.row(tool)) + otherwise
             ever += weight * beside / (sessions.get(tool, 0.0) + 1.0)
         return following / total, np.minimum(ever / total, 1.0)
 
@@ -61,15 +61,15 @@ class CooccurrencePredictor(PredictorPort):
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Count the company of a call."""
-        view = View(situation)
-        self._frequency.learn(view, tool, weight)
-        self._company.learn(view, tool, weight)
+        features = Features(situation)
+        self._frequency.learn(features, tool, weight)
+        self._company.learn(features, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """Log-odds against chance."""
-        view = View(situation)
-        use = self._frequency.share(view)
-        _, ever = self._company.shares(view, use)
-        base, scores = view.lift(use), view.lift(ever)
+        features = Features(situation)
+        use = self._frequency.share(features)
+        _, ever = self._company.shares(features, use)
+        base, scores = features.lift(use), features.lift(ever)
         parts = {"use": base, "company": scores - base} if explain else {}
         return Prediction(scores=scores, contributions=parts, confidence=self._frequency.confidence())

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping
 from typing import Final
 
-from riglm.adapters.prediction.view import View
+from riglm.adapters.prediction.features import Features
 from riglm.domain.prediction import Scores
 
 _SMALLEST: Final = 0.1
@@ -78,7 +78,7 @@ class Counts:
         """The counts of a row."""
         return self._rows.get(circumstance, _NOTHING).counts
 
-    def share(self, view: View, circumstance: Hashable, otherwise: Scores) -> Scores:
+    def share(self, features: Features, circumstance: Hashable, otherwise: Scores) -> Scores:
         """The probability of each candidate in a circumstance, backed off to `otherwise` as Witten and Bell do.
 
         The fewer different tools came, the more the counts are trusted.
@@ -86,4 +86,4 @@ class Counts:
         row = self._rows.get(circumstance)
         if row is None or not row.counts:
             return otherwise
-        return (view.spread(row.counts) + len(row.counts) * otherwise) / (row.total + len(row.counts))
+        return (features.spread(row.counts) + len(row.counts) * otherwise) / (row.total + len(row.counts))

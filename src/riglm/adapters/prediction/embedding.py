@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.novelty import finite, relevant, standard
-from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
@@ -32,10 +32,10 @@ class EmbeddingPredictor(PredictorPort):
         )
 
 
-def signals(view: View) -> Mapping[str, Scores]:
+def signals(features: Features) -> Mapping[str, Scores]:
     """`described`, `learned` and `relevant`, both: each against its mean over the candidates."""
-    relevance = view.situation.relevance
+    relevance = features.situation.relevance
     if relevance is None:
-        return {name: np.zeros(view.size) for name in _NAMES}
+        return {name: np.zeros(features.size) for name in _NAMES}
     parts = (relevance.described, relevance.learned, relevant(relevance))
     return {name: standard(part) / 2 for name, part in zip(_NAMES, parts, strict=True)}

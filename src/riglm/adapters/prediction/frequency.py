@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.mixing import Mixture
-from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
@@ -31,52 +31,52 @@ class Frequency:
         self._moment = Counts(most_rows=24 // _HOURS + 7)
         self._whose = Mixture({"own": 2.0, "common": 1.0}, prior_calls=_WHOSE_PRIOR_CALLS)
 
-    def learn(self, view: View, tool: str, weight: float) -> None:
+    def learn(self, features: Features, tool: str, weight: float) -> None:
         """Count a call."""
-        whose, column = _who(view.situation), view.column.get(tool)
+        whose, column = _who(features.situation), features.column.get(tool)
         if column is not None and len(whose) > 1:
-            self._whose.learn(np.stack([self.share(view), self._common(view)]), column, weight)
+            self._whose.learn(np.stack([self.share(features), self._common(features)]), column, weight)
         for who in whose:
             self._use.add(who, tool, weight)
-        for moment in _moments(view.situation.time):
+        for moment in _moments(features.situation.time):
             self._moment.add(moment, tool, weight)
-        if tool not in view.ages:
+        if tool not in features.ages:
             self._fresh.add("any", tool, weight)
-            self._fresh.add(_stage(view), tool, weight)
+            self._fresh.add(_stage(features), tool, weight)
 
-    def share(self, view: View) -> Scores:
+    def share(self, features: Features) -> Scores:
         """How probable each candidate is by its use alone, backed off from principal to client to all."""
-        found = view.uniform
-        for who in _who(view.situation):
-            found = self._use.share(view, who, found)
+        found = features.uniform
+        for who in _who(features.situation):
+            found = self._use.share(features, who, found)
         return found
 
-    def _common(self, view: View) -> Scores:
-        return self._use.share(view, _EVERYBODY, view.uniform)
+    def _common(self, features: Features) -> Scores:
+        return self._use.share(features, _EVERYBODY, features.uniform)
 
-    def fresh_share(self, view: View) -> Scores:
+    def fresh_share(self, features: Features) -> Scores:
         """How probable each candidate is among calls of tools that their session had not used before."""
-        return self._fresh.share(view, "any", view.uniform)
+        return self._fresh.share(features, "any", features.uniform)
 
     def confidence(self) -> float:
         """How much was counted lately, between 0 and 1."""
         counted = self._use.total(_EVERYBODY)
         return counted / (counted + _HALF_SURE)
 
-    def signals(self, view: View) -> Mapping[str, Scores]:
+    def signals(self, features: Features) -> Mapping[str, Scores]:
         """`use` by all; `who`, `stage`, `moment`: what is particular to the client, to early or late calls, to a time.
 
         `who` counts as far as clients proved to differ, and less the more tools of the session are known.
         """
-        fresh, everybody = self.fresh_share(view), self._common(view)
-        mixed, _ = self._whose.mix(np.stack([self.share(view), everybody]))
-        moment = np.zeros(view.size)
-        for name in _moments(view.situation.time):
-            moment += np.log(self._moment.share(view, name, everybody) / everybody)
+        fresh, everybody = self.fresh_share(features), self._common(features)
+        mixed, _ = self._whose.mix(np.stack([self.share(features), everybody]))
+        moment = np.zeros(features.size)
+        for name in _moments(features.situation.time):
+            moment += np.log(self._moment.share(features, name, everybody) / everybody)
         return {
-            "use": view.lift(everybody),
-            "who": np.log(mixed / everybody) * _WHO_FADING / (_WHO_FADING + len(view.ages)),
-            "stage": np.log(self._fresh.share(view, _stage(view), fresh) / fresh),
+            "use": features.lift(everybody),
+            "who": np.log(mixed / everybody) * _WHO_FADING / (_WHO_FADING + len(features.ages)),
+            "stage": np.log(self._fresh.share(features, _stage(features), fresh) / fresh),
             "moment": moment,
         }
 
@@ -89,13 +89,13 @@ class FrequencyPredictor(PredictorPort):
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Count a call."""
-        self._frequency.learn(View(situation), tool, weight)
+        self._frequency.learn(Features(situation), tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """Log-odds against chance."""
-        view = View(situation)
-        moment = self._frequency.signals(view)["moment"]
-        parts = {"use": view.lift(self._frequency.share(view)), "moment": _MOMENT_WEIGHT * moment}
+        features = Features(situation)
+        moment = self._frequency.signals(features)["moment"]
+        parts = {"use": features.lift(self._frequency.share(features)), "moment": _MOMENT_WEIGHT * moment}
         scores = parts["use"] + parts["moment"]
         return Prediction(
             scores=scores, contributions=parts if explain else {}, confidence=self._frequency.confidence()
@@ -121,6 +121,6 @@ def _moments(time: float) -> tuple[str, ...]:
     return f"hour {moment.tm_hour // _HOURS}", f"weekday {moment.tm_wday}"
 
 
-def _stage(view: View) -> int:
+def _stage(features: Features) -> int:
     """How far the session has come, in a few steps of different tools used."""
-    return sum(len(view.ages) >= step for step in _STAGES)
+    return sum(len(features.ages) >= step for step in _STAGES)

@@ -8,13 +8,13 @@ import numpy as np
 
 from riglm.adapters.prediction import embedding, recency, standing
 from riglm.adapters.prediction.cooccurrence import Company
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.frequency import Frequency
 from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty
 from riglm.adapters.prediction.reliability import Reliability
 from riglm.adapters.prediction.reordering import Opening, Ranked, for_whole_context
 from riglm.adapters.prediction.sequence import Order
 from riglm.adapters.prediction.server import Home
-from riglm.adapters.prediction.view import View
 from riglm.adapters.prediction.weighing import Matrix, Weighed, Weighing
 from riglm.adapters.prediction.wording import Wording
 from riglm.domain.errors import ConfigurationError
@@ -60,7 +60,7 @@ _LEAST_LIFT: Final = 0.02
 class _Judged:
     """What the signals say of a situation: kept until something is learned, since a call is predicted, then learned."""
 
-    view: View
+    features: Features
     explanations: Matrix
     made: Matrix
     signals: Matrix
@@ -113,13 +113,13 @@ class HybridPredictor(PredictorPort):
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Learn the weights from what was known before the call, then count the call."""
-        view = View(situation)
-        target = view.column.get(tool)
-        if target is not None and view.size > 1:
+        features = Features(situation)
+        target = features.column.get(tool)
+        if target is not None and features.size > 1:
             self._learn_weights(self._judge(situation), target, weight)
         self._judged = None
         for statistic in (self._frequency, self._order, self._company, self._home, self._wording):
-            statistic.learn(view, tool, weight)
+            statistic.learn(features, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """The logarithm of each candidate's probability, fresh ones lifted, in the order that counts."""
@@ -127,7 +127,7 @@ class HybridPredictor(PredictorPort):
             return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
         judged = self._judge(situation)
         weighed, lifted, opened = judged.weighed, judged.lifted, judged.opened
-        lasting = self._lasting(judged.view, opened)
+        lasting = self._lasting(judged.features, opened)
         steps = (weighed.parts.sum(0), lifted.scores, opened.scores, lasting.scores)
         return Prediction(
             scores=lasting.scores.copy(),
@@ -137,51 +137,55 @@ class HybridPredictor(PredictorPort):
         )
 
     def _judge(self, situation: Situation) -> _Judged:
-        if self._judged is None or self._judged.view.situation is not situation:
-            view = View(situation)
-            explanations = self._novelty.explanations(view)
+        if self._judged is None or self._judged.features.situation is not situation:
+            features = Features(situation)
+            explanations = self._novelty.explanations(features)
             mixed, made = self._novelty.mix(explanations)
-            signals, hints = self._signals(view, mixed), self._hints(view)
-            weighed = self._weighing.weigh(signals, view.used, hints)
-            lifted = self._lifted(view, weighed)
-            opened = self._opened(view, lifted)
-            self._judged = _Judged(view, explanations, made, signals, hints, weighed, lifted, opened)
+            signals, hints = self._signals(features, mixed), self._hints(features)
+            weighed = self._weighing.weigh(signals, features.used, hints)
+            lifted = self._lifted(features, weighed)
+            opened = self._opened(features, lifted)
+            self._judged = _Judged(features, explanations, made, signals, hints, weighed, lifted, opened)
         return self._judged
 
     def _learn_weights(self, judged: _Judged, target: int, weight: float) -> None:
-        view, scores = judged.view, judged.opened.scores
+        features, scores = judged.features, judged.opened.scores
         self._reliability.learn(_mass(judged.weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
         if self._opening is not None:
-            self._opening.learn(view, judged.weighed.scores, target, weight)
-        self._weighing.learn(judged.signals, view.used, judged.hints, target, weight)
-        if not view.used[target]:
+            self._opening.learn(features, judged.weighed.scores, target, weight)
+        self._weighing.learn(judged.signals, features.used, judged.hints, target, weight)
+        if not features.used[target]:
             self._novelty.learn(judged.explanations, target, weight)
 
-    def _signals(self, view: View, mixed: Scores) -> Matrix:
+    def _signals(self, features: Features, mixed: Scores) -> Matrix:
         found: dict[str, Scores] = {
-            "mixed": np.where(view.used, 0.0, np.log(mixed * view.size + _LEAST_LIFT)),
-            **self._frequency.signals(view),
-            **self._order.signals(view),
-            **self._home.signals(view),
-            **self._wording.signals(view),
-            **recency.signals(view),
-            **embedding.signals(view),
+            "mixed": np.where(features.used, 0.0, np.log(mixed * features.size + _LEAST_LIFT)),
+            **self._frequency.signals(features),
+            **self._order.signals(features),
+            **self._home.signals(features),
+            **self._wording.signals(features),
+            **recency.signals(features),
+            **embedding.signals(features),
         }
         return np.stack([found[name] for name in SIGNALS]) * self._kept
 
-    def _hints(self, view: View) -> tuple[float, float, float]:
-        return self._order.fresh_odds(view), float(np.log1p(len(view.ages))), float(np.log1p(len(view.calls)))
+    def _hints(self, features: Features) -> tuple[float, float, float]:
+        return (
+            self._order.fresh_odds(features),
+            float(np.log1p(len(features.ages))),
+            float(np.log1p(len(features.calls))),
+        )
 
-    def _lifted(self, view: View, weighed: Weighed) -> Ranked:
+    def _lifted(self, features: Features, weighed: Weighed) -> Ranked:
         likely = weighed.scores
-        return Ranked(standing.kept(likely + self._fresh_bonus * ~view.used, likely, view.used), likely)
+        return Ranked(standing.kept(likely + self._fresh_bonus * ~features.used, likely, features.used), likely)
 
-    def _opened(self, view: View, ranked: Ranked) -> Ranked:
-        return ranked.given_out(self._opening.order(view) if self._opening is not None else None)
+    def _opened(self, features: Features, ranked: Ranked) -> Ranked:
+        return ranked.given_out(self._opening.order(features) if self._opening is not None else None)
 
-    def _lasting(self, view: View, ranked: Ranked) -> Ranked:
-        relevance = view.situation.relevance
-        if relevance is None or not (view.situation.lasting and self._lasts):
+    def _lasting(self, features: Features, ranked: Ranked) -> Ranked:
+        relevance = features.situation.relevance
+        if relevance is None or not (features.situation.lasting and self._lasts):
             return ranked
         return ranked.given_out(for_whole_context(ranked.scores, relevance))
 

@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.cooccurrence import Company
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.frequency import Frequency
 from riglm.adapters.prediction.mixing import Mixture
 from riglm.adapters.prediction.sequence import Order
 from riglm.adapters.prediction.server import Home
-from riglm.adapters.prediction.view import View
 from riglm.adapters.prediction.weighing import Matrix
 from riglm.domain.prediction import Relevance, Scores
 
@@ -61,24 +61,24 @@ class Novelty:
         """The mixed probabilities, and the part of each explanation in them."""
         return self._mixture.mix(explanations)
 
-    def explanations(self, view: View) -> Matrix:
+    def explanations(self, features: Features) -> Matrix:
         """A distribution over the fresh candidates by each explanation; zeros where it has nothing to say."""
-        use = self._frequency.fresh_share(view)
-        joins, company = self._company.shares(view, use)
-        server, inside = self._home.shares(view)
-        near = self._home.near(view)
-        near_any = near / np.bincount(view.servers, minlength=len(view.server_names))[view.servers]
+        use = self._frequency.fresh_share(features)
+        joins, company = self._company.shares(features, use)
+        server, inside = self._home.shares(features)
+        near = self._home.near(features)
+        near_any = near / np.bincount(features.servers, minlength=len(features.server_names))[features.servers]
         found = {
-            "chance": view.uniform,
-            "follows": self._order.share(view, fresh=True),
+            "chance": features.uniform,
+            "follows": self._order.share(features, fresh=True),
             "joins": joins,
             "company": company,
             "server": server * inside,
             "near": near * inside,
             "near_any": near_any,
-            **_by_context(view.situation.relevance, near_any),
+            **_by_context(features.situation.relevance, near_any),
         }
-        return _fresh_only(view, found)
+        return _fresh_only(features, found)
 
 
 def _by_context(relevance: Relevance | None, near: Scores) -> Mapping[str, Scores]:
@@ -95,10 +95,10 @@ def _by_context(relevance: Relevance | None, near: Scores) -> Mapping[str, Score
     }
 
 
-def _fresh_only(view: View, found: Mapping[str, Scores]) -> Matrix:
+def _fresh_only(features: Features, found: Mapping[str, Scores]) -> Matrix:
     """Each explanation as a distribution over the fresh candidates; zeros where it has nothing to say."""
-    table = np.stack([found.get(name, np.zeros(view.size)) for name in EXPLANATIONS])
-    table[:, view.used] = 0.0
+    table = np.stack([found.get(name, np.zeros(features.size)) for name in EXPLANATIONS])
+    table[:, features.used] = 0.0
     totals = table.sum(1, keepdims=True)
     return table / np.where(totals > 0, totals, 1.0)
 

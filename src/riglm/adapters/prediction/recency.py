@@ -5,21 +5,21 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.view import View
+from riglm.adapters.prediction.features import Features
 from riglm.domain.prediction import Scores
 
 _FADING: Final = 0.95
 
 
-def signals(view: View) -> Mapping[str, Scores]:
+def signals(features: Features) -> Mapping[str, Scores]:
     """`age`, calls since the last use; `again` and `again_two`, what followed the last tool, or two, before.
 
     All are zero for tools that the session has not used.
     """
     return {
-        "age": -np.log1p(view.spread(view.ages)) * view.used,
-        "again": np.log1p(2 * view.spread(_followed(view.calls, 1))),
-        "again_two": np.log1p(2 * view.spread(_followed(view.calls, 2))),
+        "age": -np.log1p(features.spread(features.ages)) * features.used,
+        "again": np.log1p(2 * features.spread(_followed(features.calls, 1))),
+        "again_two": np.log1p(2 * features.spread(_followed(features.calls, 2))),
     }
 
 

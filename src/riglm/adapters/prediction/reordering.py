@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.novelty import finite
-from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Context, Relevance, Scores
 
 _SURE: Final = 2.0
@@ -49,17 +49,17 @@ class Opening:
         self._calls = 0.0
         self._last: Context | None = None
 
-    def order(self, view: View) -> NDArray[np.intp] | None:
+    def order(self, features: Features) -> NDArray[np.intp] | None:
         """The candidates, best first, where relevance decides; None where the model does."""
-        relevance = view.situation.relevance
-        if relevance is None or view.calls or self._ahead > _SURE * float(np.sqrt(self._squares + _LEAST_SPREAD)):
+        relevance = features.situation.relevance
+        if relevance is None or features.calls or self._ahead > _SURE * float(np.sqrt(self._squares + _LEAST_SPREAD)):
             return None
         return _best_first(relevance.combined)
 
-    def learn(self, view: View, scores: Scores, target: int, weight: float) -> None:
+    def learn(self, features: Features, scores: Scores, target: int, weight: float) -> None:
         """After these scores of the model, the candidate at `target` was called."""
-        relevance, context = view.situation.relevance, view.situation.context
-        if view.calls or relevance is None or (context is not None and context is self._last):
+        relevance, context = features.situation.relevance, features.situation.context
+        if features.calls or relevance is None or (context is not None and context is self._last):
             return
         self._last = context
         by_model = int((scores > scores[target]).sum())

@@ -5,8 +5,8 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 
 from riglm.adapters.prediction.counts import Counts
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.frequency import Frequency
-from riglm.adapters.prediction.view import View
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
@@ -21,36 +21,36 @@ class Order:
         self._repeat = Counts()
         self._turns = Counts()
 
-    def learn(self, view: View, tool: str, weight: float) -> None:
+    def learn(self, features: Features, tool: str, weight: float) -> None:
         """Count a transition."""
-        fresh = tool not in view.ages
+        fresh = tool not in features.ages
         counts = self._fresh if fresh else self._repeat
-        for past in _pasts(view, fresh=fresh):
+        for past in _pasts(features, fresh=fresh):
             counts.add(past, tool, weight)
-        for past in _rhythms(view):
+        for past in _rhythms(features):
             self._turns.add(past, "fresh" if fresh else "repeat", weight)
 
-    def share(self, view: View, *, fresh: bool) -> Scores:
+    def share(self, features: Features, *, fresh: bool) -> Scores:
         """How probable each candidate is, given that a fresh tool, or that a repeat comes next."""
         counts = self._fresh if fresh else self._repeat
-        found = view.uniform
-        for past in _pasts(view, fresh=fresh):
-            found = counts.share(view, past, found)
+        found = features.uniform
+        for past in _pasts(features, fresh=fresh):
+            found = counts.share(features, past, found)
         return found
 
-    def fresh_odds(self, view: View) -> float:
+    def fresh_odds(self, features: Features) -> float:
         """The log-odds that the next tool is one that the session has not used."""
         likely = 0.5
-        for past in _rhythms(view):
+        for past in _rhythms(features):
             row = self._turns.row(past)
             likely = (row.get("fresh", 0.0) + 2 * likely) / (self._turns.total(past) + 2)
         likely = min(max(likely, 1e-3), 1 - 1e-3)
         return float(np.log(likely / (1 - likely)))
 
-    def signals(self, view: View) -> Mapping[str, Scores]:
+    def signals(self, features: Features) -> Mapping[str, Scores]:
         """`follows`, right for fresh tools and for repeats."""
-        found = np.where(view.used, self.share(view, fresh=False), self.share(view, fresh=True))
-        return {"follows": view.lift(found)}
+        found = np.where(features.used, self.share(features, fresh=False), self.share(features, fresh=True))
+        return {"follows": features.lift(found)}
 
 
 class SequencePredictor(PredictorPort):
@@ -62,30 +62,30 @@ class SequencePredictor(PredictorPort):
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
         """Count a transition."""
-        view = View(situation)
-        self._order.learn(view, tool, weight)
-        self._frequency.learn(view, tool, weight)
+        features = Features(situation)
+        self._order.learn(features, tool, weight)
+        self._frequency.learn(features, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """The logarithm of P(fresh) P(tool | fresh) or P(repeat) P(tool | repeat), against chance."""
-        view = View(situation)
-        follows = self._order.signals(view)["follows"]
-        odds = self._order.fresh_odds(view)
-        fresh = -np.log1p(np.exp(np.where(view.used, odds, -odds)))
+        features = Features(situation)
+        follows = self._order.signals(features)["follows"]
+        odds = self._order.fresh_odds(features)
+        fresh = -np.log1p(np.exp(np.where(features.used, odds, -odds)))
         parts = {"follows": follows, "fresh": fresh} if explain else {}
         return Prediction(scores=follows + fresh, contributions=parts, confidence=self._frequency.confidence())
 
 
-def _pasts(view: View, *, fresh: bool) -> tuple[Hashable, ...]:
+def _pasts(features: Features, *, fresh: bool) -> tuple[Hashable, ...]:
     """The circumstances of a call, least telling first; what comes new follows the last two different tools."""
-    recent = tuple(view.ages)[:2] if fresh else tuple(reversed(view.calls[-2:]))
+    recent = tuple(features.ages)[:2] if fresh else tuple(reversed(features.calls[-2:]))
     return tuple(recent[:order] for order in range(len(recent) + 1))
 
 
-def _rhythms(view: View) -> tuple[Hashable, ...]:
+def _rhythms(features: Features) -> tuple[Hashable, ...]:
     """What tells whether a new tool is due, least telling first."""
-    if not view.calls:
+    if not features.calls:
         return ("first",)
-    last = view.calls[-1]
-    run = next((age for age, tool in enumerate(reversed(view.calls)) if tool != last), len(view.calls))
+    last = features.calls[-1]
+    run = next((age for age, tool in enumerate(reversed(features.calls)) if tool != last), len(features.calls))
     return "any", (last,), (last, min(run, _LONGEST_RUN))

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.counts import Counts
-from riglm.adapters.prediction.view import View
+from riglm.adapters.prediction.features import Features
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
@@ -22,49 +22,49 @@ class Home:
         self._moves = Counts()
         self._within = Counts()
 
-    def learn(self, view: View, tool: str, weight: float) -> None:
+    def learn(self, features: Features, tool: str, weight: float) -> None:
         """Count a move to a new tool's server."""
-        if tool in view.ages:
+        if tool in features.ages:
             return
-        server = view.server_of(tool)
+        server = features.server_of(tool)
         self._within.add(server, tool, weight)
-        for past in _pasts(view):
+        for past in _pasts(features):
             self._moves.add(past, server, weight)
 
-    def near(self, view: View) -> Scores:
+    def near(self, features: Features) -> Scores:
         """How lately a candidate's server was used, between 0 and 1; needs no learning."""
         last: dict[str, float] = {}
-        for age, tool in enumerate(reversed(view.calls[-_MOST_CALLS:])):
-            last.setdefault(view.server_of(tool), _FADING**age)
+        for age, tool in enumerate(reversed(features.calls[-_MOST_CALLS:])):
+            last.setdefault(features.server_of(tool), _FADING**age)
         last.pop("", None)
-        found: Scores = np.array([last.get(name, 0.0) for name in view.server_names])[view.servers]
+        found: Scores = np.array([last.get(name, 0.0) for name in features.server_names])[features.servers]
         return found
 
-    def shares(self, view: View) -> tuple[Scores, Scores]:
+    def shares(self, features: Features) -> tuple[Scores, Scores]:
         """How probable the server of each candidate is, and the candidate within its server."""
-        members = np.bincount(view.servers, minlength=len(view.server_names))
-        known = np.zeros(view.size)
+        members = np.bincount(features.servers, minlength=len(features.server_names))
+        known = np.zeros(features.size)
         trust = np.ones(len(members))
-        for name, number in view.server_names.items():
+        for name, number in features.server_names.items():
             row = self._within.row(name)
             if row:
-                known += view.spread(row)
+                known += features.spread(row)
                 trust[number] += self._within.total(name)
-        inside: Scores = (known + 1.0 / np.maximum(members, 1)[view.servers]) / trust[view.servers]
-        return self._moved(view)[view.servers], inside
+        inside: Scores = (known + 1.0 / np.maximum(members, 1)[features.servers]) / trust[features.servers]
+        return self._moved(features)[features.servers], inside
 
-    def signals(self, view: View) -> Mapping[str, Scores]:
+    def signals(self, features: Features) -> Mapping[str, Scores]:
         """`server_moves`: how probable the candidate's server is, against chance."""
-        moved = self._moved(view)
-        return {"server_moves": np.log(moved * moved.size + _LEAST_LIFT)[view.servers]}
+        moved = self._moved(features)
+        return {"server_moves": np.log(moved * moved.size + _LEAST_LIFT)[features.servers]}
 
-    def _moved(self, view: View) -> Scores:
+    def _moved(self, features: Features) -> Scores:
         """The probability of each server."""
-        share: Scores = np.bincount(view.servers, minlength=len(view.server_names)) / max(view.size, 1)
-        for past in _pasts(view):
+        share: Scores = np.bincount(features.servers, minlength=len(features.server_names)) / max(features.size, 1)
+        for past in _pasts(features):
             row = self._moves.row(past)
             if row:
-                counts = np.array([row.get(name, 0.0) for name in view.server_names])
+                counts = np.array([row.get(name, 0.0) for name in features.server_names])
                 share = (counts + len(row) * share) / (self._moves.total(past) + len(row))
         return share
 
@@ -80,7 +80,7 @@ class ServerPredictor(PredictorPort):
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
         """How lately the server of each candidate was used, between 0 and 1."""
-        scores = self._home.near(View(situation))
+        scores = self._home.near(Features(situation))
         return Prediction(
             scores=scores,
             contributions={"near_server": scores} if explain else {},
@@ -88,6 +88,6 @@ class ServerPredictor(PredictorPort):
         )
 
 
-def _pasts(view: View) -> tuple[tuple[str, ...], ...]:
+def _pasts(features: Features) -> tuple[tuple[str, ...], ...]:
     """The circumstances of a move, least telling first."""
-    return (), (view.server_of(view.calls[-1]),) if view.calls else ("", "first")
+    return (), (features.server_of(features.calls[-1]),) if features.calls else ("", "first")

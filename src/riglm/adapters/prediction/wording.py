@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.counts import Counts
-from riglm.adapters.prediction.view import View
+from riglm.adapters.prediction.features import Features
 from riglm.domain.prediction import Scores
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
@@ -63,20 +63,20 @@ class Wording:
     def __init__(self) -> None:
         self._words = Counts()
 
-    def learn(self, view: View, tool: str, weight: float) -> None:
+    def learn(self, features: Features, tool: str, weight: float) -> None:
         """Count the words of a fresh tool."""
-        if tool in view.ages:
+        if tool in features.ages:
             return
         for word in words(tool):
             self._words.add("", word, weight)
-            for before in _before(view):
+            for before in _before(features):
                 self._words.add((before,), word, weight)
 
-    def signals(self, view: View) -> Mapping[str, Scores]:
+    def signals(self, features: Features) -> Mapping[str, Scores]:
         """`word_use`, and `word_follows` by the words of the last tool: against what chance gives."""
-        book = lexicon(view.situation.candidates)
+        book = lexicon(features.situation.candidates)
         follows = np.zeros(len(book.numbers))
-        before = _before(view)
+        before = _before(features)
         for word in before:
             follows += self._lift(book, (word,)) / len(before)
         return {"word_use": book.mean(self._lift(book, "")), "word_follows": book.mean(follows)}
@@ -93,5 +93,5 @@ class Wording:
         return lifted
 
 
-def _before(view: View) -> tuple[str, ...]:
-    return words(view.calls[-1]) if view.calls else ()
+def _before(features: Features) -> tuple[str, ...]:
+    return words(features.calls[-1]) if features.calls else ()

@@ -15,7 +15,6 @@ from riglm.domain.control import (
     SessionCall,
     SessionDetail,
     SessionEntry,
-    SessionList,
 )
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
@@ -55,10 +54,10 @@ class Sessions:
 
         def recorded(
             store: AnalyticsPort,
-        ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[SessionList, ...]]":
+        ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[Exposure, ...]]":
             calls = store.latest_invocations(session_id, MOST_CALLS_TOLD)
             shown = store.latest_exposures(session_id, MOST_LISTS_TOLD)
-            return store.session_of(session_id), tuple(map(_call, calls)), tuple(map(_list, shown))
+            return store.session_of(session_id), tuple(map(_call, calls)), tuple(shown)
 
         summary, calls, shown = await self._store.ask(recorded)
         if summary is not None:
@@ -120,19 +119,4 @@ def _call(call: ToolInvocation) -> SessionCall:
         success=call.success,
         error_kind=call.error_kind,
         found=call.found,
-    )
-
-
-def _list(shown: Exposure) -> SessionList:
-    return SessionList(
-        at=shown.timestamp,
-        surface=shown.surface,
-        mode=shown.mode,
-        predictor=shown.predictor,
-        reason=shown.reason,
-        shown=shown.shown,
-        hidden=len(shown.hidden),
-        tokens_shown=shown.tokens_shown,
-        tokens_hidden=shown.tokens_hidden,
-        tokens_own=shown.tokens_own,
     )

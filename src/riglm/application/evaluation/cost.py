@@ -20,7 +20,7 @@ from riglm.application.filtering.service import FilteringService
 from riglm.application.json_lines import Row
 from riglm.application.lists.meta_tool_definitions import SEARCH
 from riglm.application.lists.predicting import UsageSource
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.application.lists.unpredicted import Unpredicted
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
@@ -201,7 +201,7 @@ class _Walk:
         )
         return _Priced(price.finish() or Cost(), len(first.shown), bool(first.hidden), listed)
 
-    def _exposure(self, session: Session, selection: Selection) -> Exposure:
+    def _exposure(self, session: Session, selection: ListSelection) -> Exposure:
         return Exposure(
             id=uuid7(),
             session_id=session.id,

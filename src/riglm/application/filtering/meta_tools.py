@@ -24,7 +24,7 @@ from riglm.application.lists.meta_answers import (
 )
 from riglm.application.lists.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
 from riglm.application.lists.predicting import Hit
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw
@@ -238,10 +238,10 @@ class MetaTools:
         hits = [] if found.abstained else [hit for hit in found.hits if may_be_found(hit.name)]
         return hits, [name for name in found.near if may_be_found(name)]
 
-    def _shown(self, view: View, names: Sequence[str], surface: str) -> Selection:
+    def _shown(self, view: View, names: Sequence[str], surface: str) -> ListSelection:
         """Return the record of the tools in a result."""
         tokens = view.tokens_of(frozenset(names))
-        return Selection(
+        return ListSelection(
             tuple(names), reason="requested", mode=self._filtering.rules.mode, surface=surface, tokens_shown=tokens
         )
 

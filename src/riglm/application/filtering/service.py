@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.decisions import Decisions, Surroundings
 from riglm.application.lists.predicting import Predicting, UsageSource
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.application.sessions.states import MOST_SESSIONS, SessionStates
 from riglm.domain import turns
 from riglm.domain.invocation import Found
@@ -76,7 +76,7 @@ class FilteringService:
         self._states = SessionStates(most_sessions)
         self._clock = clock
         self._last_catalogue: Catalogue | None = None
-        self._foreshadowed: Callable[[Session, Selection], None] = lambda _, __: None
+        self._foreshadowed: Callable[[Session, ListSelection], None] = lambda _, __: None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
 
     @property
@@ -141,7 +141,7 @@ class FilteringService:
         varies = surface is Surface.DYNAMIC or (session.era is Era.MODERN and surface is not Surface.FULL)
         return varies and not self._now.is_shadow
 
-    def when_foreshadowed(self, listener: Callable[[Session, Selection], None]) -> None:
+    def when_foreshadowed(self, listener: Callable[[Session, ListSelection], None]) -> None:
         """Tell somebody, in shadow mode, of each list that a client would have been told to ask for."""
         self._foreshadowed = listener
 
@@ -257,7 +257,7 @@ class FilteringService:
             with self._guarded:
                 await self._now.usage.refresh(session, self.rules.profile)
 
-    def compose(self, session: Session, catalogue: Catalogue) -> Selection:
+    def compose(self, session: Session, catalogue: Catalogue) -> ListSelection:
         """Return the list of a session now; if planning fails, it holds all permitted tools."""
         self.know(session, catalogue)
         state, view = self._states.of(session), self._now.views.of(session, catalogue)

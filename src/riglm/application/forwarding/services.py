@@ -11,6 +11,7 @@ from riglm.application.forwarding.catalogues import Catalogues, SeenTools
 from riglm.application.forwarding.exchange import Call, Exchange
 from riglm.application.forwarding.known_catalogs import KnownCatalogs
 from riglm.application.forwarding.overhead import Overhead
+from riglm.application.lists.selection import ListSelection
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions.registry import SessionRegistry
@@ -120,7 +121,7 @@ class Services:
         """Note that a session is shown a whole catalogue, unless an observer knows better or the list is incomplete."""
         if not catalogue.missing and (self.observer is None or not self.observer.sees_lists):
             with self.guarded:
-                self.tracking.exposed(session, catalogue.names, reason=WHOLE)
+                self.tracking.exposed(session, ListSelection(catalogue.names, reason=WHOLE))
 
 
 def tool_name(given: Parameters) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from riglm.application.lists.meta_tool_definitions import CALL_TOOL
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 
@@ -22,7 +22,7 @@ class MetaAnswer:
     result: bytes = b""
     list_changed: bool = False
     forward: tuple[bytes, bytes] | None = None
-    selection: Selection | None = None
+    selection: ListSelection | None = None
 
 
 class Misused(Exception):

@@ -9,7 +9,7 @@ from typing import Final
 
 from riglm.application.lists.hidden_index import OwnerOf, hidden_index
 from riglm.application.lists.meta_tool_definitions import NAMES, SEARCH, SET_CONTEXT, definitions
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.application.lists.writing import ListWriter
 from riglm.domain import turns
 from riglm.domain.everyday import everyday_weights
@@ -212,7 +212,7 @@ class ListPlanner:
         plan = self.plan(session, replace(state), view)
         return self._shown(session, view, plan, self._offered(plan, view))
 
-    def compose(self, session: Session, state: SessionState, view: View) -> Selection:
+    def compose(self, session: Session, state: SessionState, view: View) -> ListSelection:
         """Return the list of a session."""
         surface = self.surface(session)
         plan = self.plan(session, state, view)
@@ -233,13 +233,13 @@ class ListPlanner:
         raw = self._writer.some(view.catalogue, listed, entries, search_first=plan.search_first)
         return self._selection(session, view, plan, shown, raw=raw, tokens_own=tokens_own)
 
-    def everything(self, session: Session, view: View, reason: str) -> Selection:
+    def everything(self, session: Session, view: View, reason: str) -> ListSelection:
         """Return a list of all permitted tools."""
         return self._unchanged(session, view, ListPlan(candidates=view.candidates, reason=reason), view.candidates)
 
     def _unchanged(
         self, session: Session, view: View, plan: ListPlan, shown: tuple[str, ...], tokens_own: int = 0
-    ) -> Selection:
+    ) -> ListSelection:
         if view.is_whole:
             raw = self._writer.whole(view.catalogue)
         else:
@@ -401,10 +401,10 @@ class ListPlanner:
         raw: bytes,
         is_passthrough: bool = False,
         tokens_own: int = 0,
-    ) -> Selection:
+    ) -> ListSelection:
         listed = frozenset(shown)
         tokens = view.tokens_of(listed)
-        return Selection(
+        return ListSelection(
             raw=raw,
             is_passthrough=is_passthrough,
             shown=shown,

@@ -1,27 +1,41 @@
-"""A selection of tools as one client gets it: in a list, or in the result of a meta-tool."""
+"""The tools that one client gets: in a list, or in the result of a meta-tool."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from riglm.domain.exposure import Mode
+from riglm.domain.invocation import Found
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ListSelection:
     """The tools that a client gets and those that are hidden from it, in the catalog's order.
 
     `raw` is a JSON array of the entries of a list; with `is_passthrough` they are those of the upstream's response,
     unchanged. In shadow mode `shown` and `hidden` say what would be. Denied tools are in neither. Tokens are estimates,
-    as in an exposure.
+    as in an exposure. Selections that differ in bytes or tokens only are equal.
     """
 
-    shown: tuple[str, ...]
+    shown: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    raw: bytes = b""
-    is_passthrough: bool = False
+    raw: bytes = field(default=b"", compare=False)
+    is_passthrough: bool = field(default=False, compare=False)
     predictor: str = ""
-    reason: str = "everything is shown"
+    reason: str = ""
     mode: Mode = "off"
     surface: str = ""
-    tokens_shown: int = 0
-    tokens_hidden: int = 0
-    tokens_own: int = 0
+    tokens_shown: int = field(default=0, compare=False)
+    tokens_hidden: int = field(default=0, compare=False)
+    tokens_own: int = field(default=0, compare=False)
+
+    def result(self, tool: str, found: Found) -> Found | None:
+        """Return how a call found its tool, None if the list hid nothing; in shadow mode, how it would have."""
+        if not self.hidden:
+            return None
+        if self.mode != "shadow":
+            return found
+        return Found.LISTED if tool in self.shown else Found.NAMED
+
+
+NO_LIST: Final = ListSelection()
+"""What a session has before its first list."""

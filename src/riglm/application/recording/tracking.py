@@ -8,8 +8,9 @@ from typing import Final, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
+from riglm.application.lists.selection import NO_LIST, ListSelection
 from riglm.application.recording.record_queue import Item
-from riglm.domain.exposure import Exposure, Mode
+from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
@@ -21,28 +22,6 @@ _log: Final = logging.getLogger("riglm.tracking")
 _LARGEST_CODE: Final = 2**63 - 1  # what a database can hold; upstreams may send anything
 _BYTES_PER_NOTE: Final = 600
 _BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
-
-
-class NotedList(NamedTuple):
-    """What tells one list from another, as in `Exposure`."""
-
-    shown: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-    predictor: str = ""
-    reason: str = ""
-    mode: Mode = "off"
-    surface: str = ""
-
-    def result(self, tool: str, found: Found) -> Found | None:
-        """Return how a call found its tool, None if the list hid nothing; in shadow mode, how it would have."""
-        if not self.hidden:
-            return None
-        if self.mode != "shadow":
-            return found
-        return Found.LISTED if tool in self.shown else Found.NAMED
-
-
-_NO_LIST: Final = NotedList()
 
 
 class RecordSink(Protocol):
@@ -116,8 +95,8 @@ class TrackingService:
         self._hasher = hasher
         self.take_arguments(privacy.arguments)
         self._clock = clock
-        self._last_exposures: dict[UUID, NotedList] = {}
-        self._latest = _NO_LIST
+        self._last_exposures: dict[UUID, ListSelection] = {}
+        self._latest = NO_LIST
         self._listeners: list[Callable[[Session], None]] = []
         self._first_list: Callable[[], None] | None = None
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
@@ -168,50 +147,37 @@ class TrackingService:
             with self._guarded:
                 listener(session)
 
-    def exposed(
-        self,
-        session: Session,
-        shown: tuple[str, ...],
-        hidden: tuple[str, ...] = (),
-        predictor: str = "",
-        reason: str = "",
-        *,
-        mode: Mode = "off",
-        surface: str = "",
-        tokens_shown: int = 0,
-        tokens_hidden: int = 0,
-        tokens_own: int = 0,
-    ) -> None:
-        """Note what was shown, as in `Exposure`; of a list, only if it is not the same as the session's last one."""
+    def exposed(self, session: Session, selection: ListSelection) -> None:
+        """Record what a client was shown; a list only if it differs from the session's last one."""
         with self._guarded:
             exposure = Exposure(
                 id=uuid7(),
                 session_id=session.id,
                 timestamp=self._clock(),
-                shown=shown,
-                hidden=hidden,
-                predictor=predictor,
-                reason=reason,
-                mode=mode,
-                surface=surface,
-                tokens_shown=tokens_shown,
-                tokens_hidden=tokens_hidden,
-                tokens_own=tokens_own,
+                shown=selection.shown,
+                hidden=selection.hidden,
+                predictor=selection.predictor,
+                reason=selection.reason,
+                mode=selection.mode,
+                surface=selection.surface,
+                tokens_shown=selection.tokens_shown,
+                tokens_hidden=selection.tokens_hidden,
+                tokens_own=selection.tokens_own,
             )
             before = self._last_exposures.get(session.id)
-            if exposure.is_list and not self._is_new(session, exposure):
+            if exposure.is_list and not self._is_new(session, selection, exposure.available):
                 return
             if self._meter is not None:
-                changed = exposure.is_list and before is not None and before.shown != shown
+                changed = exposure.is_list and before is not None and before.shown != selection.shown
                 self._meter.exposed(exposure, changed=changed)
-            self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(shown) + len(hidden)))
+            self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(selection.shown) + len(selection.hidden)))
             if self._first_list is not None:
                 listener, self._first_list = self._first_list, None
                 listener()
 
-    def list_of(self, session: Session) -> NotedList:
-        """The list that a session has now, which `called` is told of what begins now; an empty one before the first."""
-        return self._last_exposures.get(session.id, _NO_LIST)
+    def list_of(self, session: Session) -> ListSelection:
+        """Return the list that a session has now, without its bytes; an empty one before the first."""
+        return self._last_exposures.get(session.id, NO_LIST)
 
     def called(
         self,
@@ -227,7 +193,7 @@ class TrackingService:
         error_code: int | None = None,
         found: Found = Found.NAMED,
         is_confidential: bool = False,
-        with_list: NotedList = _NO_LIST,
+        with_list: ListSelection = NO_LIST,
     ) -> None:
         """Note an invocation that ended; `started` is in seconds since the epoch, `sequence_number` was taken then.
 
@@ -257,19 +223,14 @@ class TrackingService:
             )
             self._put(note, _BYTES_PER_NOTE if arguments is None else _BYTES_PER_NOTE + len(arguments))
 
-    def _is_new(self, session: Session, exposure: Exposure) -> bool:
-        """Whether a list differs from the session's last one; if so it is the last one now."""
-        said = NotedList(
-            exposure.shown, exposure.hidden, exposure.predictor, exposure.reason, exposure.mode, exposure.surface
-        )
-        if self._last_exposures.get(session.id) == said:
+    def _is_new(self, session: Session, selection: ListSelection, available: tuple[str, ...]) -> bool:
+        """Return whether a list differs from the session's last one, which it then becomes."""
+        if self._last_exposures.get(session.id) == selection:
             return False
-        if said == self._latest:
-            said = self._latest  # one object for the very many sessions that are shown the same
-        self._latest = said
+        if selection != self._latest:
+            self._latest = replace(selection, raw=b"")
         if session.ended_at is None:
-            self._last_exposures[session.id] = said
-        available = exposure.available
+            self._last_exposures[session.id] = self._latest  # shared by all sessions that are shown the same
         if session.tools_available != available:
             session.tools_available = available
             self._put_session(session)

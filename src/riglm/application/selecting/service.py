@@ -3,16 +3,15 @@
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.services import Services
-from riglm.application.lists.predicting import Hit
-from riglm.application.lists.selection import Selection as Shown
+from riglm.application.lists.selection import ListSelection
 from riglm.application.prediction.service import PredictionService
-from riglm.application.selecting.selection import Reason
+from riglm.application.selecting.offer import Offer
+from riglm.application.selecting.selection import Findings, FoundTool, Reason, Selection
 from riglm.application.showing.call_watch import CallWatch
 from riglm.domain.control import SessionPrediction
 from riglm.domain.exposure import SEARCH_SURFACE
@@ -23,32 +22,13 @@ from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import Caller
 
+T = TypeVar("T")
+
 _NOTHING_GIVEN: Final = Parameters()
 _IMPATIENT_SECONDS: Final = 2.0
 _NOT_AT_HAND: Final = "not all that it goes by was at hand in time"
 _NOBODY: Final = Session(started_at=0.0, era=Era.HANDSHAKE, transport=Transport.LIBRARY, method=Method.CONNECTION)
 _log: Final = logging.getLogger("riglm.selecting")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """A selection by names, in the order of the catalogue."""
-
-    names: tuple[str, ...]
-    hidden: tuple[str, ...]
-    reason: str
-    confidence: float
-    reasons: Mapping[str, Reason]
-    tokens: int
-    tokens_saved: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a search found, best first, and the names of tools that come close."""
-
-    hits: tuple[Hit, ...] = ()
-    near: tuple[str, ...] = ()
 
 
 class SelectingService:
@@ -90,26 +70,24 @@ class SelectingService:
         """Give a session back; one with a key can be gone on with for a while."""
         self._services.sessions.closed(session)
 
-    async def select(
-        self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]], context: str
-    ) -> Chosen:
-        """The tools of a catalogue for a session now; an empty context leaves the last one in force."""
-        is_choice, is_at_hand = await self._take(session, catalogue, owners)
+    async def select(self, session: Session, offer: Offer[T], context: str) -> Selection[T]:
+        """Return the tools for a session now; an empty context leaves the last one in force."""
+        is_choice, is_at_hand = await self._take(session, offer.catalogue, offer.owners)
         if is_choice and context:
             await self._filtering.set_context(session, context)
         elif is_choice:
             self._filtering.follow_calls(session)
-        shown = self._filtering.compose(session, catalogue)
-        self._expose(session, shown)
+        shown = self._filtering.compose(session, offer.catalogue)
+        self._services.tracking.exposed(session, shown)
         told = None
         with self._explaining:
             told = self._filtering.explain(session).told()
         names, hidden = shown.shown, shown.hidden
         if shown.mode == "shadow":
             names, hidden = (*names, *hidden), ()
-            names = tuple(name for name in catalogue.names if name in frozenset(names))
-        return Chosen(
-            names=names,
+            names = tuple(name for name in offer.catalogue.names if name in frozenset(names))
+        return Selection(
+            objects={name: offer.objects[name] for name in names},
             hidden=hidden,
             reason=f"{shown.reason}{self._but(session, is_at_hand=is_at_hand) if is_choice else ''}",
             confidence=0.0 if told is None else told.confidence,
@@ -118,22 +96,28 @@ class SelectingService:
             tokens_saved=shown.tokens_hidden,
         )
 
-    async def search(
-        self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]], query: str, limit: int
-    ) -> Found:
-        """The tools that fit a query, best first, and the names of those that come close."""
-        await self._take(session, catalogue, owners)
+    async def search(self, session: Session, offer: Offer[T], query: str, limit: int) -> Findings[T]:
+        """Return the tools that fit a query, best first, and the names of those that come close."""
+        await self._take(session, offer.catalogue, offer.owners)
         view = self._filtering.view(session)
         if view is None:
-            return Found()
+            return Findings(found=(), near=())
         allowed = view.candidate_set
         found = await self._filtering.predicting.search(session, query, limit, allowed.__contains__)
         hits = () if found.abstained else tuple(hit for hit in found.hits if hit.name in allowed)
         names = tuple(hit.name for hit in hits)
         self._filtering.state(session).found(query[:LONGEST_QUERY], names)
         tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
-        self._expose(session, Shown(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens))
-        return Found(hits=hits, near=tuple(name for name in found.near if name in allowed))
+        self._services.tracking.exposed(
+            session,
+            ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens),
+        )
+        return Findings(
+            found=tuple(
+                FoundTool(name=hit.name, tool=offer.objects[hit.name], score=hit.score, why=hit.why) for hit in hits
+            ),
+            near=tuple(name for name in found.near if name in allowed),
+        )
 
     def used(self, session: Session, tool: str, *, failed: bool, seconds: float) -> None:
         """A session used a tool, which took `seconds` and ended just now."""
@@ -185,20 +169,6 @@ class SelectingService:
         if embedder.is_fallback_active:
             return f"; {embedder.actual_model} stands in for {embedder.model}"
         return ""
-
-    def _expose(self, session: Session, shown: Shown) -> None:
-        self._services.tracking.exposed(
-            session,
-            shown.shown,
-            shown.hidden,
-            shown.predictor,
-            shown.reason,
-            mode=shown.mode,
-            surface=shown.surface,
-            tokens_shown=shown.tokens_shown,
-            tokens_hidden=shown.tokens_hidden,
-            tokens_own=shown.tokens_own,
-        )
 
 
 def _reasons(told: SessionPrediction) -> dict[str, Reason]:

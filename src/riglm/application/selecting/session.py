@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, Self, TypeVar
 from riglm.application.selecting.background import Background
 from riglm.application.selecting.given import amount, count, text
 from riglm.application.selecting.offer import Offer, Reader
-from riglm.application.selecting.selection import Findings, FoundTool, Selection
-from riglm.application.selecting.service import Chosen, Found, SelectingService
+from riglm.application.selecting.selection import Findings, Selection
+from riglm.application.selecting.service import SelectingService
 from riglm.domain.session import Client, Session
 
 T = TypeVar("T")
@@ -55,12 +55,12 @@ class ToolSession(Generic[T]):
             SelectorClosed: the selector is closed.
         """
         offer, context = self._offer(tools), text(context, "select(context=...)")
-        return _selection(offer, self._background.ask(self._selecting(offer, context)))
+        return self._background.ask(self._selecting(offer, context))
 
     async def aselect(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
         """As `select`, without holding up the event loop."""
         offer, context = self._offer(tools), text(context, "aselect(context=...)")
-        return _selection(offer, await self._background.ask_soon(self._selecting(offer, context)))
+        return await self._background.ask_soon(self._selecting(offer, context))
 
     def search(self, query: str, *, limit: int = 10) -> Findings[T]:
         """Return the tools that match a query best, also those that were not selected; none if nothing matches.
@@ -72,12 +72,12 @@ class ToolSession(Generic[T]):
             SelectorClosed: the selector is closed.
         """
         offer = self._offer(None)
-        return _findings(offer, self._background.ask(self._searching(offer, query, limit)))
+        return self._background.ask(self._searching(offer, query, limit))
 
     async def asearch(self, query: str, *, limit: int = 10) -> Findings[T]:
         """As `search`, without holding up the event loop."""
         offer = self._offer(None)
-        return _findings(offer, await self._background.ask_soon(self._searching(offer, query, limit)))
+        return await self._background.ask_soon(self._searching(offer, query, limit))
 
     def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
         """A tool was used: learn from it. Returns at once.
@@ -123,21 +123,23 @@ class ToolSession(Generic[T]):
             self._own = self._read(tools)
         return self._offered() if self._own is None else self._own
 
-    def _selecting(self, offer: Offer[T], context: str) -> Callable[[SelectingService], Coroutine[Any, Any, Chosen]]:
+    def _selecting(
+        self, offer: Offer[T], context: str
+    ) -> Callable[[SelectingService], Coroutine[Any, Any, Selection[T]]]:
         begun = self._begun
 
-        async def selecting(service: SelectingService) -> Chosen:
-            return await service.select(begun.on(service), offer.catalogue, offer.owners, context)
+        async def selecting(service: SelectingService) -> Selection[T]:
+            return await service.select(begun.on(service), offer, context)
 
         return selecting
 
     def _searching(
         self, offer: Offer[T], query: str, limit: int
-    ) -> Callable[[SelectingService], Coroutine[Any, Any, Found]]:
+    ) -> Callable[[SelectingService], Coroutine[Any, Any, Findings[T]]]:
         begun, query, limit = self._begun, text(query, "search(query=...)"), count(limit, "search(limit=...)")
 
-        async def searching(service: SelectingService) -> Found:
-            return await service.search(begun.on(service), offer.catalogue, offer.owners, query, limit)
+        async def searching(service: SelectingService) -> Findings[T]:
+            return await service.search(begun.on(service), offer, query, limit)
 
         return searching
 
@@ -181,20 +183,3 @@ def _end(background: Background[SelectingService], begun: _Begun) -> None:
 
     if background.is_open:
         background.post(end)
-
-
-def _selection(offer: Offer[T], chosen: Chosen) -> Selection[T]:
-    return Selection(
-        objects={name: offer.objects[name] for name in chosen.names},
-        hidden=chosen.hidden,
-        reason=chosen.reason,
-        confidence=chosen.confidence,
-        reasons=chosen.reasons,
-        tokens=chosen.tokens,
-        tokens_saved=chosen.tokens_saved,
-    )
-
-
-def _findings(offer: Offer[T], found: Found) -> Findings[T]:
-    hits = (FoundTool(name=hit.name, tool=offer.objects[hit.name], score=hit.score, why=hit.why) for hit in found.hits)
-    return Findings(found=tuple(hits), near=found.near)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from riglm.application.lists.meta_answers import MetaAnswer
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import Session
@@ -36,7 +36,7 @@ class Filter(Protocol):
         """Whether the lists of a session may change while its client is connected."""
 
     @abstractmethod
-    def when_foreshadowed(self, listener: Callable[[Session, Selection], None]) -> None:
+    def when_foreshadowed(self, listener: Callable[[Session, ListSelection], None]) -> None:
         """Tell somebody, in shadow mode, of each list that a client would have been told to ask for."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Filter(Protocol):
         """Read the recorded use that the session's list is made from."""
 
     @abstractmethod
-    def compose(self, session: Session, catalogue: Catalogue) -> Selection:
+    def compose(self, session: Session, catalogue: Catalogue) -> ListSelection:
         """What the session is shown of a catalogue now."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import Any, Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.forwarding.exchange import NOWHERE
 from riglm.application.forwarding.services import Services
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.application.showing.always_listed import AlwaysListed
 from riglm.application.showing.call_watch import CallWatch
 from riglm.application.showing.contract import Filter, MetaTools
@@ -160,20 +160,9 @@ class Showing:
             return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is Era.MODERN else raw)
         return jsonrpc.error(page.id, jsonrpc.INTERNAL_ERROR, "the list cannot be looked through for denied tools")
 
-    def expose(self, session: Session, selection: Selection) -> None:
+    def expose(self, session: Session, selection: ListSelection) -> None:
         """Note what a session was shown."""
-        self.services.tracking.exposed(
-            session,
-            selection.shown,
-            selection.hidden,
-            selection.predictor,
-            selection.reason,
-            mode=selection.mode,
-            surface=selection.surface,
-            tokens_shown=selection.tokens_shown,
-            tokens_hidden=selection.tokens_hidden,
-            tokens_own=selection.tokens_own,
-        )
+        self.services.tracking.exposed(session, selection)
 
     def passed(self, session: Session, page: Message) -> bool:
         """A client gets the first page of a list untouched; whether its list is another one by now.
@@ -255,7 +244,7 @@ class Showing:
             return answer
         return None
 
-    def _with_always(self, selection: Selection) -> Selection:
+    def _with_always(self, selection: ListSelection) -> ListSelection:
         """The record of a list, with what the tool that is in all of them takes."""
         if self._always is None or not self.adds:
             return selection

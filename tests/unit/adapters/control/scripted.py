@@ -26,7 +26,6 @@ from riglm.domain.control import (
     SessionCall,
     SessionDetail,
     SessionEntry,
-    SessionList,
     SessionPrediction,
     SessionTotals,
     StoreHealth,
@@ -39,6 +38,7 @@ from riglm.domain.control import (
     UpstreamEntry,
     ZeroHop,
 )
+from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.override import Override
 from riglm.domain.session import Client, Confidence, Era, Method, Transport
@@ -160,14 +160,16 @@ class ScriptedControl(ControlPort):
             error_kind=ErrorKind.TOOL,
             found=Found.LISTED,
         )
-        shown = SessionList(
-            at=NOON,
+        shown = Exposure(
+            id=UUID(int=1),
+            session_id=session_id,
+            timestamp=NOON,
             surface="dynamic",
             mode="enforce",
             predictor="hybrid",
             reason="cold",
             shown=("docs/read",),
-            hidden=2,
+            hidden=("docs/find", "docs/write"),
             tokens_shown=10,
             tokens_hidden=20,
             tokens_own=5,

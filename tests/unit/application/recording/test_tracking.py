@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from riglm.application.lists.selection import ListSelection
 from riglm.application.recording.tracking import TrackingService
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
@@ -183,18 +184,18 @@ def test_a_list_is_recorded_with_its_session_once_until_it_changes(sink):
     service = tracking(sink)
     session = a_session()
     for _ in range(3):
-        service.exposed(session, ("b", "a"))
+        service.exposed(session, ListSelection(("b", "a")))
     [changed, exposure] = sink.records()
     assert changed.tools_available == ("b", "a")
     assert (exposure.session_id, exposure.timestamp, exposure.shown) == (session.id, 77.0, ("b", "a"))
-    service.exposed(session, ("b", "a"), reason="again, for another reason")
-    service.exposed(session, ("a",))
+    service.exposed(session, ListSelection(("b", "a"), reason="again, for another reason"))
+    service.exposed(session, ListSelection(("a",)))
     assert [type(each).__name__ for each in sink.records()[2:]] == ["Exposure", "Session", "Exposure"]
 
 
 def test_what_a_session_has_at_hand_is_what_was_shown_and_what_was_hidden(sink):
     session = a_session()
-    tracking(sink).exposed(session, ("c",), ("b", "a"), predictor="hybrid", reason="learned")
+    tracking(sink).exposed(session, ListSelection(("c",), ("b", "a"), predictor="hybrid", reason="learned"))
     assert session.tools_available == ("a", "b", "c")
     assert (sink.records()[1].hidden, sink.records()[1].predictor) == (("b", "a"), "hybrid")
 
@@ -202,18 +203,18 @@ def test_what_a_session_has_at_hand_is_what_was_shown_and_what_was_hidden(sink):
 def test_two_sessions_that_see_the_same_list_each_have_their_exposure(sink):
     service = tracking(sink)
     for session in (a_session(), a_session()):
-        service.exposed(session, ("a",))
+        service.exposed(session, ListSelection(("a",)))
     assert len([each for each in sink.records() if isinstance(each, Exposure)]) == 2
 
 
 def test_nothing_is_remembered_of_a_closed_session(sink):
     service = tracking(sink)
     session = a_session()
-    service.exposed(session, ("a",))
+    service.exposed(session, ListSelection(("a",)))
     service.session_closed(session, 1.0)
     assert service._last_exposures == {}
     session.ended_at = 1.0
-    service.exposed(session, ("b",))
+    service.exposed(session, ListSelection(("b",)))
     assert service._last_exposures == {}
 
 
@@ -223,7 +224,7 @@ def test_no_failure_reaches_the_caller_and_each_kind_is_logged_once(caplog):
     for _ in range(2):
         service.session_opened(session)
         service.session_changed(session)
-        service.exposed(session, ("a",))
+        service.exposed(session, ListSelection(("a",)))
         call(service, session)
         service.session_closed(session, 1.0)
     assert [record.getMessage() for record in caplog.records] == [
@@ -247,17 +248,17 @@ def test_only_the_first_list_is_told_of():
     session = a_session()
     service.session_opened(session)
     assert told == []
-    service.exposed(session, ("a",))
-    service.exposed(session, ("a", "b"))
+    service.exposed(session, ListSelection(("a",)))
+    service.exposed(session, ListSelection(("a", "b")))
     assert told == ["listed"]
 
 
 def test_answers_that_show_tools_are_all_recorded_and_are_not_the_session_s_list(sink):
     service, session = tracking(sink), a_session()
-    service.exposed(session, ("a", "b"))
+    service.exposed(session, ListSelection(("a", "b")))
     for _ in range(2):
-        service.exposed(session, ("c",), surface="search", mode="enforce", tokens_shown=7)
-    service.exposed(session, ("a", "b"))
+        service.exposed(session, ListSelection(("c",), surface="search", mode="enforce", tokens_shown=7))
+    service.exposed(session, ListSelection(("a", "b")))
     found = [item for item in sink.items if isinstance(item, Exposure)]
     assert [(one.shown, one.surface, one.tokens_shown) for one in found] == [
         (("a", "b"), "", 0),
@@ -291,11 +292,11 @@ def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
     meter, session = Meter(), a_session()
     service = TrackingService(sink, HASHER, SimpleNamespace(arguments="hash"), meter=meter, clock=lambda: 77.0)
     before_any = service.list_of(session)
-    service.exposed(session, ("write",), ("read",), mode="shadow", surface="dynamic")
+    service.exposed(session, ListSelection(("write",), ("read",), mode="shadow", surface="dynamic"))
     without = service.list_of(session)
-    service.exposed(session, ("read",), ("write",), mode="shadow", surface="dynamic")
+    service.exposed(session, ListSelection(("read",), ("write",), mode="shadow", surface="dynamic"))
     now = service.list_of(session)
-    service.exposed(session, ("write",), ("read",), mode="enforce", surface="dynamic")
+    service.exposed(session, ListSelection(("write",), ("read",), mode="enforce", surface="dynamic"))
     for with_list in (before_any, without, now, service.list_of(session)):
         call(service, session, tool="read", with_list=with_list)
     assert meter.calls == [("off", None), ("shadow", Found.NAMED), ("shadow", Found.LISTED), ("enforce", Found.LISTED)]

@@ -3,7 +3,7 @@
 import asyncio
 
 from riglm.application.lists.meta_answers import MetaAnswer
-from riglm.application.lists.selection import Selection
+from riglm.application.lists.selection import ListSelection
 from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc
@@ -77,7 +77,7 @@ class ScriptedFilter(Filter):
         seen = [tool for tool in catalogue.tools if tool.name not in self.denied]
         names = tuple(tool.name for tool in seen if self.shown is None or tool.name in self.shown)
         self.state(session).shown = names
-        return Selection(
+        return ListSelection(
             shown=names,
             hidden=tuple(tool.name for tool in seen if tool.name not in names),
             raw=b"[%b]" % b",".join([*(bytes(catalogue.by_name[name].raw) for name in names), OWN]),

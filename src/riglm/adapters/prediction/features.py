@@ -16,7 +16,7 @@ _LEAST_LIFT: Final = 0.1
 _CATALOGUES: Final = 16  # one situation's candidates are mostly those of the one before
 
 
-class View:
+class Features:
     """What the signals of one prediction share: made for one situation and dropped after it."""
 
     def __init__(self, situation: Situation) -> None:
