@@ -1,5 +1,6 @@
 """Lists, calls, starts and memory of a running riglm: as it comes, without a filter, and no riglm at all."""
 
+import json
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ _LISTS = 100
 _CALLS = 300
 _QUIET_SECONDS = 1.0
 _DEADLINE_SECONDS = 180.0
+_STATUS = {"RIGLM_FILTERING__META_TOOLS__INDEX_STATUS": "true"}
 _ARMS = {"direct": None, "riglm --no-filter": ("--no-filter",), "riglm": ()}
 
 
@@ -46,7 +48,7 @@ def _session(options: tuple[str, ...] | None, **settings: str) -> Iterator[tuple
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         began = time.perf_counter()
-        session = StdioSession(command, directory / "log", isolated(directory / "data") | settings)
+        session = StdioSession(command, directory / "log", isolated(directory / "data") | _STATUS | settings)
         try:
             session.open()
             session.ask("tools/list", {})
@@ -72,6 +74,7 @@ def _measure(label: str, session: StdioSession, first: float) -> None:
 
 def _measure_while_embedding(session: StdioSession) -> None:
     meanwhile: list[float] = []
+    _search(session)
     began = time.perf_counter()
     while _embedded(session) < TOOLS and time.perf_counter() - began < _DEADLINE_SECONDS:
         meanwhile += [session.ask("tools/call", echo("hello"))[0] * 1e3 for _ in range(100)]
@@ -84,14 +87,19 @@ def _measure_while_embedding(session: StdioSession) -> None:
 
 
 def _wait_embedded(session: StdioSession) -> None:
+    _search(session)
     until = time.perf_counter() + _DEADLINE_SECONDS
     while _embedded(session) < TOOLS and time.perf_counter() < until:
         time.sleep(0.2)
 
 
+def _search(session: StdioSession) -> None:
+    session.ask("tools/call", {"name": "search_available_tools", "arguments": {"query": "say it again"}})
+
+
 def _embedded(session: StdioSession) -> int:
     answer = session.ask("tools/call", {"name": "index_status", "arguments": {}})[1].content()
-    return int(answer["structuredContent"]["tools"]["embedded"])
+    return int(json.loads(answer["content"][0]["text"])["tools"]["embedded"])
 
 
 def _processor_ms(session: StdioSession) -> float:

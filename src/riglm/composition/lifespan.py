@@ -101,7 +101,7 @@ async def _recall_catalogs(container: Container) -> None:
         return
 
     def read(fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
-        return container.choices().list_tool_catalogs(fingerprints)  # opens the store, which may be away
+        return container.choices().list_tool_catalogs(fingerprints)  # opens the store, which may be unavailable
 
     job = container.asking().submit(lambda: known.load(specs, read))
     with contextlib.suppress(TimeoutError):

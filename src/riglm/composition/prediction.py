@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DEFAULT_COVERAGE: Final = 0.95
 """The share of calls that the calibrator aims at while lists are sized by price."""
 
-_FLUSH_SECONDS: Final = 1.0  # a store that is away is not waited for: what is spooled is learned at the next start
+_FLUSH_SECONDS: Final = 1.0  # spooled records are learned at the next start
 
 SWITCH_SECONDS: Final = 0.0005
 """While another thread learns or shows, the event loop waits no longer for it; by default it is 5 ms."""

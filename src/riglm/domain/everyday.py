@@ -247,7 +247,7 @@ def everyday_weights(tools: Sequence[tuple[str, str]]) -> dict[str, float]:
     """Return for each tool name how likely the tool is an everyday utility, from 0 to 1.
 
     `tools` are pairs of a name, with or without a server prefix, and a description. A server that reads, writes
-    and lists files counts as general whatever its name.
+    and lists files counts as general, regardless of its name.
     """
     return {name: weight for (name, _), (_, weight) in zip(tools, _recognize(tools), strict=True)}
 

@@ -61,14 +61,14 @@ class ToolCosts:
     prices: Prices
 
     def paying(self, probabilities: Mapping[str, float], requests: float) -> list[str]:
-        """Return the tools whose listing pays in a session of so many requests, the largest gain first."""
+        """Return the tools whose listing pays in a session with `requests` requests, the largest gain first."""
         gains = {
             tool: self._gain(tool, share, requests) for tool, share in probabilities.items() if tool in self.tokens
         }
         return sorted((tool for tool, gain in gains.items() if gain > 0), key=lambda tool: (-gains[tool], tool))
 
     def sendable(self, probabilities: Mapping[str, float], usage: Usage, calls: int, limit: int) -> list[str]:
-        """Return the tools whose definition pays in a result after so many calls, the likeliest first."""
+        """Return at most `limit` tools whose definition pays in a result after `calls` calls, the likeliest first."""
         left = max(usage.requests - calls, usage.requests * _MIN_REMAINING_SHARE)
         prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * (calls + left / 2)
         detour = self.prices.detour(prompt, left / 2)

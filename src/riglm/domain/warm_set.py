@@ -29,7 +29,7 @@ class WarmSet:
     def is_due(self, sessions: int, now: float, period: float) -> bool:
         """Return True if the evidence has doubled or shrunk, or the period, in seconds, has ended.
 
-        It shrinks when a narrower scope has enough sessions of its own, and when sessions are purged.
+        It shrinks when a narrower scope has enough sessions, and when sessions are purged.
         """
         evidence = self.usage.evidence
         return not evidence <= sessions < 2 * evidence or abs(now - self.created_at) >= period

@@ -140,7 +140,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
 
     @abstractmethod
     def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
-        """Compute co-occurrence anew from the successful calls in the latest `most_sessions`; the number of pairs.
+        """Recompute co-occurrence from the successful calls in the latest `most_sessions`; the number of pairs.
 
         Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs, without riglm's own. A pair
         that did not change may keep the time at which it was last updated.

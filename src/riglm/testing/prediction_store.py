@@ -334,7 +334,7 @@ class PredictionStoreContract:
     def test_a_session_s_use_is_its_different_tools_in_order_and_its_calls(
         self, analytics: AnalyticsPort, choices: Choices
     ) -> None:
-        """The order is that of the sequence numbers, in whatever order the calls arrive."""
+        """The order is that of the sequence numbers, in any order of arrival."""
         session = a_session(
             started_at=5.0, client=Client(name="cursor"), principal="m" * 32, metadata={"profile": "work"}
         )

@@ -16,7 +16,7 @@ TOOLS = ("git__log", "git__diff", "git__commit", "files__read", "files__write", 
 
 
 def a_situation(*calls: str, candidates: Sequence[str] = TOOLS, **known: Any) -> Situation:
-    """A situation after these calls; `known` says what else matters to the test."""
+    """A situation after these calls; `known` overrides fields."""
     servers = {tool: tool.partition("__")[0] for tool in (*candidates, *calls)}
     fields: dict[str, Any] = {"candidates": tuple(candidates), "calls": calls, "servers": servers, "time": 1e9}
     return Situation(**(fields | known))

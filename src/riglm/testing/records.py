@@ -29,7 +29,7 @@ def a_session(**known: Any) -> Session:
 
 
 def an_invocation(session: Session, tool: str, **known: Any) -> ToolInvocation:
-    """The session's next invocation; `known` says what else matters to the test."""
+    """The session's next invocation; `known` overrides fields."""
     number = session.next_sequence_number()
     return ToolInvocation(
         **{
@@ -47,7 +47,7 @@ def an_invocation(session: Session, tool: str, **known: Any) -> ToolInvocation:
 
 
 def an_exposure(session: Session, *shown: str, **known: Any) -> Exposure:
-    """An exposure of the session; `known` says what else matters to the test."""
+    """An exposure of the session; `known` overrides fields."""
     return Exposure(
         **{"id": uuid7(), "session_id": session.id, "timestamp": session.started_at, "shown": shown, **known}
     )
@@ -76,7 +76,7 @@ def an_override(**known: Any) -> Override:
 
 
 def a_warm_set(*tools: str, **known: Any) -> WarmSet:
-    """A warm set with these tools, each as likely as not; `known` says what else matters to the test."""
+    """A warm set with these tools, each as likely as not; `known` overrides fields."""
     usage = Usage(evidence=3, probabilities=dict.fromkeys(tools, 0.5), requests=4.5, distinct_tools=2.5)
     return WarmSet(
         **{
@@ -91,7 +91,7 @@ def a_warm_set(*tools: str, **known: Any) -> WarmSet:
 
 
 def a_tool_catalog(**known: Any) -> ToolCatalog:
-    """The catalog of a server with one tool; `known` says what else matters to the test."""
+    """The catalog of a server with one tool; `known` overrides fields."""
     return ToolCatalog(
         **{
             "fingerprint": "f" * 32,

@@ -29,7 +29,7 @@ def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> 
 def build_embedders(
     settings: Embedder, cache: VectorCachePort | None = None, shared_in: Path | None = None
 ) -> Embedders:
-    """The same embedder, and beside it the chosen model, for whoever wants no stand-in; neither is open yet.
+    """The same embedder, and the configured model without a fallback; neither is open yet.
 
     `shared_in` is the directory of the socket of the server that the user's riglm processes share, if they may.
     """

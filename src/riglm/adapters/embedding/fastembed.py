@@ -47,10 +47,10 @@ class FastembedEmbedder(EmbedderPort):
             deadline: seconds for one batch.
             start_deadline: seconds for the process to start and to load its model.
             batch: so many texts are asked for at once; another thread waits no longer than for one batch.
-            idle: after so many seconds without a question the process ends.
+            idle: seconds without a request after which the process ends.
             first_delay: seconds before the process is started again after it hung or could not load a model.
             shared_in: the directory of the socket of the server that the user's riglm processes share; None for a
-                process of this riglm's own.
+                private process.
         """
         self._models = tuple(models)
         self._deadline = deadline
@@ -93,7 +93,7 @@ class FastembedEmbedder(EmbedderPort):
 
     @property
     def pid(self) -> int | None:
-        """The id of riglm's own embedding process; None while there is none."""
+        """The id of riglm's private embedding process; None while there is none."""
         return self._supervisor.pid
 
     def embed(self, texts: Sequence[str]) -> Vector:

@@ -9,7 +9,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # process, user and group of the peer
 
 
 def is_same_user(link: socket.socket) -> bool:
-    """True if the peer runs as this process's user; also where the system cannot tell, and the directory protects."""
+    """True if the peer runs as this process's user; also where the system cannot report it."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True

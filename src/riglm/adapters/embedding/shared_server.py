@@ -32,7 +32,7 @@ def socket_directory(environment: Mapping[str, str]) -> Path:
 class SharedServer:
     """The place of a server of some models. A riglm process that finds none there starts one.
 
-    Each riglm version, installation, list of models and set of downloaded models has a socket of its own. The directory
+    Each riglm version, installation, list of models and set of downloaded models has a separate socket. The directory
     must belong to the user and be closed to others.
     """
 

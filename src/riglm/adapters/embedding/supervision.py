@@ -19,9 +19,9 @@ _Result = TypeVar("_Result")
 
 
 class Supervisor:
-    """One embedding process at a time: the user's shared server where that can be, else a process of this riglm's own.
+    """One embedding process at a time: the user's shared server if possible, otherwise a private process.
 
-    After a crash it is started again at once; where the server has crashed twice, a process of riglm's own takes its
+    After a crash it is started again at once; where the server has crashed twice, a private process takes its
     place until that has been idle. When that fails too, or when it hangs, the model is `down`: questions are refused at
     once while it is started in the background, after pauses that double up to five minutes.
     """
@@ -44,7 +44,7 @@ class Supervisor:
             start_deadline: seconds for the process to start and load a model.
             idle: seconds without a question after which it ends.
             first_delay: seconds of the first pause.
-            server: the shared server, None if riglm is to have a process of its own.
+            server: the shared server, None for a private process only.
         """
         self.loaded: Loaded | None = None
         """The model that was loaded last."""
@@ -68,7 +68,7 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """The id of riglm's own process; None while there is none."""
+        """The id of the private process; None while there is none."""
         worker = self._worker
         return worker.pid if worker else None
 
@@ -82,7 +82,7 @@ class Supervisor:
                 self._fail(error)
 
     def close(self) -> None:
-        """End the process, or leave the server; whoever waits for an answer gets `EmbedderUnavailable`."""
+        """End the process, or leave the server; callers that wait for a response get `EmbedderUnavailable`."""
         with self._closing:
             self._open = False
             worker, timer = self._worker, self._timer
@@ -119,7 +119,7 @@ class Supervisor:
             raise EmbedderUnavailable(self.down)
 
     def _insist(self, action: Callable[[], _Result]) -> _Result:
-        """Do something with the process, again with a new one after a crash; the last one is riglm's own."""
+        """Do something with the process, again with a new one after a crash; the last one is private."""
         while True:
             try:
                 result = action()

@@ -106,7 +106,7 @@ def release_memory() -> None:
 
 
 def _serve_all(worker: Worker, listener: socket.socket, path: Path) -> None:
-    """Accept clients until nothing was asked for a while, or until the socket's path is gone and so are the clients."""
+    """Accept clients until idle, or until the socket's path is deleted and all clients have disconnected."""
     identity = path.stat().st_ino
     clients: list[threading.Thread] = []
     listener.settimeout(_POLL_SECONDS)
@@ -122,7 +122,7 @@ def _serve_all(worker: Worker, listener: socket.socket, path: Path) -> None:
             else:
                 link.close()
     if _is_at(path, identity):
-        path.unlink(missing_ok=True)  # before the listener is closed: nobody has put another one there
+        path.unlink(missing_ok=True)  # before the listener closes: no other server has put its own there
 
 
 def _is_at(path: Path, identity: int) -> bool:
@@ -132,7 +132,7 @@ def _is_at(path: Path, identity: int) -> bool:
 
 
 def _serve(worker: Worker, link: socket.socket, *, ends_when_idle: bool = False) -> None:
-    """Answer one request after the other until the client is gone."""
+    """Answer one request after the other until the client disconnects."""
     with link, contextlib.suppress(OSError, ValueError):
         while (request := receive(link, worker.idle_deadline if ends_when_idle else None)) is not None:
             send(link, worker.answer(request))

@@ -40,10 +40,10 @@ class NothingLoaded(EmbedderUnavailable):
 
 
 class WorkerProcess:
-    """A connection to an embedding process, which is this riglm's own or a server that others use as well.
+    """A connection to an embedding process, which is private or a server that other riglm processes use as well.
 
-    Either is in a session of its own, so that no signal of the terminal reaches it. One thread at a time asks; any
-    thread may kill the connection, and the one that waits for an answer gets `WorkerCrashed`.
+    Either runs in a separate process session, so that no terminal signal reaches it. One thread at a time sends a
+    request; any thread may kill the connection, and the one that waits for a response gets `WorkerCrashed`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id of this riglm's own process while it runs."""
+        """The process id of the private process while it runs."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     @property
@@ -116,7 +116,7 @@ class WorkerProcess:
         return self._expected(answer, expected)
 
     def kill(self) -> None:
-        """Disconnect now, and end the process if it is riglm's own; from any thread."""
+        """Disconnect now, and end the process if it is private; from any thread."""
         # The socket is shut, not closed: another thread may be reading from it.
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_RDWR)
@@ -172,5 +172,5 @@ def _start(link: socket.socket, *arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def _detach(process: "subprocess.Popen[bytes]") -> None:
-    """Collect the process that a server detaches from, as soon as it is gone."""
+    """Reap the process that a server detaches from, as soon as it has ended."""
     threading.Thread(target=process.wait, name="riglm-embedder-start", daemon=True).start()

@@ -58,7 +58,7 @@ _LEAST_LIFT: Final = 0.02
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """What the signals say of a situation: kept until something is learned, since a call is predicted, then learned."""
+    """The signals of a situation, kept until something is learned: a call is predicted, then learned."""
 
     features: Features
     explanations: Matrix

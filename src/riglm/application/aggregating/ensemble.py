@@ -68,7 +68,7 @@ class Ensemble:
         return joined
 
     def instructions(self) -> str:
-        """What all known servers tell the model, each under its name."""
+        """The instructions of all known servers, each under its name."""
         told = [(member.name, member.instructions) for member in self.members.values()]
         return "\n\n".join(f"# {name}\n{words}" for name, words in told if words)
 

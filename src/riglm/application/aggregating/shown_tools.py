@@ -22,7 +22,7 @@ class ShownTools:
         self._catalogue = Catalogue()
 
     def show(self, session: Session, joined: JoinedList, missing: Sequence[str]) -> dict[str, Raw]:
-        """Note what a session is shown, and return what its result says of the servers that are missing.
+        """Record the list of a session, and return what its result reports of the missing servers.
 
         An incomplete list is logged once for each server, and is no exposure.
         """

@@ -1,4 +1,4 @@
-"""Waits for servers, each with a timeout of its own."""
+"""Waits for servers, each with a separate timeout."""
 
 import asyncio
 from collections.abc import Mapping

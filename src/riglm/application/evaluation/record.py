@@ -18,9 +18,9 @@ from riglm.ports.analytics import RecordedSession
 class RecordedList:
     """One list of a session, in a mode of filtering; `at` is in seconds since the epoch.
 
-    `shown` and `available` count tools; `changed` says whether it took the place of another list. Tokens are estimates:
-    of what was hidden, of riglm's own tools, of what those answered until the next list, and of a changed list, all of
-    which the client sends anew. In shadow mode, what would have been.
+    `shown` and `available` count tools; `changed` is True if it replaced another list. Tokens are estimates:
+    of what was hidden, of the meta-tools, of their results until the next list, and of a changed list, which the client
+    sends again. In shadow mode, what would have been.
     """
 
     session: UUID

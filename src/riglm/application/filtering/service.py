@@ -61,7 +61,7 @@ class FilteringService:
         """Without `predicting`, only policy decides. `predictor` is its name for the record.
 
         `usage` has the estimates that lists are made from. `overrides` gives all that there are now, and does not
-        block; `owner` the server of a tool and its own name. `is_steered` says that the rules may change at any time.
+        block; `owner` the server of a tool and its own name. With `is_steered` the rules may change at any time.
         """
         self._surroundings = Surroundings(
             predicting=predicting,

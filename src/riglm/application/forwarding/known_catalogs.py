@@ -34,7 +34,7 @@ class KnownCatalogs:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`put` records a catalog of about so many bytes without blocking. By default catalogs stay in this process."""
+        """`put` records a catalog and its size in bytes without blocking. By default catalogs stay in this process."""
         self._hasher = hasher or KeyedHasher(os.urandom(KEY_BYTES))
         self._put = put
         self._clock = clock

@@ -43,7 +43,7 @@ def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
 
 
 def _by_prefix(names: Sequence[str]) -> dict[str, list[str]]:
-    """Group the names of one server by what stands before the first separator, or else by their first word."""
+    """Group the names of one server by the part before the first separator, or else by their first word."""
     groups: dict[str, list[str]] = {}
     for name in names:
         head, *rest = _SEPARATOR.split(name, maxsplit=1)
@@ -88,7 +88,7 @@ def _written(groups: Mapping[str, Sequence[str]], shown: Mapping[str, Sequence[s
 
 
 def _words(label: str, names: Sequence[str]) -> list[str]:
-    """Return the words that most names of a group have, without those that only say what is done."""
+    """Return the words that most names of a group have, without verbs."""
     known = {word.lower() for word in _WORD.findall(label)}
     known |= {_singular(word) for word in known}
     counts: Counter[str] = Counter()

@@ -45,7 +45,7 @@ class Knowledge:
     """Done when the embedder is open, or could not be opened."""
 
     def open(self, on_open: Callable[[], object]) -> None:
-        """Open the embedder on a thread of its own, and call `on_open` there afterwards."""
+        """Open the embedder on a separate thread, and call `on_open` there afterwards."""
         opening = self.opening = Future()
 
         def run() -> None:

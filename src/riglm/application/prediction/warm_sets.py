@@ -50,7 +50,7 @@ class WarmSets:
     ) -> None:
         """`store` runs on the thread of `asking`. `period` is in seconds.
 
-        With `by_principal` each principal learns from its own sessions only, otherwise from those of all.
+        With `by_principal` a principal learns from its sessions only, otherwise from those of all.
         """
         self._asking = asking
         self._store = store

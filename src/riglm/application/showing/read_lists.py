@@ -68,7 +68,7 @@ def _joined(parts: Sequence[Catalogue], raw: bytes) -> Catalogue:
 
 
 def _have_the_same(one: Catalogue, other: Catalogue) -> bool:
-    """Whether two lists have the same entries, in whatever order, and lack the same servers."""
+    """Return True if two lists have the same entries, in any order, and lack the same servers."""
     if one.missing != other.missing or len(one.tools) != len(other.tools) or one.name_set != other.name_set:
         return False
     first, second = (sorted(bytes(raw) for raw, _ in each.entries()) for each in (one, other))

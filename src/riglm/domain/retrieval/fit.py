@@ -11,7 +11,7 @@ _MIN_COVERAGE: Final = 0.03
 
 
 def suitability(likeness: float | None, coverage: float, tools: int) -> float:
-    """Return how well the best of so many tools suits a request; under 0, nothing fits.
+    """Return how well the best of all tools suits a request; under 0, nothing fits.
 
     `likeness` is the best cosine, None without vectors that mean something; `coverage` the share of the request's
     words, by rarity, that one tool has. The more tools there are, the nearer the best one comes by chance. The

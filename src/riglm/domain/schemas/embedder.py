@@ -41,5 +41,5 @@ class Embedder(Section):
     shared: bool = Field(
         default=True,
         description="`true`: all riglm processes of a user share one model process (`fastembed` only); `false`: each "
-        "has its own.",
+        "has a separate one.",
     )
