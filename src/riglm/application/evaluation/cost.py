@@ -20,11 +20,8 @@ from riglm.application.filtering.service import FilteringService
 from riglm.application.json_lines import Row
 from riglm.application.lists.meta_tool_definitions import SEARCH
 from riglm.application.lists.predicting import UsageSource
-from riglm.application.lists.selection import ListSelection
 from riglm.application.lists.unpredicted import Unpredicted
 from riglm.domain import jsonrpc
-from riglm.domain.exposure import Exposure
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.prices import Prices
@@ -178,13 +175,13 @@ class _Walk:
         )
         await filtering.prepare(session)
         first = filtering.compose(session, self._found.catalogue)
-        price.shown(self._exposure(session, first))
+        price.shown(first.to_exposure(session.id, self._now))
         state, listed = filtering.state(session), 0
         for tool in calls:
             if tool not in filtering.listed(session) and tool not in state.sent:
                 answer = await self._meta_tools.run(session, SEARCH, jsonrpc.encode({"query": tool}))
                 if answer.selection is not None:
-                    price.shown(self._exposure(session, answer.selection))
+                    price.shown(answer.selection.to_exposure(session.id, self._now))
             is_listed = tool in filtering.listed(session) or tool in state.suggested
             listed += is_listed
             price.called(tool)
@@ -200,20 +197,6 @@ class _Walk:
             )
         )
         return _Priced(price.finish() or Cost(), len(first.shown), bool(first.hidden), listed)
-
-    def _exposure(self, session: Session, selection: ListSelection) -> Exposure:
-        return Exposure(
-            id=uuid7(),
-            session_id=session.id,
-            timestamp=self._now,
-            shown=selection.shown,
-            hidden=selection.hidden,
-            mode=selection.mode,
-            surface=selection.surface,
-            tokens_shown=selection.tokens_shown,
-            tokens_hidden=selection.tokens_hidden,
-            tokens_own=selection.tokens_own,
-        )
 
 
 class _UsageSoFar(UsageSource):

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
-from riglm.domain.exposure import Mode
+from riglm.domain.exposure import Exposure, Mode
+from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found
 
 
@@ -35,6 +37,23 @@ class ListSelection:
         if self.mode != "shadow":
             return found
         return Found.LISTED if tool in self.shown else Found.NAMED
+
+    def to_exposure(self, session_id: UUID, timestamp: float) -> Exposure:
+        """Return the record that a session was shown this, at a time in seconds since the epoch."""
+        return Exposure(
+            id=uuid7(),
+            session_id=session_id,
+            timestamp=timestamp,
+            shown=self.shown,
+            hidden=self.hidden,
+            predictor=self.predictor,
+            reason=self.reason,
+            mode=self.mode,
+            surface=self.surface,
+            tokens_shown=self.tokens_shown,
+            tokens_hidden=self.tokens_hidden,
+            tokens_own=self.tokens_own,
+        )
 
 
 NO_LIST: Final = ListSelection()

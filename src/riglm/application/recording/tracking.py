@@ -10,7 +10,6 @@ from uuid import UUID
 from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.selection import NO_LIST, ListSelection
 from riglm.application.recording.record_queue import Item
-from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
@@ -150,20 +149,7 @@ class TrackingService:
     def exposed(self, session: Session, selection: ListSelection) -> None:
         """Record what a client was shown; a list only if it differs from the session's last one."""
         with self._guarded:
-            exposure = Exposure(
-                id=uuid7(),
-                session_id=session.id,
-                timestamp=self._clock(),
-                shown=selection.shown,
-                hidden=selection.hidden,
-                predictor=selection.predictor,
-                reason=selection.reason,
-                mode=selection.mode,
-                surface=selection.surface,
-                tokens_shown=selection.tokens_shown,
-                tokens_hidden=selection.tokens_hidden,
-                tokens_own=selection.tokens_own,
-            )
+            exposure = selection.to_exposure(session.id, self._clock())
             before = self._last_exposures.get(session.id)
             if exposure.is_list and not self._is_new(session, selection, exposure.available):
                 return

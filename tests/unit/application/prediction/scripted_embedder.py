@@ -147,6 +147,14 @@ class Stage:
             self.store.record_many(self.put)
         self.put = []
 
+    @contextlib.asynccontextmanager
+    async def recalling(self):
+        """A process that knows these tools and has loaded all that the store has."""
+        async with self.running() as service:
+            service.know(TOOLS)
+            await self.recalled()
+            yield service
+
     def recollection(self, put):
         return lambda: Recollection(
             open_store=lambda: self.store,

@@ -112,18 +112,14 @@ async def test_a_model_that_is_still_opening_at_the_end_is_let_go():
 
 async def test_with_no_history_context_or_call_there_is_nothing_to_go_by():
     stage = Stage()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         assert service.predict(a_session(), SessionState(), NAMES) is None
         assert service.predict(a_session(), SessionState(), ()) is None
 
 
 async def test_a_context_ranks_tools_by_what_they_say():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "play me a song")
         assert state.context.model == "model-a"
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
@@ -139,9 +135,7 @@ async def test_a_predictor_of_any_kind_is_told_what_outlasts_the_next_call_and_t
             return Prediction(scores=np.arange(len(situation.candidates), dtype=np.float64))
 
     stage.make_predictor = Stranger
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "mail the report")
         for _ in range(5):
             await call(stage, state, "read_file")
@@ -154,9 +148,7 @@ async def test_a_predictor_of_any_kind_is_told_what_outlasts_the_next_call_and_t
 
 async def test_a_vector_that_comes_late_is_added_when_it_comes():
     stage, state = Stage(patience=0.0), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         stage.embedder.go.clear()
         await service.set_context(a_session(), state, "play me a song")
         assert state.context.vector is None
@@ -168,9 +160,7 @@ async def test_a_vector_that_comes_late_is_added_when_it_comes():
 
 async def test_a_vector_that_comes_after_the_next_context_changes_nothing():
     stage, state = Stage(patience=0.0), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         stage.embedder.go.clear()
         await service.set_context(a_session(), state, "the first")
         state.context = None
@@ -183,9 +173,7 @@ async def test_a_vector_that_comes_after_the_next_context_changes_nothing():
 async def test_words_alone_count_while_the_model_does_not_answer(error):
     stage, state = Stage(), SessionState()
     stage.embedder.error = error
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "play me a song")
         assert state.context.vector is None
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
@@ -197,9 +185,7 @@ async def test_words_alone_count_while_the_model_does_not_answer(error):
 async def test_tools_are_embedded_once_the_model_answers_again():
     stage = Stage()
     stage.embedder.error = EmbedderUnavailable("not yet")
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         stage.embedder.error = None
         await service.search(a_session(), "read a file", 3, anything)
         await stage.at_rest()
@@ -298,9 +284,7 @@ async def test_calls_before_and_while_prediction_loads_are_learned_once():
 
 async def test_what_a_client_says_is_not_given_to_be_kept():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "my medical records")
         await service.search(a_session(), "my medical records of June", 3, anything)
         assert state.context.vector is not None
@@ -329,9 +313,7 @@ async def test_the_status_tells_of_words_alone_until_there_are_vectors():
 
 async def test_a_new_model_embeds_all_anew_while_the_vectors_of_the_old_one_serve():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         index = service._loading.knowledge.index
         assert index.model == "model-a"
         stage.embedder.name = "model-b"
@@ -352,9 +334,7 @@ async def test_a_new_model_embeds_all_anew_while_the_vectors_of_the_old_one_serv
 
 async def test_a_tool_that_describes_itself_anew_loses_what_was_learned_of_it():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "zebra")
         await call(stage, state, "read_file")
         await call(stage, state, "send_mail")
@@ -366,9 +346,7 @@ async def test_a_tool_that_describes_itself_anew_loses_what_was_learned_of_it():
 
 async def test_a_call_teaches_its_context_and_a_restart_remembers_it():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "zebra")
         for _ in range(3):
             await call(stage, state, "play_song")
@@ -384,9 +362,7 @@ async def test_a_call_teaches_its_context_and_a_restart_remembers_it():
 
 async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_learned_before():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "zebra")
         await call(stage, state, "play_song")
     stage.embedder.opening.clear()
@@ -403,9 +379,7 @@ async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_le
 
 async def test_a_tool_that_a_search_found_is_learned_for_the_words_of_the_search():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "zebra")
         await service.search(a_session(), "play something", 3, anything)
         state.found("play something", ["play_song"])
@@ -417,9 +391,7 @@ async def test_a_tool_that_a_search_found_is_learned_for_the_words_of_the_search
 
 async def test_a_mark_counts_for_the_context_of_its_session():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         service.marked(a_session(), state, "play_song", relevant=True)
         await service.set_context(a_session(), state, "zebra")
         service.marked(a_session(), state, "play_song", relevant=True)
@@ -434,9 +406,7 @@ async def test_a_mark_counts_for_the_context_of_its_session():
 
 async def test_marks_against_a_tool_lower_its_score_and_leave_the_context_as_sure_as_it_was():
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "zebra")
         await call(stage, state, "play_song")
         confidence, scores = service.context_confidence(a_session(), state), []
@@ -452,9 +422,7 @@ async def test_marks_against_a_tool_lower_its_score_and_leave_the_context_as_sur
 @pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("instance", 1)])
 async def test_principals_learn_from_each_other_only_where_they_are_to(scope, shared):
     stage, state = Stage(scope=scope), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session("ann"), state, "zebra")
         await call(stage, state, "play_song", session=a_session("ann"))
         assert service.context_confidence(a_session("ann"), state) > 0
@@ -463,9 +431,7 @@ async def test_principals_learn_from_each_other_only_where_they_are_to(scope, sh
 
 async def test_a_store_that_is_away_means_a_cold_start():
     stage, state = Stage(FailingStore()), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, "play me a song")
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
 
@@ -488,9 +454,7 @@ async def test_a_predictor_that_cannot_be_made_leaves_everything_shown_and_says_
 )
 async def test_any_text_is_a_context_and_a_query(text):
     stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         await service.set_context(a_session(), state, text)
         assert len(state.context.text) <= 8_000
         await call(stage, state, "play_song")
@@ -542,9 +506,7 @@ async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_an
 async def test_what_was_learned_goes_on_to_count_when_the_store_cannot_be_read_anew(caplog):
     stage = Stage()
     stage.used_before("read_file", "read_file")
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.recalled()
+    async with stage.recalling() as service:
         kept, stage.store = stage.store, FailingStore()
         service.relearn()
         await stage.at_rest()
