@@ -23,12 +23,12 @@ from riglm.application.lists.meta_answers import (
     text_result,
 )
 from riglm.application.lists.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
-from riglm.application.lists.predicting import Hit
 from riglm.application.lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE
+from riglm.domain.retrieval.outcome import Hit
 from riglm.domain.session import Session
 from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.surface import Surface

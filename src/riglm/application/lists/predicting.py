@@ -1,57 +1,15 @@
 """What filtering and the meta-tools ask of prediction."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Prediction
+from riglm.domain.retrieval.outcome import SearchOutcome
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Catalogue
 from riglm.domain.usage import Usage
-
-
-class Hit(Protocol):
-    """A tool that a search found, and why; scores compare within one search."""
-
-    @property
-    def name(self) -> str:
-        """The name that clients use."""
-        ...
-
-    @property
-    def score(self) -> float:
-        """How well it fits."""
-        ...
-
-    @property
-    def probability(self) -> float:
-        """The probability that the search asks for this tool."""
-        ...
-
-    @property
-    def why(self) -> str:
-        """What made it fit, in words."""
-        ...
-
-
-class Outcome(Protocol):
-    """What a search found: hits, best first, and the names of near misses; or nothing, with `abstained`."""
-
-    @property
-    def hits(self) -> Sequence[Hit]:
-        """The tools that fit."""
-        ...
-
-    @property
-    def near(self) -> Sequence[str]:
-        """Tools that come close."""
-        ...
-
-    @property
-    def abstained(self) -> bool:
-        """Whether nothing fits well enough to be named."""
-        ...
 
 
 class UsageEstimates(Protocol):
@@ -116,7 +74,7 @@ class Predicting(Protocol):
         """The session says what it is about; `state` knows it afterwards."""
         ...
 
-    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> Outcome:
+    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
         """The tools that fit a query, among those that are allowed."""
         ...
 

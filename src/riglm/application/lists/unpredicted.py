@@ -1,24 +1,15 @@
 """Prediction where there is none."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from riglm.application.lists.predicting import Hit, Predicting
+from riglm.application.lists.predicting import Predicting
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Prediction
+from riglm.domain.retrieval.outcome import SearchOutcome
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Catalogue
-
-
-@dataclass(frozen=True, slots=True)
-class NothingFound:
-    """The answer to every search."""
-
-    hits: Sequence[Hit] = ()
-    near: Sequence[str] = ()
-    abstained: bool = True
 
 
 class Unpredicted(Predicting):
@@ -56,9 +47,9 @@ class Unpredicted(Predicting):
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
         """It tells nothing."""
 
-    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> NothingFound:
+    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
         """Nothing fits."""
-        return NothingFound()
+        return SearchOutcome(hits=(), near=(), abstained=True)
 
     def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
         """It teaches nothing."""
