@@ -47,14 +47,14 @@ class Series:
     values: tuple[float, ...]
 
 
-def table(page: str, heading: str) -> list[list[str]]:
-    """The rows of the first table below a heading, the heading row first."""
+def table(page: str, heading: str, position: int = 0) -> list[list[str]]:
+    """Return the rows of a table below a heading, the heading row first; `position` counts the tables from 0."""
     text = (DOCS / page).read_text("utf-8")
     below = text[text.index(f"\n## {heading}\n") :]
-    block = re.search(r"(?:^\|.*\n)+", below, re.MULTILINE)
-    if block is None:
-        raise ValueError(f"{page}: no table below {heading!r}")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.group().splitlines()]
+    blocks = re.findall(r"(?:^\|.*\n)+", below, re.MULTILINE)
+    if len(blocks) <= position:
+        raise ValueError(f"{page}: no table {position} below {heading!r}")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in blocks[position].splitlines()]
     return [row for row in rows if not re.fullmatch(r"[-: ]*", "".join(row))]
 
 
@@ -67,14 +67,12 @@ def number(cell: str) -> float:
 
 
 def learning_curve() -> str:
-    """How soon a workflow that repeats is known."""
-    rows, surface, curves = table("discussions/learning-curve.md", "What was found")[1:], "", {}
-    for row in rows:
-        surface = row[0].strip("`") or surface
-        curves.setdefault(surface, {})[f"{number(row[1]):g}"] = 100 * number(row[2])
-    series = [Series(f"surface: {name}", tuple(curve.values())) for name, curve in curves.items()]
-    places = [f"{place} sessions" for place in next(iter(curves.values()))]
-    return chart("Calls whose tool was among the 15 at hand, %", places, series, lines)
+    """Draw the share of calls whose tool was listed, by the number of sessions learned."""
+    heading, *rows = table("how-to/price.md", "What was measured", 1)
+    series = [
+        Series(heading[column], tuple(number(row[column + 1]) for row in rows)) for column in range(1, len(heading), 2)
+    ]
+    return chart("Calls whose tool was listed, %", [f"{row[0]} sessions" for row in rows], series, lines)
 
 
 def retrieval() -> str:
