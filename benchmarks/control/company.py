@@ -55,13 +55,22 @@ _TOKENS_OF_A_TOOL: Final = 170
 _ONE_IN_SEVEN_FAILS_OF: Final = frozenset({"filesystem__edit_file", "postgres__query", "browser__click"})
 
 
+_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        name: {"type": "string", "description": f"The {name} that the tool works with, as its server names it."}
+        for name in ("target", "owner", "filter", "format", "limit")
+    },
+}
+
+
 def configuration(directory: Path) -> list[str]:
     """The arguments that give riglm the company's servers; their lists are written into the directory."""
     servers: dict[str, dict[str, Any]] = {}
     for server, tools in SERVERS.items():
         file = directory / f"{server}.json"
         listed = [
-            {"name": tool, "description": f"{tool.replace('_', ' ').capitalize()}.", "inputSchema": {"type": "object"}}
+            {"name": tool, "description": f"{tool.replace('_', ' ').capitalize()}.", "inputSchema": _SCHEMA}
             for tool in tools
         ]
         file.write_text(json.dumps(listed))

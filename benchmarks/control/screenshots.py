@@ -57,9 +57,8 @@ def main(arguments: list[str]) -> int:
         (directory / "data").mkdir()
         with SqlAnalytics(f"sqlite:///{directory / 'data' / 'riglm.db'}") as store:
             store.record_many(list(a_day(time.time())))
-        settings = {"RIGLM_FILTERING__PASSTHROUGH_BELOW__TOOLS": "0", "RIGLM_FILTERING__PASSTHROUGH_BELOW__TOKENS": "0"}
-        with started(directory, configuration(directory), settings) as riglm, window() as browser:
-            asyncio.run(_ask_for_a_list(riglm))
+        with started(directory, configuration(directory)) as riglm, window() as browser:
+            asyncio.run(_search(riglm))
             _until_learned(riglm)
             asyncio.run(_take_all(riglm, browser, into))
     return 0
@@ -95,10 +94,11 @@ def _client(riglm: Started, number: int) -> Client:
     )
 
 
-async def _ask_for_a_list(riglm: Started) -> None:
-    """With the first list riglm begins to learn."""
+async def _search(riglm: Started) -> None:
+    """Search once: this loads the model."""
     async with _client(riglm, 0) as client:
         await client.list_tools(cache_mode="refresh")
+        await client.call_tool("search_available_tools", {"query": "open a pull request"})
 
 
 def _until_learned(riglm: Started) -> None:

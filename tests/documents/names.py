@@ -166,9 +166,16 @@ def wrong_variables(page: Page) -> Iterator[tuple[int, str]]:
     """Variables of the environment that neither riglm nor its tests read; `${RIGLM_…}` is the reader's own."""
     for number, line in enumerate(page.text.splitlines(), 1):
         for name in re.findall(r"(?<![${A-Z_])(?:RIGLM|SURR)_[A-Z0-9_]*[A-Z0-9](?![\w…*])", line):
-            said = [*settings_in({name: "[{}]"}), *settings_in({name: "{}"})] if name.startswith("RIGLM") else []
-            if name not in _read_names() and not any(not isinstance(one, Problem) for one in said):
+            if name not in _read_names() and not is_setting(name):
                 yield number, f"no variable {name}"
+
+
+def is_setting(variable: str) -> bool:
+    """Return True if an environment variable is read as a setting."""
+    if not variable.startswith("RIGLM"):
+        return False
+    read = [*settings_in({variable: "[{}]"}), *settings_in({variable: "{}"})]
+    return any(not isinstance(each, Problem) for each in read)
 
 
 @cache

@@ -1,10 +1,11 @@
 """Every command, option, key, variable, file, route, metric and link that a document names is there."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.documents.names import CHECKS, Check
+from tests.documents.names import CHECKS, Check, is_setting
 from tests.documents.page import PAGES, ROOT, Page
 
 SEEDED = [
@@ -51,6 +52,13 @@ def test_all_that_a_page_names_is_there(path: Path) -> None:
     page = Page.read(path)
     wrong = [f"{path.relative_to(ROOT)}:{line}: {what}" for check in CHECKS for line, what in check(page)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_setting_that_a_benchmark_sets_is_there() -> None:
+    text = "\n".join(file.read_text("utf-8") for file in (ROOT / "benchmarks").rglob("*.py"))
+    names = set(re.findall(r"\bRIGLM_[A-Z]+__[A-Z_]+\b", text))
+    assert names
+    assert not [name for name in names if not is_setting(name)]
 
 
 @pytest.mark.parametrize(("check", "text"), SEEDED)
