@@ -94,7 +94,11 @@ def _words(label: str, names: Sequence[str]) -> list[str]:
     counts: Counter[str] = Counter()
     for name in names:
         words = {_singular(word.lower()) for word in _WORD.findall(name)}
-        counts.update(word for word in words if len(word) > 1 and not _ACTION.fullmatch(word) and word not in known)
+        counts.update(
+            word
+            for word in words
+            if len(word) > 1 and not word.isdigit() and not _ACTION.fullmatch(word) and word not in known
+        )
     return [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_KINDS]]
 
 
