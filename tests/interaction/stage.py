@@ -187,7 +187,7 @@ class Stage:
 
     def network_server(self, *flags: str) -> tuple[str, ...]:
         """The command of a scripted server that listens, for `listening` and `restart`."""
-        return (*self.scripted(*flags), "--transport", "http", "--lifetime", "1200")
+        return (*self.scripted(*flags), "--transport", "http", "--lifetime", "3600")
 
     def riglm(self, verb: str, *arguments: str) -> list[str]:
         """A command of riglm."""

@@ -21,7 +21,7 @@ _SHORTEST_WAIT_SECONDS: Final = 0.005
 _TURNS_WHEN_BEHIND: Final = 4  # by turns the queue would fill, and spill into the spool what then has to be replayed
 _PAUSE_AT_THE_END: Final = 0.1
 _PAUSE_AFTER_A_FAULT: Final = 0.5
-_LAST_REPLAY_SECONDS: Final = 0.5
+_LAST_BATCH_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +328,8 @@ class Dispatcher:
             self._overflow.try_again()
             if self._given is not None and self._is_storing():
                 self._hold(self._queue.take_away(self._given))
+        elif self._given is not None:
+            self._await_writer()
         for batch in [*self._held, *([self._ready] if self._ready else [])]:
             self._keep_or_lose(batch)
         while not self._queue.is_empty():
@@ -342,10 +344,14 @@ class Dispatcher:
         given = self._given
         if given is None or not given.from_spool:
             return
-        with self._queue.changed:
-            self._queue.changed.wait_for(lambda: self._writer.batch is None, _LAST_REPLAY_SECONDS)
-        if not self._collect():
+        if not self._await_writer():
             self._queue.take_away(given)  # it stays in the spool, and counts as there
+
+    def _await_writer(self) -> bool:
+        """Wait a moment for the batch that the writer has; return True if it is settled or held."""
+        with self._queue.changed:
+            self._queue.changed.wait_for(lambda: self._writer.batch is None, _LAST_BATCH_SECONDS)
+        return self._collect()
 
     def _keep_or_lose(self, batch: Batch) -> None:
         if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
