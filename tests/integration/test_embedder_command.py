@@ -85,4 +85,4 @@ def test_a_model_that_does_not_exist_is_told_with_its_neighbours(tmp_path: Path)
 
 
 def test_the_installed_model_needs_no_download(tmp_path: Path) -> None:
-    assert "nothing is to be downloaded" in run(tmp_path, "pull", "riglm/all-MiniLM-L6-v2-int8").stdout
+    assert "there is nothing to download" in run(tmp_path, "pull", "riglm/all-MiniLM-L6-v2-int8").stdout

@@ -174,7 +174,7 @@ def test_what_is_left_out_is_told_with_the_reason(home):
     file = home / "s1.jsonl"
     file.write_text('{broken, but it names a "user"\n' + call(1) + call(2).replace("github", "gitlab"))
     done = run(file)
-    assert "calls of servers that no riglm stands in front of: gitlab (1)" in done.stderr
+    assert "calls of servers that no riglm proxies: gitlab (1)" in done.stderr
     assert f"{file} line 1" in done.stderr
     assert counted(file, "--since", LATER) == {"read": 2, "known": 1, "elsewhere": 1}
     other = home / "s2.jsonl"

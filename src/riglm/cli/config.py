@@ -21,10 +21,10 @@ app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=Non
 
 @app.command()
 def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: JsonOption = False) -> None:
-    """Say whether riglm can start so, and if not, all that is wrong.
+    """Check whether riglm can start with this configuration, and report all errors.
 
     Where none is named and there is no riglm.yaml here, those that `riglm init` made are checked. The predictor is made
-    with its options. A model of the embedder that cannot be loaded is told and is no error, since another stands in.
+    with its options. A model of the embedder that cannot be loaded is a note, not an error, since a fallback is used.
     Servers are not started.
     """
     from riglm.adapters.configuration.loading import Options, load
@@ -135,7 +135,7 @@ def _notes(configuration: "Configuration") -> list[str]:
     facts = examine(configuration.settings.embedder)
     notes = [*configuration.warnings]
     if facts["reason"]:
-        notes.append(f"embedder.model: {facts['identity']} stands in: {facts['reason']}")
+        notes.append(f"embedder.model: {facts['identity']} is the fallback: {facts['reason']}")
     both = configuration.settings.filtering.contradictions
     if both:
         notes.append(f"filtering: both lists name {', '.join(map(repr, both))}: what is in the deny list is denied")

@@ -1,4 +1,4 @@
-"""`riglm control`: what whoever uses the control API needs."""
+"""`riglm control`: tokens and schema for users of the control API."""
 
 import os
 import sys

@@ -15,7 +15,7 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what
 
 
 class ControlApiAway(RiglmError):
-    """Nobody answers as a control API does."""
+    """There is no control API at this URL."""
 
 
 class ControlApiRefused(RiglmError):
@@ -49,7 +49,7 @@ class ControlApi:
         """What is answered.
 
         Raises:
-            ControlApiAway: nobody answers, or somebody else.
+            ControlApiAway: there is no response, or none of a control API.
             ControlApiRefused: it answers with a problem.
         """
         return self._asked("GET", path, None)
@@ -58,7 +58,7 @@ class ControlApi:
         """What is answered to a document that is put there.
 
         Raises:
-            ControlApiAway: nobody answers, or somebody else.
+            ControlApiAway: there is no response, or none of a control API.
             ControlApiRefused: it answers with a problem.
         """
         return self._asked("PUT", path, json.dumps(document).encode())

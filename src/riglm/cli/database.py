@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from riglm.adapters.spool.survey import SpoolFound
     from riglm.domain.schemas.settings import Settings
 
-app = typer.Typer(help="Look after the store.", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(help="Maintain the store.", rich_markup_mode=None, no_args_is_help=True)
 app.command()(purging.purge)
 app.command()(purging.vacuum)
 app.command()(exporting.export)

@@ -41,7 +41,7 @@ def demo(
     bundled: bool = typer.Option(False, "--bundled", help="Use the bundled servers even where npx is present."),
     as_json: JsonOption = False,
 ) -> None:
-    """Show riglm at work in front of real servers."""
+    """Run riglm with real servers and show what it does."""
     with (
         tempfile.TemporaryDirectory(prefix="riglm-demo-", ignore_cleanup_errors=True) as name,
         _progress(as_json) as tell,
@@ -147,8 +147,8 @@ def _judge(visits: "list[Visit]", recorded: Recorded) -> None:
 def _print(scene: "Scene", visits: "list[Visit]", recorded: Recorded) -> None:
     from riglm.cli.usage import call_row
 
-    typer.echo(f"riglm stood in front of {scene.title}: {', '.join(scene.servers)}.")
-    typer.echo(f"The client spoke MCP {visits[0].protocol_version} and was shown {len(visits[0].tools)} tools.\n")
+    typer.echo(f"riglm proxied {scene.title}: {', '.join(scene.servers)}.")
+    typer.echo(f"The client used MCP {visits[0].protocol_version} and got {len(visits[0].tools)} tools.\n")
     for number, visit in enumerate(visits, start=1):
         rows = [
             (answer.step.tool, answer.duration_ms, "failed, as meant" if answer.step.fails else "ok", answer.text)

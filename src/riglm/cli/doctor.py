@@ -25,13 +25,13 @@ def doctor(
     ] = None,
     no_upstreams: Annotated[bool, typer.Option("--no-upstreams", help="Start no servers and ask none.")] = False,
     deadline: Annotated[
-        float, typer.Option("--deadline", metavar="SECONDS", min=0.5, max=600, help="Give each server so long.")
+        float, typer.Option("--deadline", metavar="SECONDS", min=0.5, max=600, help="Seconds to wait for each server.")
     ] = 30,
     as_json: JsonOption = False,
 ) -> None:
     """Look at the configuration, the servers and their tools, the store, the model, ports and clients.
 
-    Nothing is changed, and a riglm at work is not disturbed. Sections: configuration, servers, tools, store, embedder,
+    Nothing is changed, and a running riglm is not disturbed. Sections: configuration, servers, tools, store, embedder,
     ports, clients, knowledge, machine. Exit codes: 0 healthy, 1 there is a warning or an error, 2 the configuration
     cannot be used.
     """

@@ -14,16 +14,14 @@ from riglm.cli.output import print_json
 if TYPE_CHECKING:
     from riglm.domain.schemas.embedder import Embedder
 
-app = typer.Typer(
-    help="Look after the model that turns texts into vectors.", rich_markup_mode=None, no_args_is_help=True
-)
+app = typer.Typer(help="Manage the model that turns texts into vectors.", rich_markup_mode=None, no_args_is_help=True)
 
 _SAMPLE = "Search the web and return the most relevant pages for a question."
 
 
 @app.command()
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Load the model and show what is at work.
+    """Load the model and show which one is used.
 
     That is what `run` and `serve` do. No network is used.
     """
@@ -33,7 +31,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         return
     embeddings = facts["embeddings"]
     typer.echo(f"configured  {embeddings['model']} ({embeddings['provider']})")
-    typer.echo(f"at work     {facts['identity']} ({embeddings['actual_provider']})")
+    typer.echo(f"loaded      {facts['identity']} ({embeddings['actual_provider']})")
     typer.echo(f"quality     {embeddings['semantic_quality']}, {embeddings['dimensions']} dimensions")
     typer.echo(f"fallback    {'yes' if embeddings['is_fallback_active'] else 'no'}")
     if facts["reason"]:
@@ -57,7 +55,7 @@ def pull(
             metavar="SECONDS",
             min=0.1,
             max=86_400,
-            help="Give up after so many seconds.",
+            help="Seconds to wait for the download.",
         ),
     ] = 900,
     as_json: JsonOption = False,
@@ -73,7 +71,7 @@ def pull(
     if model == BUNDLED_MODEL:
         _show_pulled(
             {"model": model, "identity": f"{model}@{REVISION}", "dimensions": DIMENSIONS},
-            f"{model} is installed with riglm; nothing is to be downloaded.",
+            f"{model} is installed with riglm; there is nothing to download.",
             as_json,
         )
         return
@@ -98,7 +96,7 @@ def _settings(config: Path | None) -> "Embedder":
 
 
 def examine(settings: "Embedder") -> dict[str, Any]:
-    """Load the model that these settings ask for, and tell what is at work and why; it may be another."""
+    """Load the configured model, and report the model that is used and why; it may be the fallback."""
     from riglm.adapters.embedding.building import build_embedder, models_directory
 
     reasons = _Reasons()
@@ -130,7 +128,7 @@ def _bundled_file() -> str | None:
 
 
 class _Reasons(logging.Handler):
-    """Keeps why another model stands in, which the embedder tells its log."""
+    """Keeps the reason for a fallback, which the embedder logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

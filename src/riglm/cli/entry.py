@@ -17,7 +17,7 @@ def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data; 130 after Ctrl-C."""
     try:
         _main()
-    except KeyboardInterrupt:  # while modules are loaded, where no command looks after it yet
+    except KeyboardInterrupt:  # while modules are loaded, before any command handles it
         sys.exit(_INTERRUPTED)
 
 

@@ -75,7 +75,7 @@ def sequences(
     ] = None,
     k: CutsOption = _DEFAULT_CUTS,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="At most so many sessions of a set, by hash of id.")
+        int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of sessions of a set, by hash of id.")
     ] = 3_000,
     protocol: Annotated[
         WalkOption,
@@ -142,9 +142,9 @@ def history(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what each strategy would have shown in recorded sessions.
+    """Show which tools each strategy would have listed in recorded sessions.
 
-    Each learns from all sessions before, whatever --days and --since ask to judge. in_list: share of calls whose tool
+    Each learns from all earlier sessions, regardless of --days and --since. in_list: share of calls whose tool
     was in the list of that moment; new_in_list: the same for tools that the session had not used before; mean_list:
     tools in the list; reduction: share of all tools that it did not show. Lists are sized as the configuration asks
     (filtering.coverage, min_tools, max_tools). Contexts are not recorded as text, so what they add is not measured

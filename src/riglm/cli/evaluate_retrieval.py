@@ -46,7 +46,7 @@ PredictorOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, help="At most so many requests of a set, by hash of id.")
+    int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of requests of a set, by hash of id.")
 ]
 
 
@@ -93,7 +93,7 @@ def usage(
 ) -> None:
     """Learn from half of a set's requests, then rank for the rest.
 
-    Which half, their hashes say. The same half ranked without history stands beside it (in JSON under
+    Which half is decided by hashes. The same half ranked without history is shown next to it (in JSON under
     `without_history`). The figures are those of `retrieval`; what learns nothing is measured once. Sets with fewer than
     20 requests on a half are left out.
     """

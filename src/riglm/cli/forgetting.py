@@ -1,4 +1,4 @@
-"""`riglm db forget`: all that is known of somebody goes, and nothing more of it is taken."""
+"""`riglm db forget`: erase a client, a session or a principal, and refuse its later records."""
 
 import time
 from dataclasses import asdict
@@ -34,7 +34,7 @@ def forget(
         typer.Option(
             "--principal",
             metavar="NAME|HASH",
-            help='Whoever called under this name, or its hash; "" for all callers without a name.',
+            help='Principal to erase, by name or hash; "" for all unauthenticated callers.',
         ),
     ] = None,
     unseen: Annotated[
@@ -44,7 +44,7 @@ def forget(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove all that is known of somebody, and drop what running processes and spools still hold of it."""
+    """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
     from riglm.composition.storage import knowledge_store
     from riglm.domain.retention import Removed
 
@@ -57,7 +57,7 @@ def forget(
         if not known.total and not pieces and not unseen:
             if dropped := _drop_shared(settings, store.forgotten_sessions()):
                 if not as_json:
-                    typer.echo(f"nothing is stored of {told}, but Redis still held sessions that were forgotten")
+                    typer.echo(f"nothing is stored of {told}, but Redis still held sessions that were erased")
                 _tell(whom, Removed(), 0, dropped, 0, as_json=as_json)
                 return
             raise RiglmError(
@@ -66,7 +66,7 @@ def forget(
             )
         if not yes:
             reach = ", whichever principal it called for," if client is not None else ""
-            typer.confirm(f"Remove {known}{_and(pieces)} of {told}{reach} for good?", abort=True, err=True)
+            typer.confirm(f"Erase {known}{_and(pieces)} of {told}{reach} permanently?", abort=True, err=True)
         removed = Removed()
         with alone(store), progress("forgetting", known.total) as advance:
             for step in paced(store.forget(whom)):
@@ -82,7 +82,7 @@ def forget(
     waiting = _spooled(settings)
     _tell(whom, removed, pieces, dropped, waiting, as_json=as_json)
     if waiting and not as_json:
-        typer.echo(f"{waiting} records wait in spools; those of {told} are dropped when they are to be stored")
+        typer.echo(f"{waiting} records wait in spools; those of {told} are dropped instead of stored")
 
 
 def _tell(whom: "Forgotten", removed: "Removed", pieces: int, dropped: int, waiting: int, *, as_json: bool) -> None:
@@ -101,7 +101,7 @@ def _one_of(client: str | None, session: str | None, principal: str | None) -> N
         raise ConfigurationError("whom to forget is not clear — fix: give one of --client, --session and --principal")
     if "" in (client, session):
         raise ConfigurationError(
-            "an empty --client or --session names nobody — fix: give a name or an id as `riglm sessions` shows it"
+            "an empty --client or --session is no name — fix: give a name or an id as `riglm sessions` shows it"
         )
 
 
@@ -147,7 +147,7 @@ def _told(whom: "Forgotten", name: str | None) -> str:
 
 
 def _pieces(settings: "Settings", whom: "Forgotten") -> int:
-    """How many pieces of knowledge are a principal's; nobody else has any."""
+    """Return the number of knowledge pieces of a principal; only principals have any."""
     from riglm.composition.storage import knowledge_store
     from riglm.domain.forgetting import Whose
 
@@ -170,9 +170,9 @@ def _spooled(settings: "Settings") -> int:
 
 
 def _drop_shared(settings: "Settings", sessions: "Sequence[Forgotten]") -> int:
-    """Remove what is kept of sessions for other processes, or say how long it stays; of how many something was there.
+    """Remove the sessions that Redis keeps for other processes, or report when they expire; return how many existed.
 
-    Of all that were ever forgotten: whoever runs this again does so because Redis was away when some of them were.
+    This covers everything ever erased: a second run is made because Redis was unavailable during an earlier one.
     """
     if settings.state.kind == "memory" or not sessions:
         return 0
@@ -195,7 +195,7 @@ def _drop_shared(settings: "Settings", sessions: "Sequence[Forgotten]") -> int:
     except StateUnavailable as error:
         seconds = max(settings.sessions.idle_gap, settings.downstream.session_idle)
         typer.echo(
-            f"what Redis keeps of sessions could not be removed ({error}); it goes by itself {seconds:g} seconds after "
+            f"what Redis keeps of sessions could not be removed ({error}); it expires {seconds:g} seconds after "
             "their last request — or run this again",
             err=True,
         )

@@ -44,7 +44,7 @@ def init(
 ) -> None:
     """Move the servers of the clients on this machine behind riglm, in shadow mode: everything stays visible.
 
-    Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, and nobody said yes.
+    Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, but not confirmed.
     """
     from riglm.composition.installing import installing
 
@@ -55,7 +55,7 @@ def init(
         require_directory(project)
     _require_servers(include or (), parts, plans)
     changing = [plan for plan in plans if plan.changes]
-    done = _installed(parts, changing, directory) if yes and not dry_run else None  # before a reader can go away
+    done = _installed(parts, changing, directory) if yes and not dry_run else None  # before output can fail
     if not as_json:
         _show(plans)
         _tell_absent(clients, directory, plans)
@@ -91,7 +91,7 @@ def _require_servers(names: "Collection[str]", parts: "Installing", plans: "Sequ
 def _installed(
     parts: "Installing", plans: "Sequence[InstallPlan]", directory: Path | None
 ) -> "tuple[tuple[InstallPlan, ...], tuple[Path, ...]]":
-    """The plans as they were done, and the files that an earlier riglm had left and that are gone now."""
+    """Return the plans as they were done, and the deleted files that an earlier riglm had left."""
     removed = parts.clearing.clear(directory)
     return parts.installer.install_each(plans), removed
 
@@ -113,7 +113,7 @@ def _tell(tried: "Sequence[InstallPlan]", removed: "Sequence[Path]") -> None:
             print_fault(f"not done for {plan.place.client}, {plan.place.file}", plan.fault)
     if clients := dict.fromkeys(plan.place.client for plan in tried if not plan.fault):
         typer.echo(
-            f"done: start {', '.join(clients)} again. Nothing is hidden yet; `riglm report` tells after some days what "
+            f"done: start {', '.join(clients)} again. Nothing is hidden yet; after some days `riglm report` shows what "
             "would be. `riglm undo` takes it back."
         )
 
@@ -147,7 +147,7 @@ def _hint(parts: "Installing", client: list[str] | None, project: Path | None, p
     here = [plan for plan in parts.planner.plans(client or (), Path.cwd()) if plan.moves and plan.place not in seen]
     if here:
         files = ", ".join(printable(plan.place.file.name) for plan in here)
-        typer.echo(f"this directory has servers of its own ({files}): `riglm init --project .` moves those")
+        typer.echo(f"this directory has project servers ({files}): `riglm init --project .` moves those")
 
 
 def _question(plans: "Sequence[InstallPlan]") -> str:

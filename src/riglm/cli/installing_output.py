@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from riglm.domain.installation import Rewriting
 
 NOT_CONFIRMED: Final = 3
-"""The exit code when changes were shown, and nobody said yes."""
+"""The exit code when changes were shown but not confirmed."""
 
 _CONTEXT: Final = 2
 
@@ -53,9 +53,9 @@ def print_removed(files: Iterable[Path]) -> None:
 
 
 def confirmed(question: str, *, as_json: bool) -> bool:
-    """Whether somebody at the terminal says yes."""
+    """Return True if the user at the terminal confirms."""
     if as_json or not sys.stdin.isatty():
-        typer.echo("nothing was changed: there is nobody to ask — fix: add --yes", err=True)
+        typer.echo("nothing was changed: there is no terminal to ask on — fix: add --yes", err=True)
         return False
     if typer.confirm(question):
         return True

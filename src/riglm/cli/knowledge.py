@@ -21,7 +21,7 @@ from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
 from riglm.cli.output import print_json, print_table, written_time
 
 app = typer.Typer(
-    help="Fill, ask and look after the store of thoughts and of the knowledge graph.",
+    help="Fill, search and maintain the store of thoughts and of the knowledge graph.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -36,7 +36,10 @@ _SHOWN = 300
 @app.command(name="list")
 def list_(
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="So many of each table, newest first.")
+        int,
+        typer.Option(
+            "--limit", metavar="N", min=1, max=MOST_ROWS, help="Maximum number of rows per table, newest first."
+        ),
     ] = 20,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with one of these tags.")] = None,
     without_tag: Annotated[

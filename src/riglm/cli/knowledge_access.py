@@ -30,7 +30,7 @@ PrivateOption = Annotated[bool, typer.Option("--include-private", help="Private 
 
 
 def knowledge_settings(config: Path | None) -> "Settings":
-    """The settings, with the variables of the inner voice whether or not it is switched on; warnings are told.
+    """Return the settings, with the variables of the inner voice even if it is switched off; warnings are printed.
 
     Raises:
         ConfigurationError: they cannot be used, or the store is in the memory of another process.
@@ -63,7 +63,7 @@ def owner_of(settings: "Settings", principal: str | None) -> str:
     """The keyed hash by which a principal owns knowledge; empty for the local user.
 
     Raises:
-        ConfigurationError: the key cannot be kept, so that nobody would find what is stored under the hash.
+        ConfigurationError: the key cannot be kept, so what is stored under the hash could not be found.
     """
     if not principal or is_hash(principal):
         return principal or ""
@@ -82,7 +82,7 @@ def told_owner(principal: str | None) -> str:
 
 
 def chosen_embedder(settings: "Settings") -> "EmbedderPort":
-    """The model, without anything that stands in for it; not open yet."""
+    """Return the model without a fallback, not open yet."""
     from riglm.adapters.embedding.building import build_embedders
 
     return build_embedders(settings.embedder).chosen

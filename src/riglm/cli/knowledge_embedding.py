@@ -35,7 +35,7 @@ class Embedded:
 
 
 def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Give everybody's pieces the vectors that they lack: after an import that was ended, or with another model.
+    """Compute missing vectors for all owners: after an import that was interrupted, or with another model.
 
     An import does so by itself.
     """
@@ -50,7 +50,7 @@ def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> Embedded:
-    """Embed what lacks a vector of the model at work, under a progress bar."""
+    """Embed what lacks a vector of the current model, with a progress bar."""
     from riglm.application.knowledge.vectors import give_vectors
     from riglm.ports.embedder import EmbedderUnavailable
 

@@ -1,4 +1,4 @@
-"""`riglm knowledge forget`: pieces go for good."""
+"""`riglm knowledge forget`: delete pieces permanently."""
 
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -22,14 +22,14 @@ def forget(
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="All with one of these tags.")] = None,
     principal: PrincipalOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that is anybody's.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="The pieces of all owners.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove pieces, private ones as well; an entity takes along its observations and relations.
 
-    Entities that stood in a relation to it are told anew, and get vectors of their new words. IDs and --tag are of one
+    Entities that had a relation to it get a new text and new vectors. IDs and --tag are of one
     owner; --principal alone is all that is its, "" all that is the local user's.
     """
     from riglm.domain.knowledge.provenance import Table
@@ -37,7 +37,7 @@ def forget(
     if sum((bool(ids), bool(tag), all_)) > 1 or not (ids or tag or all_ or principal is not None):
         raise UnusableInput("what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all")
     if all_ and principal is not None:
-        raise UnusableInput("--all is anybody's, --principal one owner's — fix: give one of them")
+        raise UnusableInput("--all covers all owners, --principal one — fix: give one of them")
     settings = knowledge_settings(config)
     named = _parsed(ids or [])
     owner = None if all_ else owner_of(settings, principal)
@@ -46,9 +46,9 @@ def forget(
         count = sum(map(len, found.values()))
         if not count and (ids or tag):
             raise RiglmError(f"nothing of this is {told_owner(principal)}'s — fix: see `riglm knowledge list`")
-        whose = "anybody" if all_ else told_owner(principal)
+        whose = "all owners" if all_ else told_owner(principal)
         if not yes:
-            typer.confirm(f"Remove {_words(found)} of {whose} for good?", abort=True, err=True)
+            typer.confirm(f"Delete {_words(found)} of {whose} permanently?", abort=True, err=True)
         if ids or tag:
             gone = sum(store.forget(table, some, owner) for table, some in found.items())
         else:

@@ -106,7 +106,7 @@ def _tell_left_out(done: "Imported") -> None:
         typer.echo(f"left out: {done.left_out - _MOST_SHOWN} more lines", err=True)
     if done.unknown_keys:
         told = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
-        typer.echo(f"keys that mean nothing here: {printable(told)}", err=True)
+        typer.echo(f"unknown keys: {printable(told)}", err=True)
     if done.left_out and not done.read.total:
         raise UnusableInput("no line could be used, and nothing was stored — fix: what is said above, line by line")
 

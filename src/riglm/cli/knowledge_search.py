@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def search(
     query: Annotated[str, typer.Argument(metavar="QUESTION", help="What is asked, in your own words.")],
     top_k: Annotated[
-        int | None, typer.Option("--top-k", metavar="N", min=1, max=50, help="So many snippets at most.")
+        int | None, typer.Option("--top-k", metavar="N", min=1, max=50, help="Maximum number of snippets.")
     ] = None,
     floor: Annotated[
         float | None, typer.Option("--floor", metavar="X", min=0, max=1, help="So similar they are at least.")
@@ -103,7 +103,7 @@ async def _embedded(settings: "Settings", text: str) -> "Embedded":
 
 
 class _Direct:
-    """Asks the store at once: nobody else waits here."""
+    """Queries the store at once: no other request waits here."""
 
     def __init__(self, store: "KnowledgePort") -> None:
         self._store = store

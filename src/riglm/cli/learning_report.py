@@ -1,4 +1,4 @@
-"""What `riglm learn-from` tells at its end."""
+"""The summary that `riglm learn-from` prints."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,7 @@ def show(accounts: Sequence[Account], kept: "Retention", *, dry_run: bool, conte
     if contexts_failed:
         typer.echo(f"what was asked for is not learned: {contexts_failed}", err=True)
     if not dry_run and any(account.new for account in there):
-        typer.echo("a riglm that is at work learns of it when it starts next")
+        typer.echo("a running riglm learns this when it starts again")
 
 
 def shown_for_programs(accounts: Sequence[Account], *, dry_run: bool, contexts_failed: str) -> dict[str, Any]:
@@ -92,11 +92,11 @@ def _remarks(account: Account, kept: "Retention") -> list[str]:
         (
             account.expired,
             f"calls are older than the {kept.invocation_days:g} days that the store keeps — fix: set "
-            "retention.invocation_days to more, or to 0 for ever, and run this once more",
+            "retention.invocation_days to more, or to 0 for no limit, and run this once more",
         ),
         (account.future, "calls are of a time that is still to come: the clock was wrong when they were written down"),
-        (account.forgotten, "calls are of somebody whom the store is to have forgotten (riglm db forget)"),
-        (account.own, "calls were of riglm's own tools"),
+        (account.forgotten, "calls are of an erased client, session or principal (riglm db forget)"),
+        (account.own, "calls were of meta-tools"),
     ]
     remarks = [f"left out: {count} {what}" for count, what in told if count]
     if account.are_names_guessed and account.new:
@@ -109,7 +109,7 @@ def _remarks(account: Account, kept: "Retention") -> list[str]:
         named = ", ".join(f"{server} ({count})" for server, count in most[:_MOST_SERVERS])
         more = f" and {len(most) - _MOST_SERVERS} more" if len(most) > _MOST_SERVERS else ""
         remarks.append(
-            f"left out: calls of servers that no riglm stands in front of: {named}{more} — fix: `riglm init` moves the "
+            f"left out: calls of servers that no riglm proxies: {named}{more} — fix: `riglm init` moves the "
             "servers of a client behind riglm; or name the configuration that has them by --config"
         )
     remarks += [f"left out: {file} line {line}: {reason}" for file, line, reason in account.damaged]

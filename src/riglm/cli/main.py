@@ -28,7 +28,7 @@ from riglm.domain.errors import RiglmError, UnusableInput
 app = typer.Typer(
     name="riglm",
     help="A drop-in MCP proxy that records which tools are used.",
-    epilog="`riglm demo` shows it at work. `riglm run -- COMMAND` stands in for COMMAND in a client's configuration.",
+    epilog="`riglm demo` shows an example. `riglm run -- COMMAND` replaces COMMAND in a client's configuration.",
     rich_markup_mode=None,  # rich costs 60 ms of start
     pretty_exceptions_enable=False,
     add_completion=False,

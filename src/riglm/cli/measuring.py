@@ -45,7 +45,7 @@ def parse_cuts(text: str) -> list[int]:
 
 
 def parse_kinds(asked: Sequence[str], settings: "Settings", *, others: Sequence[str] = ()) -> list[str]:
-    """The kinds that are measured, each once; `others` are no kinds of predictors and measured beside them."""
+    """Return the kinds to measure, each once; `others` are no kinds of predictors and are measured in addition."""
     from riglm.adapters.prediction.selection import available
 
     kinds = list(dict.fromkeys(asked))
@@ -76,7 +76,7 @@ def read_settings(config: Path | None) -> "Settings":
 
 @contextlib.contextmanager
 def open_embedder(settings: "Settings", cache: Path | None) -> Iterator["EmbedderPort"]:
-    """The configured embedder; its vectors are kept in a file of their own, apart from what riglm recorded.
+    """Return the configured embedder; its vectors are cached in a separate file, apart from what riglm recorded.
 
     Raises:
         UnusableInput: there can be no such file.

@@ -16,11 +16,11 @@ ConfigOption = Annotated[
 McpJsonOption = Annotated[
     Path | None, typer.Option("--mcp-json", metavar="F", help="A client's own file of servers, for example .mcp.json.")
 ]
-UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="One server to stand in front of, by URL.")]
+UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="URL of one upstream server to proxy.")]
 CommandArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="-- COMMAND", help="One server to stand in front of, by command; options of riglm come before."
+        metavar="-- COMMAND", help="Command of one upstream server to proxy; options of riglm come before it."
     ),
 ]
 NoFilterOption = Annotated[bool, typer.Option("--no-filter", help="Show all tools, as the servers list them.")]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _WIDTH_OF_A_PIPE = 200
 _BORDER = 3
 _LEAST_TEXT = 24
-"""So many characters of a text stay on one line; what is longer may go on in the next."""
+"""Maximum number of characters of a text on one line; longer texts may continue on the next line."""
 
 
 def print_json(value: Any) -> None:
@@ -46,7 +46,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def _parts(widths: Sequence[int], labels: int, room: int) -> list[list[int]]:
-    """The columns of each table, by number: as many as there is room for, after the labels."""
+    """Return the columns of each table, by number: as many as fit next to the labels."""
     first = list(range(labels))
     empty = 1 + sum(widths[at] + _BORDER for at in first)
     parts, used = [list(first)], empty

@@ -1,4 +1,4 @@
-"""How far a long command has come, on stderr, where somebody looks at it."""
+"""Progress of a long command, on stderr if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Advance]:
-    """A bar that is told of further work done; none where stderr is no terminal."""
+    """A progress bar; none if stderr is no terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -23,7 +23,7 @@ def purge(
         typer.Option(
             "--older-than",
             metavar="SPAN",
-            help="Such as 30d, 12h or 2w; by default what `retention` says of each kind.",
+            help="Such as 30d, 12h or 2w; by default the `retention` of each kind.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
@@ -53,7 +53,7 @@ def purge(
 def vacuum(
     whole: Annotated[
         bool,
-        typer.Option("--whole", help="Write the store anew; what is recorded meanwhile waits until that is done."),
+        typer.Option("--whole", help="Rewrite the store; what is recorded meanwhile waits until that is done."),
     ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,

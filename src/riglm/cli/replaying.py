@@ -29,10 +29,10 @@ StrategiesOption = Annotated[
     typer.Option("--predictor", metavar="K", help="A kind of predictor, any number of times; all by default."),
 ]
 SessionsOption = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="At most so many sessions, the latest.")
+    int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="Maximum number of sessions, the latest.")
 ]
 DaysOption = Annotated[
-    int | None, typer.Option("--days", metavar="N", min=1, max=36_500, help="Judge the sessions of so many days.")
+    int | None, typer.Option("--days", metavar="N", min=1, max=36_500, help="Judge the sessions of the last N days.")
 ]
 SinceOption = Annotated[
     datetime | None,

@@ -38,7 +38,8 @@ def report(
     limit: SessionsOption = MAX_SESSIONS,
     predictor: StrategiesOption = None,
     tools: Annotated[
-        int, typer.Option("--tools", metavar="N", min=0, max=1_000, help="Name at most so many tools of each kind.")
+        int,
+        typer.Option("--tools", metavar="N", min=0, max=1_000, help="Maximum number of tools to name of each kind."),
     ] = 15,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="F", help="Write it as a page, too, which needs no other file.")
@@ -47,9 +48,9 @@ def report(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what filtering would have hidden, missed and saved, and whether it is worth switching on.
+    """Report what filtering would have hidden, missed and saved, and whether it is worth switching on.
 
-    Two ways to know it stand side by side: what shadow mode recorded of the lists that it would have shown, and the
+    Two sources are compared: what shadow mode recorded of the lists that it would have shown, and the
     recorded sessions walked again by each strategy, as `riglm evaluate history` does.
     """
     settings = settings_in_use(config)
@@ -94,7 +95,7 @@ def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: 
 
 
 def _unused(store: "AnalyticsPort", since: float) -> list[str]:
-    """The tools that were in lists and that nobody used."""
+    """Return the tools that were in lists and were never used."""
     known = [tool for tool in store.tools_known(since) if tool.upstream != OWN_UPSTREAM]
     used = {tool.tool for tool in known if tool.uses}
     return sorted({tool.tool for tool in known if tool.in_lists} - used)

@@ -22,7 +22,7 @@ _RECORDED: Final = {
 
 
 def print_report(found: dict[str, Any], most_tools: int) -> None:
-    """The report on stdout, with at most so many tools of each kind."""
+    """Print the report, with at most `tools` tools of each kind."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
     console.print(_verdict(found, console))
     if found["verdict"]["code"] == "empty":
@@ -61,7 +61,7 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
             f"{_price(cost['price'])} of no proxy, {_price(cost['price_of_search'])} of the host's tool search "
             f"({cost['sessions']:,} sessions)",
         ),
-        ("sessions, lists", f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced another one)"),
+        ("sessions, lists", f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)"),
         ("calls with their tool in the list", f"{_share(its['in_list'])} of {its['calls']:,} ({_range(low, high)})"),
         ("the same for tools new to the session", f"{_share(its['new_in_list'])} of {its['new_calls']:,}"),
         ("tools in the list at a call", f"{_one(its['mean_list'])} of {_one(its['mean_available'])}"),

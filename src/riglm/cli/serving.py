@@ -1,4 +1,4 @@
-"""`riglm run` and `riglm serve`: stand in front of servers."""
+"""`riglm run` and `riglm serve`: proxy MCP servers."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ def run(
     no_filter: NoFilterOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Stand in front of servers, for one client on stdio.
+    """Proxy MCP servers for one client over stdio.
 
     For example: riglm run -- npx -y @modelcontextprotocol/server-everything
     """
@@ -57,7 +57,7 @@ def serve(
     no_filter: NoFilterOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Stand in front of servers, for clients over HTTP.
+    """Proxy MCP servers for clients over HTTP.
 
     Clients find them at http://HOST:PORT/mcp, and with --transport sse or both at /sse.
     """

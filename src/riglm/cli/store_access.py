@@ -1,4 +1,4 @@
-"""The store as commands open it that look after it."""
+"""The store as maintenance commands open it."""
 
 import re
 import time
@@ -81,10 +81,10 @@ def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
 
 @contextmanager
 def alone(store: "AnalyticsPort") -> Iterator[None]:
-    """Look after the store while nobody else does, waiting a while for whoever is at it.
+    """Hold the maintenance lease; wait a while for the process that holds it.
 
     Raises:
-        RiglmError: somebody else is at it all the time.
+        RiglmError: another process holds it all the time.
     """
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -93,10 +93,7 @@ def alone(store: "AnalyticsPort") -> Iterator[None]:
                 yield
                 return
         if time.monotonic() > until:
-            raise RiglmError(
-                "another process looks after the store just now — fix: try again in a few minutes, its log says what "
-                "it does"
-            )
+            raise RiglmError("another process is running store maintenance — fix: try again in a few minutes")
         time.sleep(_TRY_AGAIN_SECONDS)
 
 

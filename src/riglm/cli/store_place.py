@@ -10,7 +10,7 @@ def is_there(file: Path) -> bool:
     """Whether the database file is there; nothing is made.
 
     Raises:
-        AnalyticsUnavailable: it is not there and could not be made, or nobody may look whether it is.
+        AnalyticsUnavailable: it does not exist and could not be created, or its directory cannot be read.
     """
     try:
         file.lstat()

@@ -25,7 +25,7 @@ ClientsOption = Annotated[
         "--client", metavar="NAME", help="Only what `riglm init` set up for this client; any number of times."
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 FileOnlyOption = Annotated[bool, typer.Option("--file-only", help="Leave a riglm that runs as it is.")]
 UrlOption = Annotated[
     str | None,
@@ -94,7 +94,7 @@ def _switch(
         _discard(each)
     live = None if file_only else _live(mode, files[0], url, token, dry_run=dry_run)
     if not dry_run:
-        _take_over(_prepared(files, mode))  # anew: a riglm that runs may have written its own file
+        _take_over(_prepared(files, mode))  # again: a running riglm may have written its own file
     clients_of = {file: name for name, file in installed()}
     told = {
         "mode": mode,
@@ -248,7 +248,7 @@ def _tell_live(told: dict[str, Any]) -> None:
     elif told["dry_run"]:
         typer.echo(f"the riglm at {live['url']} would change from {live['before']} to {mode} at once")
     else:
-        typer.echo(f"the riglm at {live['url']} changed from {live['before']} to {mode}; its clients were told")
+        typer.echo(f"the riglm at {live['url']} changed from {live['before']} to {mode}; its clients were notified")
 
 
 def _tell_restart(told: dict[str, Any]) -> None:

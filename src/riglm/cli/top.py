@@ -1,4 +1,4 @@
-"""`riglm top`: a riglm at work, at a glance."""
+"""`riglm top`: a running riglm at a glance."""
 
 import sys
 import time
@@ -36,7 +36,7 @@ def top(
         ),
     ] = None,
     hours: Annotated[
-        int, typer.Option("--hours", metavar="N", min=1, max=24 * 366, help="Count what happened in so many hours.")
+        int, typer.Option("--hours", metavar="N", min=1, max=24 * 366, help="Count the last N hours.")
     ] = 24,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.5, max=3600, help="Ask so often.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
@@ -64,7 +64,7 @@ def _api(url: str | None, token: str | None, config: Path | None) -> ControlApi:
 def _look(api: ControlApi, hours: int) -> dict[str, Any]:
     """What the control API says now: its answers by name, each as it is."""
     now = int(time.time())
-    since = now - now % _MINUTE - hours * _HOUR  # the same for a minute, so that it need not be counted anew
+    since = now - now % _MINUTE - hours * _HOUR  # the same for a minute, so that it need not be counted again
     return {
         "health": api.get("/health"),
         "summary": api.get(f"/stats/summary?since={since}"),
@@ -84,7 +84,7 @@ def _print_once(url: str, seen: dict[str, Any], hours: int) -> None:
 
 
 def _watch(api: ControlApi, seen: dict[str, Any], hours: int, every: float) -> None:
-    """Show what is seen until the user has seen enough; a riglm that goes away is asked again."""
+    """Show the view until the user ends it; an unreachable riglm is polled again."""
     from rich.console import Console
     from rich.live import Live
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from riglm.cli.output import printable
 
 _WIDE: Final = 110
-"""From so many columns on, tables stand side by side."""
+"""From this number of columns on, tables are placed side by side."""
 
 _NARROW: Final = 72
 """In less, a table keeps its first columns only."""
@@ -39,7 +39,7 @@ _COLOURS: Final = {
 def frame(
     seen: dict[str, Any], *, url: str, hours: int, width: int, height: int | None, trouble: str = ""
 ) -> RenderableType:
-    """All of it, for a terminal of this size; with `height` None as long as it takes. `trouble` is told on top."""
+    """Return the view for a terminal of this size; with `height` None as long as it takes, `trouble` at the top."""
     wide = width >= _WIDE
     rows = _rows(seen, height, wide)
     columns = _MOST_COLUMNS if (width // 2 if wide else width) >= _NARROW else _LEAST_COLUMNS

@@ -40,7 +40,7 @@ def undo(
     """Take back what `riglm init` did: the clients' files become what they were, to the byte.
 
     A file that was changed since keeps its changes: riglm's entry goes, the servers return. What was recorded and
-    learned stays. Exit code 3: shown, and nobody said yes.
+    learned stays. Exit code 3: shown, but not confirmed.
     """
     from riglm.composition.installing import installing
 
@@ -50,7 +50,7 @@ def undo(
     if not plans:
         require_directory(project)
     doable = [plan for plan in plans if not plan.fault]
-    done = _undone(parts, doable, directory) if yes and not dry_run else None  # before a reader can go away
+    done = _undone(parts, doable, directory) if yes and not dry_run else None  # before output can fail
     if not as_json:
         _show(plans)
         if not plans:
@@ -71,13 +71,13 @@ def undo(
 def _undone(
     parts: "Installing", plans: "Sequence[UndoPlan]", directory: Path | None
 ) -> "tuple[tuple[UndoPlan, ...], tuple[Path, ...]]":
-    """The plans as they were done, and the files that an earlier riglm had left and that are gone now."""
+    """Return the plans as they were done, and the deleted files that an earlier riglm had left."""
     removed = parts.clearing.clear(directory)
     return parts.undoer.undo_each(plans), removed
 
 
 def _tell_where(parts: "Installing", clients: "Collection[str]", directory: Path | None) -> None:
-    """Where the record of installations was looked for, when there is none, and what to do where riglm is at work."""
+    """Report where the setup journal was looked for if there is none, and what to do while riglm is running."""
     from riglm.composition.installing import riglm_entries
 
     if known := dict.fromkeys(f"{one.client} ({one.file})" for one in parts.record.all()):
@@ -118,7 +118,7 @@ def _show(plans: "Sequence[UndoPlan]") -> None:
 
 def _outcome(plan: "UndoPlan") -> str:
     if plan.is_gone:
-        return "is gone with its folder, and stays so"
+        return "was deleted with its folder, and is not restored"
     return "becomes what it was, to the byte" if plan.is_exact else "was changed since, and keeps those changes"
 
 

@@ -31,7 +31,7 @@ def sessions(
         str | None, typer.Argument(metavar="SESSION_ID", help="Show this session's calls; its last characters do.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="At most so many, newest first.")
+        int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="Maximum number of rows, newest first.")
     ] = 50,
     config: ConfigOption = None,
     as_json: JsonOption = False,

@@ -291,7 +291,7 @@ def test_all_of_an_owner_s_is_forgotten_and_nobody_else_s(thoughts, memory):
 def test_a_principal_that_is_forgotten_takes_its_knowledge_along(thoughts, memory):
     run("import", memory, "--principal", "ann")
     done = CliRunner().invoke(app, ["db", "forget", "--principal", "ann"], input="y\n", catch_exceptions=False)
-    assert "Remove nothing, 5 pieces of knowledge of the principal " in done.stderr
+    assert "Erase nothing, 5 pieces of knowledge of the principal " in done.stderr
     assert done.stdout.endswith("removed: nothing, 5 pieces of knowledge\n")
     assert told("stats", "--principal", "ann")["own"]["relations"] == 0
     assert told("stats")["own"]["entities"] == 2
@@ -300,7 +300,7 @@ def test_a_principal_that_is_forgotten_takes_its_knowledge_along(thoughts, memor
 def test_everything_is_forgotten_after_a_question(thoughts, memory):
     run("import", memory, "--principal", "ann")
     asked = run("forget", "--all", input="n\n")
-    assert "Remove 3 thoughts, 4 entities, 6 observations of anybody for good?" in asked.stderr
+    assert "Delete 3 thoughts, 4 entities, 6 observations of all owners permanently?" in asked.stderr
     assert asked.exit_code == 1
     assert len(texts("--include-private")) == 8
     assert run("forget", "--all", input="y\n").stdout.endswith("removed: 13\n")

@@ -125,7 +125,7 @@ def test_a_purge_waits_for_whoever_looks_after_the_store_and_then_gives_up(store
     monkeypatch.setattr(store_access, "_PATIENCE_SECONDS", 0.0)
     with store.maintenance_lease() as mine:
         assert mine
-        with pytest.raises(RiglmError, match="another process looks after the store"):
+        with pytest.raises(RiglmError, match="another process is running store maintenance"):
             run("purge")
     assert len(known(store)) == 3
 
@@ -263,7 +263,7 @@ def test_a_session_is_forgotten_by_its_id_or_the_end_of_it(store, used, named):
 def test_nothing_is_forgotten_before_it_was_confirmed(store, used):
     refused = run("forget", "--client", "ann's", input="n\n")
     assert refused.exit_code == 1
-    assert "Remove 2 sessions, 4 invocations, 2 exposures of the client ann's" in refused.stderr
+    assert "Erase 2 sessions, 4 invocations, 2 exposures of the client ann's" in refused.stderr
     assert "whichever principal it called for" in refused.stderr
     assert len(known(store)) == 3
     assert run("forget", "--client", "ann's", input="y\n").exit_code == 0
@@ -278,7 +278,7 @@ def test_whom_to_forget_must_be_clear(store, words):
 
 @pytest.mark.parametrize("option", ["--client", "--session"])
 def test_an_empty_name_is_nobody(store, used, option):
-    with pytest.raises(ConfigurationError, match="names nobody"):
+    with pytest.raises(ConfigurationError, match="is no name"):
         run("forget", option, "", "--unseen", "--yes")
     assert store.forgettings() == 0.0
 
@@ -315,7 +315,7 @@ def test_that_shared_state_is_away_is_told_with_how_long_it_is_kept(store, used,
     monkeypatch.setenv("RIGLM_DOWNSTREAM__SESSION_IDLE", "99")
     forgotten = run("forget", "--client", "ann's", "--yes")
     assert forgotten.exit_code == 0
-    assert "goes by itself 99 seconds after" in forgotten.stderr
+    assert "expires 99 seconds after" in forgotten.stderr
     assert "removed: 2 sessions" in forgotten.stdout
 
 

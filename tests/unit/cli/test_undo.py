@@ -32,7 +32,7 @@ def test_a_project_that_was_deleted_stays_deleted_and_its_servers_are_kept_where
     shutil.rmtree(project)
     output = done("undo").output
     assert not project.exists()
-    assert f"{project}/.mcp.json is gone with its folder, and stays so" in output
+    assert f"{project}/.mcp.json was deleted with its folder, and is not restored" in output
     (kept,) = (home / ".config/riglm").glob("*.undone.yaml")
     assert f"not put back, and kept in {kept}: db" in output
     assert "returns" not in output
