@@ -16,6 +16,7 @@ from benchmarks.load.stdio_session import StdioSession
 from benchmarks.subject import RIGLM, isolated
 
 TOOLS = 500
+_MANY_TOOLS = 3_000
 _LISTS = 100
 _CALLS = 300
 _QUIET_SECONDS = 1.0
@@ -25,7 +26,7 @@ _ARMS = {"direct": None, "riglm --no-filter": ("--no-filter",), "riglm": ()}
 
 
 def run() -> None:
-    """Print a table with an arm in each row, and what embedding 500 tools does to calls meanwhile."""
+    """Print a table with an arm in each row, and what embedding 3,000 tools does to calls meanwhile."""
     print(
         f"\n{TOOLS} tools on pipes\n"
         "| arm | first list ms | list p50 ms | p99 | call p50 ms | p99 | cpu ms a list | a call | at rest MiB |\n"
@@ -36,14 +37,16 @@ def run() -> None:
             _measure(label, session, first)
     with _session((), RIGLM_EMBEDDER__PROVIDER="static") as (session, first):
         _measure("riglm, no model", session, first)
-    with _session(()) as (session, _):
+    with _session((), tools=_MANY_TOOLS) as (session, _):
         _measure_while_embedding(session)
 
 
 @contextmanager
-def _session(options: tuple[str, ...] | None, **settings: str) -> Iterator[tuple[StdioSession, float]]:
+def _session(
+    options: tuple[str, ...] | None, *, tools: int = TOOLS, **settings: str
+) -> Iterator[tuple[StdioSession, float]]:
     """A session over an upstream of its own, and the milliseconds from its start to its first list."""
-    upstream = [sys.executable, "-m", "benchmarks.load.upstream", "stdio", str(TOOLS)]
+    upstream = [sys.executable, "-m", "benchmarks.load.upstream", "stdio", str(tools)]
     command = upstream if options is None else [*RIGLM, "run", *options, "--", *upstream]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -76,11 +79,11 @@ def _measure_while_embedding(session: StdioSession) -> None:
     meanwhile: list[float] = []
     _search(session)
     began = time.perf_counter()
-    while _embedded(session) < TOOLS and time.perf_counter() - began < _DEADLINE_SECONDS:
+    while _embedded(session) < _MANY_TOOLS and time.perf_counter() - began < _DEADLINE_SECONDS:
         meanwhile += [session.ask("tools/call", echo("hello"))[0] * 1e3 for _ in range(100)]
     took = time.perf_counter() - began
     afterwards = [session.ask("tools/call", echo("hello"))[0] * 1e3 for _ in range(len(meanwhile))]
-    print(f"\nwhile {TOOLS} tools are embedded ({took:.0f} s): a call")
+    print(f"\nwhile {_MANY_TOOLS} tools are embedded ({took:.0f} s): a call")
     for label, taken in (("meanwhile", meanwhile), ("afterwards", afterwards)):
         p50, p99, most = np.quantile(taken, (0.5, 0.99, 1.0))
         print(f"  {label}: p50 {p50:.2f} ms, p99 {p99:.2f} ms, longest {most:.2f} ms")
