@@ -102,7 +102,7 @@ async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, mo
         assert (session.client.name, session.invocations, session.active) == ("c", 30, True)
         detail = await until(lambda: service.session(session.id), lambda found: len(found.calls) == 30)
         assert [call.tool for call in detail.calls[:3]] == list(SOME)
-        assert (detail.session.lists, detail.shown[0].hidden) == (1, 0)
+        assert (detail.session.lists, detail.shown[0].hidden) == (1, ())
         summary = await until(service.summary, lambda found: found.calls == 30)
         assert (summary.zero_hop.hits, summary.zero_hop.rate, summary.failures) == (0, None, 0)  # nothing was hidden
         assert (summary.tools.known, summary.tools.used) == (len(TOOLS), 3)

@@ -63,7 +63,8 @@ class SessionRegistry:
         self._hasher = hasher
         self.look_for(evidence)
         self._kept = KeptSessions()
-        self._connections: dict[UUID, dict[str, None]] = {}
+        self._connections: dict[UUID, dict[str, Caller | None]] = {}
+        """By session, the caller of the only request of each connection, None after a second request."""
         self._monotonic = monotonic
         self._clock = clock
 
@@ -96,7 +97,8 @@ class SessionRegistry:
         """The session of a request of the modern era, by the best evidence that it carries.
 
         With `starts`, the request is one that clients begin with: where only the caller identifies the session, and the
-        connection is new to a session that has made calls, a new session begins.
+        connection is new to a session that has made calls, a new session begins. A client that uses each connection
+        for a single request shows nothing by a new one and keeps its session.
         """
         if caller.transport is Transport.STDIO and not caller.handle:
             return self.of_call(self._of_process(caller, client, version), caller, meta)
@@ -105,16 +107,14 @@ class SessionRegistry:
         if place.method not in _GUESSES or self._shared or not caller.connection:
             return self._keyed(place, caller, client, Era.MODERN, version, found)
         known = self._kept.at(place)
-        if (
-            starts
-            and known is not None
-            and known.sequence
-            and caller.connection not in self._connections.get(known.id, ())
-        ):
-            self._end(known, self._clock())
+        if starts and known is not None and known.sequence:
+            connections = self._connections.get(known.id, {})
+            if caller.connection not in connections and None in connections.values():
+                self._end(known, self._clock())
         session = self._keyed(place, caller, client, Era.MODERN, version, found)
         connections = self._connections.setdefault(session.id, {})
-        connections[caller.connection] = None
+        if connections.setdefault(caller.connection, caller) is not caller:
+            connections[caller.connection] = None
         if len(connections) > _MAX_CONNECTIONS:
             del connections[next(iter(connections))]
         return session

@@ -86,8 +86,8 @@ async def test_one_session_has_its_latest_calls_and_lists(office, sessions):
     found = await sessions.detail(session.id)
     assert (found.session.id, found.session.invocations) == (session.id, 205)
     assert [each.sequence for each in found.calls] == list(range(6, 206))
-    assert [each.at for each in found.shown] == [1000.0 + number for number in range(5, 55)]
-    assert (found.shown[0].shown, found.shown[0].hidden) == (("a",), 2)
+    assert [each.timestamp for each in found.shown] == [1000.0 + number for number in range(5, 55)]
+    assert (found.shown[0].shown, found.shown[0].hidden) == (("a",), ("b", "c"))
 
 
 async def test_a_session_that_only_just_began_is_known(office, sessions):

@@ -346,3 +346,15 @@ def test_a_session_is_recorded_with_the_profile_that_it_began_with():
     stage.sessions.look_for(Evidence(profile="home"))
     second = stage.sessions.of_connection(HTTP, CODE, VERSION)
     assert [each.metadata for each in (first, second)] == [{"profile": "work"}, {"profile": "home"}]
+
+
+@pytest.mark.parametrize("caller", [ANNA, HTTP])
+def test_a_client_with_a_connection_for_each_request_keeps_its_session(caller):
+    sessions = world().sessions
+    found = []
+    for number in range(0, 12, 2):
+        for starts in (True, False):
+            each = replace(caller, connection=str(number + (not starts)))
+            found.append(sessions.of_request(each, CODE, "2026-07-28", b"", starts=starts))
+        found[-1].next_sequence_number()
+    assert all(session is found[0] for session in found)
