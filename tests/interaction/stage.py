@@ -317,7 +317,7 @@ class Stage:
             problems.append(f"left behind: {pid} {command}")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        assert problems == []
+        assert not problems, "\n".join(problems)
 
     def leaks(self, within: float, besides: Sequence[int] = ()) -> dict[int, str]:
         """The processes of this stage that are alive after the time given, with their commands."""

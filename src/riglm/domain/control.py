@@ -1,4 +1,4 @@
-"""What the control API tells of a riglm at work, and what it is told.
+"""What the control API returns of a running riglm, and accepts.
 
 Times are in seconds since the epoch, durations in the unit that the name says.
 """
@@ -16,13 +16,13 @@ from riglm.domain.session import Client, Confidence, Era, Method, Transport
 from riglm.domain.upstream import Kind
 
 MOST_CALLS_TOLD: Final = 200
-"""Of one session so many calls are told, the latest."""
+"""Maximum number of calls returned of one session, the latest."""
 
 MOST_LISTS_TOLD: Final = 50
-"""Of one session so many lists are told, the latest."""
+"""Maximum number of lists returned of one session, the latest."""
 
 MOST_BUCKETS: Final = 1_000
-"""A series has at most so many buckets."""
+"""Maximum number of buckets of a series."""
 
 Item = TypeVar("Item")
 
@@ -36,20 +36,20 @@ class NotThere(ControlError):
 
 
 class Forbidden(ControlError):
-    """Nobody may change this while riglm runs."""
+    """This cannot be changed while riglm runs."""
 
 
 class Conflict(ControlError):
-    """What is asked for goes by a state that is no more, or one in which it cannot be done."""
+    """The request is based on an outdated state, or on one in which it cannot be done."""
 
 
 class ControlUnavailable(ControlError):
-    """The answer could not be had in time, or the store is away; asking again later may do."""
+    """The answer was not ready in time, or the store is unavailable; retrying later may succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is wrong with one part of a request: `path` names the part, `detail` says what and how to mend it."""
+    """One invalid part of a request: `path` names the part, `detail` the problem and the fix."""
 
     path: str
     detail: str
@@ -76,7 +76,7 @@ class Page(Generic[Item]):
 class SessionEntry:
     """A session as it is listed.
 
-    It is `active` while it may still grow. `invocations` are all calls, those of riglm's own tools too. `principal` is
+    It is `active` while it may still grow. `invocations` are all calls, those of meta-tools too. `principal` is
     a keyed hash, `tools_available` a number.
     """
 
@@ -156,11 +156,11 @@ class ListWithout:
 class SessionPrediction:
     """What a session's next list would be, and why.
 
-    `live` says that it was asked of the session as it is; otherwise its state was made anew from what is recorded.
-    In the mode `shadow` the client sees all tools, and `shown` says what it would see. `size` is how many tools the
-    list has, `confidence` how sure the choice is and `context_confidence` how well the context is known, both between 0
-    and 1. `tools` has every tool of the catalogue: first those that can be shown, the likeliest first. `without` says
-    by signal what would be chosen now if that signal said nothing.
+    `live` is True if the state is that of the running session; otherwise it was rebuilt from records.
+    In the mode `shadow` the client gets all tools, and `shown` has those it would get. `size` is the number of tools in
+    the list. `confidence` is that of the selection and `context_confidence` that of the context, both between 0 and 1.
+    `tools` has every tool of the catalog: first those that can be shown, the likeliest first. `without` has the
+    selection without each signal.
     """
 
     session_id: UUID
@@ -184,8 +184,8 @@ class SessionPrediction:
 class ToolEntry:
     """How one tool was used.
 
-    `uses` are the invocations in which it ran, be it to an error of its own. `listed`, `searched` and `named` count the
-    invocations that found it so. What only calls can tell is None for a tool that was never called.
+    `uses` are the invocations in which it ran, with or without an error of the tool. `listed`, `searched` and `named`
+    count the invocations by how the tool was found. Figures of calls are None for a tool that was never called.
     """
 
     tool: str
@@ -204,7 +204,7 @@ class ToolEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companion:
-    """A tool that was used in the same sessions as another, in so many, and how many calls apart on average."""
+    """A tool used in the same sessions as another one: the number of sessions, and the average distance in calls."""
 
     tool: str
     count: int
@@ -215,7 +215,7 @@ class Companion:
 class Bucket:
     """What happened in `seconds` seconds from `at` on.
 
-    Calls are those of servers' tools. `listed`, `searched` and `named` say how the tools of those were found that are
+    Calls are those of servers' tools. `listed`, `searched` and `named` count how the tools of those were found that are
     uses. Means are over the lists that were shown in that time, and None when there was none.
     """
 
@@ -317,7 +317,7 @@ class ListTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTotals:
-    """Estimated tokens of lists: shown, hidden, of riglm's own tools, and sent again because a list changed."""
+    """Estimated tokens of lists: shown, hidden, of meta-tools, and sent again because a list changed."""
 
     shown: int
     hidden: int
@@ -332,7 +332,7 @@ class TokenTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordTotals:
-    """What became of the records of this process; `reasons` says why some were dropped."""
+    """What became of the records of this process; `reasons` counts the dropped ones by reason."""
 
     accepted: int
     stored: int
@@ -392,7 +392,7 @@ class StoreHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Whether clients can be served as they should be; `reasons` say why not."""
+    """Whether clients can be served correctly; `reasons` has the reasons if not."""
 
     ready: bool
     reasons: tuple[str, ...] = ()
@@ -414,7 +414,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideWish:
-    """An override that somebody wants; at most one of `expires_at` and `expires_in` (seconds) is given."""
+    """A requested override; at most one of `expires_at` and `expires_in` (seconds) is given."""
 
     kind: OverrideKind
     tool: str
@@ -429,7 +429,7 @@ class OverrideWish:
 class ConfigurationShown:
     """The configuration in force, with masks in the place of secrets.
 
-    `version` grows with every change, and is another one in every process.
+    `version` grows with every change, and differs in every process.
     """
 
     version: int

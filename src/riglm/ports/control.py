@@ -39,13 +39,13 @@ class LiveConfigurationPort(Protocol):
 
         Raises:
             Invalid: the whole would not be valid, or a key is read at the start only and is not to be written.
-            Forbidden: a key that nobody may change so.
+            Forbidden: a key that cannot be changed this way.
             Conflict: `expected_version` is not the one in force, or there is no file that can be written.
         """
 
 
 class ControlPort(Protocol):
-    """Answers about a riglm at work, and changes to it.
+    """Queries a running riglm, and changes it.
 
     Called on the event loop of the control API, which is not the proxy's. Every answer comes within some seconds.
     `limit` lies between 1 and 1,000; a `cursor` is a `next_cursor` of the same question.
@@ -53,7 +53,7 @@ class ControlPort(Protocol):
     Raises:
         Invalid: an argument is not usable.
         NotThere: what was named is not there, or a cursor leads nowhere.
-        ControlUnavailable: the store is away, or the answer did not come in time.
+        ControlUnavailable: the store is unavailable, or the answer was not ready in time.
     """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class ControlPort(Protocol):
     async def series(
         self, *, since: float | None = None, until: float | None = None, buckets: int = 60
     ) -> tuple[Bucket, ...]:
-        """What happened over time, oldest first; until now and for the 24 hours before, unless told otherwise.
+        """The counts over time, oldest first; by default of the 24 hours until now.
 
         There are no buckets where the end is not after the begin.
         """

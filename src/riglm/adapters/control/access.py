@@ -14,7 +14,7 @@ from riglm.domain.cross_origin import CrossOrigin
 from riglm.domain.schemas.control import Control
 
 ACCESS_HEADER: Final = b"riglm-access"
-"""Tells whoever was let in what he may do: `read`, or `write`."""
+"""Returns the rights of an authorized caller: `read`, or `write`."""
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _GUARDS: Final = (b"host", b"origin", b"authorization")

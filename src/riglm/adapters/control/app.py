@@ -36,7 +36,7 @@ _STATUSES: Final[dict[type[ControlError], int]] = {
 _RETRY_SECONDS: Final = "2"
 _DESCRIPTION: Final = (
     "Shows what a riglm does, and steers it. Times are RFC 3339 in UTC; questions take seconds since the epoch "
-    "as well. Whatever is no success is a problem document (RFC 9457)."
+    "as well. Every error response is a problem document (RFC 9457)."
 )
 _TOKEN: Final = {"type": "http", "scheme": "bearer", "description": "`riglm control token` shows the tokens."}
 
@@ -49,7 +49,7 @@ def control_app(
 
 
 def api(port: ControlPort, metrics: MetricsSource, *, version: str, guarded: bool) -> FastAPI:
-    """The API with nobody in front; `guarded` says whether its document declares that a token is needed."""
+    """Create the API without access checks; `guarded` makes its document declare that a token is needed."""
     app = FastAPI(
         title="riglm control API",
         version=version,
@@ -142,7 +142,7 @@ def _place(location: Sequence[object]) -> str:
 
 async def _refused(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
-        return problem(404, "there is nothing here: /openapi.json tells what there is")
+        return problem(404, "there is no such path: see /openapi.json")
     if error.status_code == 405:
         allowed = ", ".join(_allowed(request))
         return problem(405, f"this takes {allowed} only", headers={"Allow": allowed})
@@ -168,4 +168,4 @@ async def _failed(_: Request, error: ControlError) -> Response:
 
 async def _broken(_: Request, error: Exception) -> Response:
     _log.error("the control API could not answer", exc_info=error)
-    return problem(500, "riglm could not answer this; its log says why")
+    return problem(500, "riglm could not answer this; see its log")

@@ -30,7 +30,7 @@ def _shown(**more: Any) -> dict[str, Any]:
     etag = {"schema": {"type": "string"}, "required": True, "description": "The version, for If-Match."}
     return {
         "content": {"application/json": {"schema": {"$ref": _REFERENCE}}},
-        "description": "The configuration in force; `***` stands for a secret.",
+        "description": "The configuration in use; `***` replaces a secret.",
         "headers": {"ETag": etag, **more},
     }
 
@@ -43,7 +43,7 @@ _RESTART: Final = {
 
 @router.get("/config", summary="The configuration in force", responses={**told(503), 200: _shown()})
 async def configuration(port: Port) -> Response:
-    """All of it, the defaults as well; `***` stands for a secret."""
+    """The whole configuration including defaults; `***` replaces a secret."""
     shown = await port.configuration()
     return _answer(shown.document, shown.version)
 
@@ -67,13 +67,13 @@ async def put_configuration(
         ),
     ] = None,
 ) -> Response:
-    """The whole document or any part of it: what is left out stays, null stands for the default, `***` stays a secret.
+    """Replace the whole document or parts of it: missing keys stay, null restores the default, `***` keeps a secret.
 
     It counts for all that begins from then on; calls that run end as they began. What is not valid as a whole changes
     nothing. A key that is read at the start only is refused, unless it is written with `persist`.
 
     With `persist` the file says afterwards what the document does, also where that is in force already: what was
-    written for the next start is taken back so. Where somebody else changed the file since riglm read it: 409.
+    written for the next start is reverted that way. If another process changed the file since riglm read it: 409.
     """
     expected = await _expected(port, if_match)
     changed = await port.put_configuration(document, expected_version=expected, persist=persist)

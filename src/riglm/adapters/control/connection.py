@@ -11,18 +11,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from riglm.adapters.control.problem import problem
 
 ANSWER_SECONDS: Final = 60.0
-"""From one answer to the end of the next no more seconds may pass, or the connection is broken: whoever sends or reads
+"""Maximum seconds from one response to the end of the next before the connection is closed: a peer that sends or reads
 slowly, or does nothing at all, keeps none.
 """
 
 HEAD_SECONDS: Final = 5.0
-"""A new connection has to ask within so many seconds, and what was begun of a request has to be a request by then."""
+"""Seconds within which a new connection must send a request, and a started request must be complete."""
 
 LONGEST_HEAD: Final = 1 << 15
 """The most bytes of a request's line and headers."""
 
 MOST_CONNECTIONS: Final = 64
-"""For one more, the connection makes room that asked nothing for the longest time; while all are busy it gets a 503."""
+"""Maximum number of connections. For one more, the idlest is closed; while all are busy, the new one gets a 503."""
 
 _KEEP_ALIVE_SECONDS: Final = 20
 _RETRY_SECONDS: Final = "2"
@@ -36,7 +36,7 @@ class Connection(H11Protocol):
     _quiet_since: float
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a request soon, and its answer to have gone out before long."""
+        """Expect a request soon, and its response to be sent soon."""
         super().connection_made(transport)
         self._quiet_since = self.loop.time()
         self._expect()
@@ -75,7 +75,7 @@ class Connection(H11Protocol):
         others = [each for each in self.connections if isinstance(each, Connection) and each is not self]
         quiet = [each for each in others if each.is_quiet]
         if quiet:
-            longest = min(quiet, key=lambda each: each._quiet_since)  # noqa: SLF001  # one of its own kind
+            longest = min(quiet, key=lambda each: each._quiet_since)  # noqa: SLF001  # same class
             self.connections.discard(longest)
             longest.transport.abort()
         return bool(quiet)
@@ -101,7 +101,7 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
         ws="none",
         http=Connection,
         h11_max_incomplete_event_size=LONGEST_HEAD,
-        proxy_headers=False,  # the address that a peer claims for somebody else is no evidence
+        proxy_headers=False,  # an address that a peer claims is no evidence
         access_log=False,
         log_config=None,
         server_header=False,
@@ -111,7 +111,7 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
 
 
 def _cut_off_quietly(app: ASGIApp) -> ASGIApp:
-    """The application; that the server's end cuts off what is not answered by then is no failure of its own."""
+    """The application; a request that is cut off by the server's end is not logged as an error."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(asyncio.CancelledError):

@@ -20,7 +20,7 @@ router: Final = operations("health")
 
 
 class Embeddings(Shape):
-    """The embedder as it is at work, beside what was configured."""
+    """The embedder that is used, next to the configured one."""
 
     provider: str
     model: str
@@ -47,7 +47,7 @@ class Weights(Shape):
 
 
 class EmbedderSignal(Shape):
-    """What `index_status` tells clients."""
+    """What `index_status` reports to clients."""
 
     embeddings: Embeddings
     tools: IndexedTools
@@ -109,7 +109,7 @@ async def health(port: Port) -> object:
     response_model=Readiness,
 )
 async def ready(port: Port, response: Response) -> object:
-    """For those who send clients here, or keep them away."""
+    """Readiness for load balancers."""
     try:
         readiness = await port.readiness()
     except ControlUnavailable as error:
@@ -120,7 +120,7 @@ async def ready(port: Port, response: Response) -> object:
 
 @router.get("/embedder", summary="The embedder's capability signal", responses=told(503), response_model=EmbedderSignal)
 async def embedder(port: Port) -> object:
-    """What is at work, beside what was configured."""
+    """The embedder that is used, next to the configured one."""
     return await port.embedder()
 
 

@@ -1,4 +1,4 @@
-"""Overrides: what people want of a tool, whatever is predicted."""
+"""Overrides: manual decisions about tools, regardless of predictions."""
 
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
@@ -49,13 +49,13 @@ class _Wish(BaseModel):
     tool: str = Field(min_length=1, max_length=256, pattern=PRINTED, description="As clients see it.")
     expires_at: TimeMember | None = Field(default=None, description="When it ends; null: when it is deleted.")
     expires_in: float | None = Field(
-        default=None, gt=0, le=_YEAR, description="In so many seconds it ends. Of both ends the earlier counts."
+        default=None, gt=0, le=_YEAR, description="Seconds until it ends. Of both ends the earlier counts."
     )
     reason: str = Field(default="", max_length=500, pattern=r"^[^\x00]*$", description="For people.")
 
 
 class WishForAll(_Wish):
-    """An override for everybody."""
+    """An override for all sessions."""
 
     scope: Literal["all"] = "all"
     key: Literal[""] = ""
@@ -90,7 +90,7 @@ Wish = Annotated[
     Discriminator(_scope),
     Body(),
 ]
-"""What somebody wants; what `key` is depends on the scope."""
+"""A requested override; the meaning of `key` depends on the scope."""
 
 SHAPES_OF_WISHES: Final = frozenset(str(scope) for scope in OverrideScope)
 """What a fault in a wish begins with before its place: which shape it was taken for. No member is called so."""
@@ -103,14 +103,14 @@ SHAPES_OF_WISHES: Final = frozenset(str(scope) for scope in OverrideScope)
     responses={
         **told(400, 404, 408, 409, 413, 415, 503),
         201: {
-            "description": "It counts: the next list has it, and clients are told.",
+            "description": "It is in force: the next list follows it, and clients are notified.",
             "headers": {"Location": {"schema": {"type": "string"}, "required": True, "description": "Its path."}},
         },
     },
     response_model=Override,
 )
 async def put_override(port: Port, wish: Wish, response: Response) -> object:
-    """Show, hide or pin one tool, for everybody, for one session, or for one caller."""
+    """Show, hide or pin one tool, for all sessions, for one session, or for one caller."""
     made = await port.put_override(
         OverrideWish(
             kind=wish.kind,

@@ -44,7 +44,7 @@ def problem(
 def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems that an operation may answer with, for its part of the OpenAPI document.
 
-    Those that stand before every operation are among them: access, and what is no operation's own.
+    The problems that can occur before any operation are among them, such as access.
     """
     return {status: _described(status) for status in sorted({401, 403, 421, 422, *statuses})}
 
@@ -65,13 +65,13 @@ def _described(status: int) -> dict[str, Any]:
 _DESCRIPTIONS: Final = {
     400: "The body is no JSON.",
     401: "A token is missing, or it is not a right one.",
-    403: "The token is one to look with, the request comes from a page of another origin, or nobody may change this.",
+    403: "The token is read-only, the request comes from a page of another origin, or this cannot be changed.",
     404: "What was named is not there.",
     408: "The body did not come in time.",
-    409: "It does not go with how things stand now.",
+    409: "It conflicts with the current state.",
     413: "The body is too large.",
     415: "The body is not declared to be JSON.",
     421: "The Host header names another server.",
     422: "A part of the request is not usable; `errors` says which.",
-    503: "The answer could not be had in time, or the store is away.",
+    503: "The answer was not ready in time, or the store is unavailable.",
 }

@@ -1,4 +1,4 @@
-"""What the tokens are worth that somebody sends."""
+"""The rights that tokens grant."""
 
 import hmac
 import logging
@@ -15,7 +15,7 @@ _log: Final = logging.getLogger("riglm.control")
 
 
 class Right(IntEnum):
-    """What somebody may do."""
+    """What a token permits."""
 
     READ = 1
     WRITE = 2
@@ -25,7 +25,7 @@ class Tokens:
     """The tokens that count: for each scope the configured one or, without one, the one that riglm made."""
 
     def __init__(self, control: Control, made: TokenFile) -> None:
-        """The file is looked at again whenever it was written; while it is not usable, its tokens count for nobody."""
+        """The file is read again whenever it was written; while it is unusable, its tokens are rejected."""
         configured = (("write", control.token), ("read", control.read_token))
         self._configured: Final = {
             scope: digest(token.get_secret_value().encode()) for scope, token in configured if token is not None
@@ -36,7 +36,7 @@ class Tokens:
         self.required: Final = bool(self._configured) or not is_loopback(control.host)
 
     def right(self, token: bytes) -> Right | None:
-        """What whoever sends this token may do; None when it is no right one, as one without characters never is."""
+        """Return the rights of a token; None for a wrong one. A token without characters is always wrong."""
         if not token:
             return None
         given, current = digest(token), self._current()
@@ -57,16 +57,16 @@ class Tokens:
         try:
             found = self._made.read() or {}
         except ConfigurationError as error:
-            _log.warning("%s; until then they count for nobody", error)
+            _log.warning("%s; until then its tokens are rejected", error)
             return {}
         return {scope: token.digest for scope, token in found.items()}
 
 
 def guarded(control: Control, directory: Path) -> Tokens:
-    """The tokens that count; those of riglm's own are made when there are none in the data directory.
+    """Return the accepted tokens; they are created in the data directory if it has none.
 
     Raises:
-        ConfigurationError: other machines could use the API, and nobody has got a token for it yet.
+        ConfigurationError: other machines could use the API, and there is no token for it yet.
     """
     made = TokenFile(directory / FILE_NAME)
     tokens = Tokens(control, made)
@@ -79,5 +79,5 @@ def guarded(control: Control, directory: Path) -> Tokens:
     try:
         made.ensure()
     except ConfigurationError as error:
-        _log.warning("%s; the control API goes on without tokens of its own", error)
+        _log.warning("%s; the control API goes on without tokens in its data directory", error)
     return tokens

@@ -16,7 +16,7 @@ MOST_BYTES: Final = 1 << 18
 _MOST_FAULTS: Final = 20
 
 BODY_SECONDS: Final = 10.0
-"""A body must be there in so many seconds."""
+"""Seconds to wait for a request body."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 

@@ -1,4 +1,4 @@
-"""Serves the control API on a thread and an event loop of its own, where it holds up no call and breaks nothing."""
+"""Serves the control API on a separate thread and event loop, so that it delays no call."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class ControlServer:
         self._thread.start()
 
     async def stop(self) -> None:
-        """End within a second, whatever is going on; what is not answered by then is cut off."""
+        """End within a second; requests in flight are cut off."""
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # it has ended by itself just now
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -55,7 +55,7 @@ class ControlServer:
             self._loop.close()
 
     async def _serve(self) -> None:
-        from riglm.adapters.control.connection import http_server  # noqa: PLC0415  # here it delays nobody
+        from riglm.adapters.control.connection import http_server  # noqa: PLC0415  # imported on this thread
 
         server = http_server(self._build())
         gc.freeze()  # what was made for it lives to the end: the collector, which holds up calls, need not walk it
@@ -70,7 +70,7 @@ class ControlServer:
             serving.result()
         for connection in list(server.server_state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)  # each hears that nobody waits for its answer any more
+        await asyncio.sleep(0)  # lets each notice that its response is not needed any more
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()

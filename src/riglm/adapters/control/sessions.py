@@ -20,14 +20,14 @@ SessionId = Annotated[UUID, Path(description="The id of a session.")]
 
 
 class Client(Shape):
-    """What the client says of itself."""
+    """The client's name and version as it sent them."""
 
     name: str
     version: str
 
 
 class Session(Shape):
-    """One piece of work by one client, as riglm tells it from others."""
+    """One piece of work by one client."""
 
     id: UUID
     client: Client
@@ -39,7 +39,7 @@ class Session(Shape):
     started_at: Time
     ended_at: Time | None
     active: bool = Field(description="Whether it may still grow.")
-    invocations: int = Field(description="All calls, those of riglm's own tools too, which the summary leaves out.")
+    invocations: int = Field(description="All calls, those of meta-tools too, which the summary leaves out.")
     failures: int = Field(description="Of all those calls.")
     lists: int
     list_changes: int
@@ -119,12 +119,12 @@ class Prediction(Shape):
 
     session_id: UUID
     at: Time
-    live: bool = Field(description="False where the session's state was made anew from what is recorded.")
+    live: bool = Field(description="False if the session's state was rebuilt from records.")
     predictor: str
     surface: str
     mode: Mode = Field(
         description="In the mode `shadow` the client sees every tool, and `size`, `shown`, `without` and what is said "
-        "of each tool tell what it would see if filtering were enforced."
+        "of each tool describe what it would get if filtering were enforced."
     )
     confidence: float = Field(ge=0, le=1)
     reason: str
@@ -147,7 +147,7 @@ async def sessions(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> object:
-    """Newest first; whoever goes on from cursor to cursor misses none and sees none twice."""
+    """Newest first. Following the cursors misses no session and returns none twice."""
     return await port.sessions(active_only=active, limit=limit, cursor=cursor)
 
 

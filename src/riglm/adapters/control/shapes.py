@@ -56,7 +56,7 @@ def _read_member(value: object) -> float:
     if isinstance(value, str):
         return _read_date(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(_HOW)  # noqa: TRY004  # pydantic tells of these alone
+        raise ValueError(_HOW)  # noqa: TRY004  # pydantic reports only these
     return _seconds(value)
 
 
@@ -102,7 +102,7 @@ Flag = Annotated[bool, BeforeValidator(_read_flag)]
 """A yes or no among the parameters."""
 
 Since = Annotated[GivenTime, Query(description="Only what happened since then.")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many items.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
 Cursor = Annotated[
     str | None,
     Query(max_length=512, pattern="^[A-Za-z0-9_=.:~-]+$", description="A `next_cursor`, to go on from there."),

@@ -29,7 +29,7 @@ router: Final = operations("statistics")
 _LONGEST_NAME: Final = 512
 
 Named = Annotated[
-    str, Query(max_length=_LONGEST_NAME, pattern=PRINTED, description="As clients see it, whatever it is made of.")
+    str, Query(max_length=_LONGEST_NAME, pattern=PRINTED, description="The name that clients use, with any characters.")
 ]
 """A tool by its name among the parameters."""
 
@@ -40,7 +40,7 @@ class Tool(Shape):
     tool: str
     upstream: str
     invocations: int
-    uses: int = Field(description="The invocations in which it ran, be it to an error of its own.")
+    uses: int = Field(description="The invocations in which it ran, with or without an error of the tool.")
     failures: int
     sessions: int
     listed: int = Field(description="The invocations of it while it was in the list of the session.")
@@ -155,7 +155,7 @@ class TokenTotals(Shape):
 
     shown: int
     hidden: int
-    own: int = Field(description="Of riglm's own tools.")
+    own: int = Field(description="Of meta-tools.")
     resent: int = Field(description="Sent again because a list changed.")
     net: int = Field(description="What was saved, less what it cost.")
 
@@ -174,7 +174,7 @@ class RecordTotals(Shape):
 class ToolTotals(Shape):
     """How many tools there are."""
 
-    known: int = Field(description="Of servers: those that were listed or ran, without riglm's own.")
+    known: int = Field(description="Of servers: those that were listed or ran, without meta-tools.")
     used: int
     never_used: int
 
@@ -184,7 +184,7 @@ class Summary(Shape):
 
     since: Time
     sessions: SessionTotals
-    calls: int = Field(description="Of servers' tools; those of riglm's own are left out, here and in the series.")
+    calls: int = Field(description="Of servers' tools; those of meta-tools are left out, here and in the series.")
     failures: int = Field(description="Of those calls.")
     price: PriceTotals
     zero_hop: ZeroHop
@@ -206,7 +206,7 @@ async def tools(
 ) -> object:
     """Every tool that was listed or ran, or that a server has now: most used first, then by name.
 
-    riglm's own tools are among them, with the upstream `riglm`; the summary counts those of servers alone. A name that
+    Meta-tools are among them, with the upstream `riglm`; the summary counts those of servers alone. A name that
     only clients used, and no server ever listed, is none. A call that riglm refused counts for no tool.
 
     Pages are read one after the other, while tools are used: one whose count grows meanwhile may move in front of the
@@ -250,7 +250,7 @@ async def series(
     port: Port,
     since: Annotated[GivenTime | None, Query(description="The begin; by default a day before the end.")] = None,
     until: Annotated[GivenTime | None, Query(description="The end; by default now.")] = None,
-    buckets: Annotated[int, Query(ge=1, le=MOST_BUCKETS, description="In so many parts of one length.")] = 60,
+    buckets: Annotated[int, Query(ge=1, le=MOST_BUCKETS, description="Number of parts of equal length.")] = 60,
 ) -> object:
     """Calls, how their tools were found, and lists; none where the end is not after the begin."""
     return {"buckets": await port.series(since=since, until=until, buckets=buckets)}
@@ -259,7 +259,7 @@ async def series(
 @router.get("/stats/cooccurrence", summary="What is used together", responses=told(503), response_model=CooccurrenceMap)
 async def cooccurrence(
     port: Port,
-    limit: Annotated[int, Query(ge=1, le=200, description="At most so many tools.")] = 30,
+    limit: Annotated[int, Query(ge=1, le=200, description="Maximum number of tools.")] = 30,
 ) -> object:
     """The tools that are used together most, and their pairs."""
     return await port.cooccurrence(limit=limit)

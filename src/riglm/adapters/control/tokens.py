@@ -1,6 +1,6 @@
 """The tokens that riglm makes for itself: in the clear until they were shown, from then on only their hashes.
 
-They are random and long, so that a plain hash gives nothing of them away.
+They are random and long, so that a plain hash reveals nothing.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class TokenFile:
         self._write(made, replace=True)
 
     def stamp(self) -> object:
-        """Something that is another one whenever the file was written; None while there is none."""
+        """Return a value that differs after each write of the file; None if there is none."""
         try:
             status = self.path.stat()
         except OSError:

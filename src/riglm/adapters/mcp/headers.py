@@ -1,4 +1,4 @@
-"""The `Mcp-*` headers of the modern era, which repeat parts of the body for whoever routes by headers."""
+"""The `Mcp-*` headers of the modern era, which repeat parts of the body for intermediaries that route by headers."""
 
 import base64
 import re
@@ -41,7 +41,7 @@ Annotated = tuple[tuple[str, ...], str, str]
 
 
 def encode_value(value: str) -> str:
-    """A value as it stands in a header: wrapped in base64 when it is more than printable ASCII."""
+    """Return a value as a header carries it: in base64 if it is more than printable ASCII."""
     if _PLAIN.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'surrogatepass')).decode()}?="

@@ -13,8 +13,8 @@ def clearly_written(url: SecretStr | None) -> SecretStr | None:
     """
     if url is not None and not is_clearly_written(url.get_secret_value()):
         raise problem(
-            "the user or the password in this URL holds a character that cannot stand there as it is",
-            "write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B, ] as %5D, % as %25 and a space as %20, wherever "
-            "they stand before the @ of the host and after it",
+            "the user or the password in this URL contains a character that must be percent-encoded",
+            "write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B, ] as %5D, % as %25 and a space as %20, in all "
+            "parts before the @ of the host and after it",
         )
     return url

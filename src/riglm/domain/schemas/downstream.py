@@ -11,7 +11,7 @@ from riglm.domain.schemas.base import Seconds, SecretMap, Section, problem
 from riglm.domain.schemas.token import refuse_placeholder, usable_token
 
 BEARER: Final = "bearer"
-"""The principal of whoever sends `downstream.token`."""
+"""The principal of callers that send `downstream.token`."""
 
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
@@ -30,15 +30,13 @@ class Downstream(Section):
     token: SecretStr | None = Field(default=None, description="Clients must send it as `Authorization: Bearer TOKEN`.")
     tokens: SecretMap = Field(
         default_factory=dict,
-        description="Tokens of several callers by their names: each is a principal of its own, with sessions, lessons "
-        "and knowledge that no other gets.",
+        description="Tokens of several callers by name: each is a principal with separate sessions, "
+        "learned state and knowledge.",
     )
-    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted besides the loopback ones.")
-    allowed_origins: tuple[str, ...] = Field(
-        default=(), description="Origin headers accepted besides the loopback ones."
-    )
-    session_idle: Seconds = Field(default=1800, description="A session that is silent for so many seconds is closed.")
-    max_sessions: int = Field(default=10_000, ge=1, description="At most so many open sessions.")
+    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted in addition to loopback.")
+    allowed_origins: tuple[str, ...] = Field(default=(), description="Origin headers accepted in addition to loopback.")
+    session_idle: Seconds = Field(default=1800, description="Seconds without a message before a session is closed.")
+    max_sessions: int = Field(default=10_000, ge=1, description="Maximum number of open sessions.")
 
     @field_validator("token")
     @classmethod
@@ -61,7 +59,7 @@ class Downstream(Section):
         for name, token in self._named():
             other = of_token.setdefault(token.get_secret_value(), name)
             if other != name:
-                raise problem(f"{other} and {name} have the same token", "give each its own", key="tokens")
+                raise problem(f"{other} and {name} have the same token", "give each a different one", key="tokens")
         if is_loopback(self.host):
             return self
         if not of_token:

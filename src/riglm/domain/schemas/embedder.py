@@ -24,8 +24,8 @@ class Embedder(Section):
         default="riglm/all-MiniLM-L6-v2-int8",
         min_length=1,
         description="The model that is installed with riglm, or one of fastembed's, for example "
-        "`BAAI/bge-small-en-v1.5`. While it is not there the installed one stands in, then hashed words; for knowledge "
-        "nothing stands in for a model that is named here.",
+        "`BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for knowledge "
+        "there is no fallback for a model that is named here.",
     )
     directory: str | None = Field(
         default=None, min_length=1, description="Where downloaded models are kept; by default in the user's cache."
@@ -33,7 +33,7 @@ class Embedder(Section):
     deadline: Seconds = Field(default=10, description="For one batch of texts, in seconds.")
     start_deadline: Seconds = Field(default=30, description="For the model to load, in seconds.")
     batch: int = Field(
-        default=8, ge=1, le=1024, description="So many texts are embedded before another question gets its turn."
+        default=8, ge=1, le=1024, description="Number of texts embedded before the next request gets its turn."
     )
     idle: Seconds = Field(
         default=300, description="Seconds without a request after which the model's process ends and frees its memory."

@@ -23,7 +23,7 @@ class MetaToolSwitches(Section):
 class Filtering(Section):
     """What a client is shown, and what it may use."""
 
-    enabled: bool = Field(default=True, description="`false` shows everything whatever the rest of this section says.")
+    enabled: bool = Field(default=True, description="`false` shows all tools, regardless of the rest of this section.")
     strategy: Literal["prediction", "allowlist", "denylist", "none"] = Field(
         default="prediction",
         description="`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list "
@@ -48,7 +48,7 @@ class Filtering(Section):
         description="Names or glob patterns, exactly as spelt; when there are any, all other tools are denied.",
     )
     denylist: tuple[str, ...] = Field(
-        default=(), description="Names or glob patterns of tools that are denied, in any spelling, of whatever server."
+        default=(), description="Names or glob patterns of tools that are denied, in any spelling, of any server."
     )
     pinned: tuple[str, ...] = Field(default=(), description="Names or glob patterns of tools that are always shown.")
     surface: Literal["auto", SurfaceName] = Field(
@@ -58,7 +58,7 @@ class Filtering(Section):
     )
     clients: dict[str, SurfaceName] = Field(
         default={},
-        description="For `auto`: surfaces by glob pattern of the client's name, beside `claude-code: hints`.",
+        description="For `auto`: surfaces by glob pattern of the client's name, in addition to `claude-code: hints`.",
     )
     profile: str = Field(
         default="default", min_length=1, description="Warm sets are learned for each principal and profile."
@@ -75,14 +75,14 @@ class Filtering(Section):
     index_tokens: int = Field(
         default=400, ge=0, description="Maximum tokens of the index of hidden tools in the description of the search."
     )
-    retained_turns: int = Field(
-        default=3, ge=0, description="A tool stays while it was used in the last so many turns."
-    )
+    retained_turns: int = Field(default=3, ge=0, description="Number of turns for which a used tool stays listed.")
     turn_keys: tuple[str, ...] = Field(
         default=("vscode.requestId", "traceparent"),
         description="Keys of `_meta` whose value changes with the turn, best first.",
     )
-    turn_pause: Seconds = Field(default=120, description="A call after so many seconds of silence begins a turn.")
+    turn_pause: Seconds = Field(
+        default=120, description="Seconds without a call after which the next one begins a turn."
+    )
     answer_tools: int = Field(
         default=10, ge=1, le=100, description="Maximum number of definitions in the result of a search or a context."
     )
@@ -120,7 +120,7 @@ class Filtering(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether riglm looks at lists and calls at all: it does wherever tools are denied."""
+        """Return True if riglm inspects lists and calls: always if tools are denied."""
         return self.enabled and (self.strategy != "none" or self.denies)
 
     @property

@@ -11,10 +11,10 @@ Similarity = Annotated[float, Field(ge=0, le=1)]
 """A cosine similarity that counts for something."""
 
 USUAL_MIN_FLOOR = 0.15
-"""How far the floor gives way when nobody says otherwise."""
+"""Default of how far the floor gives way."""
 
 USUAL_CANDIDATES = 150
-"""So many candidates of each source are looked at when nobody says otherwise."""
+"""Default number of candidates of each source."""
 
 MOST_CANDIDATES = 10_000
 """More candidates of a source are never looked at."""
@@ -32,11 +32,9 @@ class Knowledge(Section):
         description="List `inner_voice.retrieve` under this name, for example for clients that take no dots; by its "
         "own name it can still be called.",
     )
-    shared: bool = Field(
-        default=False, description="Everybody who may use this riglm is answered from what belongs to anybody."
-    )
+    shared: bool = Field(default=False, description="All callers of this riglm are answered from pieces of all owners.")
     mix: Similarity = Field(default=0.6, description="The share of the graph in an answer; the rest are thoughts.")
-    top_k: int = Field(default=10, ge=1, le=50, description="So many snippets are given when nobody says how many.")
+    top_k: int = Field(default=10, ge=1, le=50, description="Default number of snippets.")
     floor: Similarity = Field(default=0.25, description="Snippets are at least so similar to the question.")
     min_floor: float = Field(
         default=USUAL_MIN_FLOOR,
@@ -48,15 +46,13 @@ class Knowledge(Section):
         default=USUAL_CANDIDATES,
         ge=1,
         le=MOST_CANDIDATES,
-        description="So many candidates of each source are looked at, at most.",
+        description="Maximum number of candidates of each source.",
     )
-    deadline: Seconds = Field(
-        default=20, description="So long a question waits for the embedder, and for the store, in seconds."
-    )
+    deadline: Seconds = Field(default=20, description="Seconds to wait for the embedder, and for the store.")
     dimensions: int | None = Field(
         default=None,
         ge=1,
-        description="How many numbers the model's vectors are thought to have: a warning tells when they have others.",
+        description="Expected dimensions of the model's vectors: a warning is logged if they differ.",
     )
 
     @model_validator(mode="after")

@@ -22,13 +22,15 @@ class Predictor(Section):
 
 
 class Learning(Section):
-    """What use teaches."""
+    """What is learned from recorded use."""
 
     scope: Literal["principal", "tenant", "instance"] = Field(
         default="principal",
-        description="Who learns from whom: each principal for itself, or all who use one store together. A tenant is "
-        "whoever has a store of its own, so `tenant` and `instance` come to the same.",
+        description="Which callers share what is learned: only those of one principal, or all callers of one store "
+        "(`tenant` and `instance`, which are the same).",
     )
     max_pairs: int = Field(
-        default=5000, ge=1, description="Learned pairs beyond so many are forgotten by age and confidence."
+        default=5000,
+        ge=1,
+        description="Maximum number of learned pairs. The oldest and least confident are removed first.",
     )

@@ -8,11 +8,11 @@ from riglm.domain.retention import DAY_SECONDS, Expiry
 from riglm.domain.schemas.base import Section
 
 Days = Annotated[float, Field(ge=0, le=36_500)]
-"""A number of days; 0 means for ever."""
+"""A number of days; 0 for no limit."""
 
 
 class Retention(Section):
-    """How many days records are kept before they are removed; 0 keeps them for ever."""
+    """Number of days that records are kept; 0 keeps them permanently."""
 
     session_days: Days = Field(
         default=180, description="After the end of a session, when nothing that happened in it is kept any more."

@@ -22,7 +22,7 @@ class Timeouts(Section):
         "notifications, when it lists tools. Other clients wait for a server whose tools are not known until shortly "
         "before they would give up: after 10 seconds if nothing else is known, but not longer than `list`.",
     )
-    call: Seconds = Field(default=900, description="For any other request; progress starts it anew.")
+    call: Seconds = Field(default=900, description="For any other request; progress restarts it.")
     call_max: Seconds = Field(default=14_400, description="For any other request in all, progress or not.")
     shutdown: Seconds = Field(
         default=2,
@@ -50,7 +50,7 @@ class Limits(Section):
 
 
 class Sessions(Section):
-    """How calls are told apart by session: the first kind of evidence found counts."""
+    """How calls are assigned to sessions: the first kind of evidence found counts."""
 
     meta_keys: tuple[str, ...] = Field(
         default=(
@@ -72,7 +72,7 @@ class Sessions(Section):
         description="The HTTP header in which a client may name its session.",
     )
     idle_gap: Seconds = Field(
-        default=1800, description="A silence of so many seconds ends a session that was only inferred."
+        default=1800, description="Seconds without a message after which an inferred session ends."
     )
 
 
@@ -83,7 +83,7 @@ class Logging(Section):
         default="info", description="The least weight of what is logged."
     )
     include_arguments: bool = Field(
-        default=True, description="Store what `privacy.arguments` says of each call's arguments."
+        default=True, description="Store each call's arguments as `privacy.arguments` specifies."
     )
     include_results: bool = Field(default=False, description="Must stay `false`: results are never stored.")
 

@@ -59,7 +59,7 @@ class Server(Section):
         json_schema_extra={"type": ["string", "array"]},
     )
     args: tuple[str, ...] = Field(default=(), description="Arguments of the program; no shell reads them.")
-    env: SecretMap = Field(default={}, description="Variables added to riglm's own environment for the program.")
+    env: SecretMap = Field(default={}, description="Variables added to the inherited environment of the program.")
     cwd: str | None = Field(default=None, description="The directory in which the program starts.")
     url: str = Field(default="", description="Where the server listens: http:// or https://.")
     auth: Auth | None = Field(default=None, description="How to authorise towards the URL.")
@@ -69,7 +69,7 @@ class Server(Section):
         default="auto", description="`shared`: one process or link for all clients; `session`: one each."
     )
     max_processes: int = Field(
-        default=32, ge=1, le=10_000, description="At most so many children of this server at a time."
+        default=32, ge=1, le=10_000, description="Maximum number of child processes of this server."
     )
 
     @model_validator(mode="before")
@@ -161,7 +161,7 @@ class Server(Section):
 
     @property
     def kind(self) -> Kind:
-        """How the server is spoken to."""
+        """The transport of the server."""
         if self.type is not None:
             return self.type
         if self.command:

@@ -27,7 +27,7 @@ from riglm.domain.secret import secrets_of_options, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
-"""Names of riglm's own tools, which no server may have."""
+"""Names of meta-tools, which no server may have."""
 
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 
@@ -114,12 +114,12 @@ class Settings(Section):
     def aware_of(self, from_variables: Iterable[str]) -> Self:
         """The same settings, which take these texts for secrets that came from variables."""
         aware = self.model_copy()
-        aware._from_variables = tuple(sorted(set(from_variables)))  # noqa: SLF001  # its own
+        aware._from_variables = tuple(sorted(set(from_variables)))  # noqa: SLF001  # same class
         return aware
 
     @property
     def own_secrets(self) -> tuple[str, ...]:
-        """The tokens, keys and passwords that are riglm's own and no server's, in the clear."""
+        """Return riglm's tokens, keys and passwords, without those of servers, in plain text."""
         guards = (self.privacy.key, self.control.token, self.control.read_token)
         return (
             *self.downstream.principals.values(),

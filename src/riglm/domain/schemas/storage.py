@@ -12,13 +12,15 @@ _SCHEMES = ("postgresql://", "postgres://")
 
 
 class Spool(Section):
-    """Where records wait on disk while the store is away, slow, or hangs."""
+    """The spool: where records wait on disk while the store is unavailable or slow."""
 
     path: str | None = Field(
         default=None, min_length=1, description="The directory; by default `spool` in the user's data directory."
     )
     max_bytes: int = Field(
-        default=256 << 20, ge=1 << 20, description="So much a process keeps there at most; what comes then is dropped."
+        default=256 << 20,
+        ge=1 << 20,
+        description="Maximum bytes that a process keeps there; further records are dropped.",
     )
 
 
@@ -34,11 +36,11 @@ class Storage(Section):
     )
     url: SecretStr | None = Field(
         default=None,
-        description="Where PostgreSQL is, as its own programs take it: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.",
+        description="URL of PostgreSQL, as its programs take it: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.",
     )
     timeout: Seconds = Field(
         default=5,
-        description="After so many seconds without the lock or the answer that a record needs, the store is away.",
+        description="Seconds to wait for a database lock or response before the store counts as unavailable.",
     )
     durability: Literal["normal", "full"] = Field(
         default="normal",

@@ -14,7 +14,7 @@ _SHORTEST_TOKEN = 16
 
 
 def usable_token(token: SecretStr | None, *, of: str | None = None) -> SecretStr | None:
-    """The token, for a validator of a field; one that is too short, or cannot stand in a header, is an error.
+    """The token, for a validator of a field; one that is too short, or invalid in a header, is an error.
 
     `of` names whose it is, where there are several.
     """

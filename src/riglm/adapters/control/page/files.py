@@ -17,7 +17,7 @@ CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What a browser may load for the page: its own files and the API's answers, nothing from another host."""
+"""What a browser may load for the page: its files and the API's responses, nothing from another host."""
 
 _INDEX: Final = "index.html"
 _MEDIA_TYPES: Final = {

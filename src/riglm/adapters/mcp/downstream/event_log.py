@@ -18,13 +18,13 @@ from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import EventMark
 
 MOST_KEPT: Final = 1 << 20
-"""So many bytes of events are kept for a session; the oldest go first."""
+"""Maximum bytes of events kept for a session; the oldest are removed first."""
 
 RETRY_MS: Final = 1000
 """How long a client should wait before it takes up a stream."""
 
 SOON: Final = 0.05
-"""An answer within so many seconds goes out in one piece with its priming event."""
+"""Seconds within which a response is sent in one piece with its priming event."""
 
 ONE_PIECE: Final = 1 << 16
 """A longer answer is kept until it was delivered, since its connection may break in the middle."""
@@ -33,7 +33,7 @@ _LONGEST_PLACE: Final = 9
 
 
 class EventLog:
-    """What the streams of one session said, as far as it may be asked for again."""
+    """The events of one session's streams, as far as they can be replayed."""
 
     __slots__ = ("_kept", "_last", "_limit", "_size")
 
@@ -58,7 +58,7 @@ class EventLog:
         return LoggedAnswer(self, b"%d" % self._last, buffer, cut)
 
     def find(self, event_id: bytes) -> "tuple[LoggedAnswer, int] | None":
-        """The stream in which this event stood, and its place there; None when there is no more to be had of it."""
+        """Return the stream of this event and its place there; None if its successors are no longer kept."""
         number, _, place = event_id.partition(b"-")
         answer = self._kept.get(number)
         if answer is None or not place.isdigit() or len(place) > _LONGEST_PLACE:
@@ -70,7 +70,7 @@ class EventLog:
         self._kept[answer.number] = answer
 
     def grew(self, size: int) -> None:
-        """So many bytes were added to a stream that is kept; makes room if that was too much."""
+        """Count bytes that were added to a stream that is kept; remove old events if there are too many."""
         self._size += size
         for answer in list(self._kept.values()) if self._size > self._limit else ():
             while self._size > self._limit and answer.events:
@@ -88,7 +88,7 @@ class EventLog:
 class LoggedAnswer(HttpAnswer):
     """The answer to one POST, as a stream that can be taken up.
 
-    `events` are what is kept of it, each with its place; `done` says whether the reply is among them, or will never
+    `events` are those still kept, each with its place; `done` is True if the response is among them, or will never
     come.
     """
 

@@ -13,7 +13,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 QUIET_SECONDS: Final = 15.0
-"""After so long without a word a stream gets a comment, lest something on the way takes it for dead."""
+"""Seconds without an event after which a stream gets a comment, so that no intermediary closes it."""
 
 STREAM_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -29,7 +29,7 @@ class Events(Stream):
     """A stream of events; what the client does not read in time is kept up to a limit."""
 
     def __init__(self, limit: int, cut: Callable[[], None] = lambda: None) -> None:
-        """A stream that nobody reads yet.
+        """A stream without a reader yet.
 
         When more comes while `limit` bytes wait already, all that waits is dropped and `cut` is called, once, to break
         the connection: the client must not take what it got for the whole.

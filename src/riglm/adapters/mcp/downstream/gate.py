@@ -26,9 +26,9 @@ class Gate:
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
     ) -> None:
-        """A gate for a listener on `host`; `hosts` and `origins` are accepted besides the loopback ones, as `Doors`.
+        """A gate for a listener on `host`; `hosts` and `origins` are accepted in addition to loopback, as `Doors`.
 
-        `tokens` are those of the principals that may pass, by name; with none everybody may, without a name.
+        `tokens` are those of the permitted principals, by name; without any, every client is permitted, without a name.
         """
         self._doors = Doors(host, hosts=hosts, origins=origins)
         self._tokens = {name: token.encode() for name, token in (tokens or {}).items()}
@@ -54,7 +54,7 @@ class Gate:
         return self._doors.knows_origin(origin) or is_loopback_origin(origin)
 
     def _known(self, authorization: bytes) -> str | None:
-        """Whose token this is; all are compared, so that the time tells nothing."""
+        """Return the principal of a token; all are compared, so that the time reveals nothing."""
         given = bearer_token(authorization) or b""
         found = [name for name, token in self._tokens.items() if hmac.compare_digest(given, token)]
         return found[0] if found else None

@@ -115,7 +115,7 @@ class HttpDownstream:
             await _refuse_body(request, outgoing.send, 408, words)
         except Gone:
             return
-        except Exception:  # noqa: BLE001  # whoever asked must be told, whatever went wrong
+        except Exception:  # noqa: BLE001  # the client must get a response, regardless of the failure
             _log.exception("a request failed inside riglm", extra={"path": scope["path"]})
             if outgoing.started:
                 request.cut()

@@ -33,16 +33,16 @@ class _Nobody(ReplySink):
     """Notifications and responses have no answer."""
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Nobody hears it."""
+        """Do nothing."""
 
     def primed(self, event: EventMark) -> None:
-        """Nobody hears it."""
+        """Do nothing."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Nobody hears it."""
+        """Do nothing."""
 
     def interrupted(self) -> None:
-        """Nobody hears it."""
+        """Do nothing."""
 
 
 _NOBODY: Final = _Nobody()
@@ -236,7 +236,7 @@ class HandshakeRequests:
 
 
 class _Greeting(Answer):
-    """The answer to `initialize`; `accepted` says whether the server took the client in."""
+    """The response to `initialize`; `accepted` is True if the server accepted the client."""
 
     __slots__ = ("accepted",)
 
@@ -251,7 +251,7 @@ class _Greeting(Answer):
 
 
 async def _refuse_session(send: Send) -> None:
-    await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: initialize anew")
+    await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: initialize again")
 
 
 def _give_up(session: HttpSession, notice: Message) -> None:

@@ -1,4 +1,4 @@
-"""Requests of the modern era over HTTP: every POST stands by itself, and leaving it is giving it up."""
+"""Modern requests over HTTP: every POST is independent, and closing it cancels it."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from riglm.ports.downstream import ModernService, ReplySink, SessionSharing
 
 _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _LOOK_AFTER: Final = 0.05
-"""Most answers are there within so many seconds, before it is worth while to look whether the client left."""
+"""Seconds within which most responses are ready; only after them is it checked whether the client left."""
 
 
 class ModernRequests:
@@ -49,7 +49,7 @@ class ModernRequests:
         await send_status(send, 405, ((b"allow", b"POST"),))
 
     def end_streams(self) -> None:
-        """End the subscriptions, which would stay open for ever."""
+        """End the subscriptions, which would stay open permanently."""
         for answer in list(self._listening):
             answer.interrupted()
 

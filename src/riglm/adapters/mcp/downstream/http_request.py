@@ -16,10 +16,10 @@ CUT: Final = "riglm.cut"
 """The ASGI extension under which riglm's server offers to break the connection."""
 
 BODY_SECONDS: Final = 60.0
-"""A body must be there within so many seconds."""
+"""Seconds to wait for a request body."""
 
 DISCARD_SECONDS: Final = 2.0
-"""What still comes of a refused body is taken in for so long."""
+"""Seconds for which the rest of a refused body is read."""
 _log = logging.getLogger("riglm.downstream")
 
 
@@ -103,7 +103,7 @@ class Request:
         Raises:
             TooLarge: it is longer than `limit` bytes.
             TooSlow: it took too long.
-            Gone: the client left before it was whole.
+            Gone: the client left before it was complete.
         """
         announced = self.headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > limit:
@@ -153,7 +153,7 @@ class Request:
 
 
 class Watch:
-    """Notices, within a `with` block, that the client left; `gone` says so, and `left` is called, once.
+    """Detects, within a `with` block, that the client left; then `gone` is True, and `left` is called, once.
 
     `after` is a delay in seconds before it looks: most answers are there sooner, and need no watch.
     """

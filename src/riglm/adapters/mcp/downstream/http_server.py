@@ -11,16 +11,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from riglm.adapters.mcp.downstream.http_request import CUT
 
 HEAD_SECONDS: Final = 30.0
-"""The head of a request must be there so many seconds after its first byte, or after the connection was made."""
+"""Seconds to wait for the head of a request after its first byte, or after the connection was made."""
 
 STALL_SECONDS: Final = 60.0
-"""A client that takes nothing of a full buffer for so many seconds is cut off."""
+"""Seconds after which a client that reads nothing of a full buffer is disconnected."""
 
 LONGEST_HEAD: Final = 1 << 16
 """The most bytes of a request's line and headers."""
 
 _HEADER_BYTES: Final = 32
-"""What a header costs beside its text, so that many small ones count as well."""
+"""Bytes that a header counts in addition to its text, so that many small ones count as well."""
 
 _BACKLOG: Final = 1024
 _KEEP_ALIVE_SECONDS: Final = 75
@@ -121,7 +121,7 @@ class Server(uvicorn.Server):
             app,
             lifespan="off",
             ws="none",
-            proxy_headers=False,  # the address that a peer claims for somebody else is no evidence
+            proxy_headers=False,  # an address that a peer claims is no evidence
             http=ClientConnection,
             access_log=False,
             log_config=None,
@@ -139,7 +139,7 @@ class Server(uvicorn.Server):
         yield
 
     async def drain(self, serving: asyncio.Task[None], seconds: float) -> None:
-        """Wait for the end of `serving`, so many seconds at most.
+        """Wait for the end of `serving`, at most `seconds` seconds.
 
         Connections without a request are closed again and again: some come in while the server stops listening.
         """

@@ -25,7 +25,7 @@ class HttpSession(ClientChannel):
     """One client's session: its conversation, its requests under way, and the streams that it keeps open.
 
     `events` is the stream for what belongs to no request, if the client has it open; `streams` are all that it has open
-    beside those of its requests. `asked` holds the answers that are owed, each with the key of its request's id.
+    in addition to those of its requests. `asked` holds the responses owed, each with the key of its request's id.
     """
 
     __slots__ = ("_log", "asked", "conversation", "events", "id", "is_open", "last_used", "principal", "streams")
@@ -44,7 +44,7 @@ class HttpSession(ClientChannel):
 
     @property
     def log(self) -> EventLog:
-        """What its streams said, as far as riglm keeps that itself."""
+        """The events of its streams, as far as riglm keeps them itself."""
         if self._log is None:
             self._log = EventLog()
         return self._log
@@ -70,7 +70,7 @@ class HttpSession(ClientChannel):
         return not self.asked and not self.streams
 
     def end(self) -> None:
-        """Let nobody wait any more."""
+        """Release all waiting callers."""
         self.is_open = False
         for events in self.streams:
             events.ended()
@@ -79,7 +79,7 @@ class HttpSession(ClientChannel):
 
 
 class HttpSessions:
-    """All open sessions; the longest idle one makes room when there are too many."""
+    """All open sessions; the longest idle one is closed when there are too many."""
 
     def __init__(self, proxy: DownstreamPort, *, idle_seconds: float, most: int) -> None:
         """No sessions yet."""
@@ -113,14 +113,14 @@ class HttpSessions:
         self.discard(session)
 
     def discard(self, session: HttpSession) -> None:
-        """Close a session in the background; whoever waits for an answer of it gets none."""
+        """Close a session in the background; requests in flight get no response."""
         if self._open.pop(session.id, None) is not None:
             task = asyncio.get_running_loop().create_task(_close(session))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def reap(self) -> None:
-        """Close the sessions that nobody used for too long, a few at a time: each may have to tell its upstream."""
+        """Close the idle sessions, a few at a time: each may have to notify its upstream."""
         deadline = time.monotonic() - self._idle_seconds
         idle = [one for one in self._open.values() if one.is_idle and one.last_used < deadline]
         for session in idle:
@@ -149,7 +149,7 @@ class HttpSessions:
         self.discard(session)
 
     async def _expire(self, session: HttpSession) -> None:
-        """Close a session because nobody used it for too long."""
+        """Close a session because it was idle for too long."""
         self.discard(session)
 
     async def close(self) -> None:

@@ -22,11 +22,11 @@ from riglm.ports.upstream import EventMark
 
 _CHANGES: Final = frozenset(f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources"))
 _PROLONGED_PARTS: Final = 4
-"""Sessions in use are prolonged so many times within the time for which they are kept."""
+"""How often sessions in use are prolonged within the time for which they are kept."""
 
 
 class SharedHttpSession(HttpSession):
-    """A session whose client may have its stream open at another process, which is told of changed lists then."""
+    """A session whose client may have its stream open at another process, which is then notified of changed lists."""
 
     __slots__ = ("_hears", "_sharing", "_untold")
 
@@ -46,7 +46,7 @@ class SharedHttpSession(HttpSession):
         return pushed
 
     def hear(self, news: str) -> None:
-        """Another process says that a list changed, or that it has the client's stream."""
+        """Another process reports that a list changed, or that it has the client's stream."""
         if news == LISTENING:
             untold, self._untold = self._untold, frozenset()
             for method in sorted(untold):
@@ -60,7 +60,7 @@ class SharedHttpSession(HttpSession):
 
 
 class SharedHttpSessions(HttpSessions, NewsListener):
-    """The sessions that this process has served, any of which another one may serve next."""
+    """The sessions that this process has served, any of which another process may serve next."""
 
     def __init__(self, proxy: DownstreamPort, sharing: SessionSharing, *, idle_seconds: float, most: int) -> None:
         super().__init__(proxy, idle_seconds=idle_seconds, most=most)
@@ -81,7 +81,7 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         return self.find(session_id, caller)
 
     async def opening(self, session: HttpSession, handshake: Message, caller: Caller) -> Parting:
-        """A client asks to be let in; what to do before it hears that it is."""
+        """Handle an `initialize` request before its response is sent."""
         await self._sharing.opening(caller)
 
         async def part(answer: Message) -> None:
@@ -131,7 +131,7 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         super().discard(session)
 
     async def reap(self) -> None:
-        """Close what nobody used for too long, and keep for all what is in use."""
+        """Close the idle sessions, and prolong all that are in use."""
         now = time.monotonic()
         if now - self._prolonged_at > self._idle_seconds / _PROLONGED_PARTS:
             self._prolonged_at = now

@@ -1,4 +1,4 @@
-"""Standard input and output, whatever they are: pipes, sockets, files, terminals."""
+"""Standard input and output of any kind: pipes, sockets, files, terminals."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ class Output(asyncio.BaseProtocol):
     """Where lines for the client go.
 
     `on_lost` is called once, when the client closed its end or cannot be written to. What it does not read in time
-    waits here: `on_full` hears when that is more than `soft` bytes and again when it is not. A client is given up when
+    waits here: `on_full` is called when that exceeds `soft` bytes and again when not. A client is given up when
     more than `hard` bytes wait and it takes not a single one for `stall` seconds, or when twice as many wait.
     """
 
@@ -58,7 +58,7 @@ class Output(asyncio.BaseProtocol):
             self._watch_over()
 
     async def close(self, seconds: float) -> None:
-        """Write what waits, as long as the client takes some of it every so many seconds; that is no loss to report."""
+        """Write what waits, while the client keeps reading; an interrupted write is no loss to report."""
         self._on_lost = lambda _: None
         if self._watch is not None:
             self._watch.cancel()
@@ -177,7 +177,7 @@ class Input(asyncio.Protocol):
 
     def _pump(self, fd: int, loop: asyncio.AbstractEventLoop) -> None:
         """Read in a thread: files and terminals cannot be polled, or must not be switched to non-blocking."""
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody is left to tell
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             while data := _read(fd):
                 self._wanted.clear()
                 loop.call_soon_threadsafe(self._take, data)
@@ -193,7 +193,7 @@ class Input(asyncio.Protocol):
 def _read(fd: int) -> bytes:
     try:
         return os.read(fd, _CHUNK)
-    except OSError:  # a terminal that went away
+    except OSError:  # a terminal that was closed
         return b""
 
 

@@ -125,7 +125,7 @@ class SseClients:
         query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
         client = self._clients.get(query.get("session_id", [""])[0])
         if client is None or client.principal != request.caller.principal:
-            await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: open the stream anew")
+            await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: open the stream again")
             return
         if not request.sends_json:
             await send_error(send, 415, jsonrpc.INVALID_REQUEST, "Content-Type must be application/json")

@@ -18,11 +18,11 @@ from riglm.ports.downstream import Caller, ClientChannel, DownstreamPort, ReplyS
 from riglm.ports.upstream import EventMark
 
 BUFFER: Final = 16 << 20
-"""When so many bytes wait for the client, nothing more is read from it, nor from servers on pipes, until it reads."""
+"""When this many bytes wait for the client, nothing more is read from it, nor from servers on pipes, until it reads."""
 
 MOST_WAITING: Final = 256 << 20
 STALL_SECONDS: Final = 60.0
-"""A client for which so many bytes wait is given up when it takes none of them for so many seconds, and at once when
+"""A client for which this many bytes wait is given up when it reads none of them for a while, and at once when
 twice as many wait. Beyond `BUFFER` these come from servers that cannot be held back, those that are reached by URL."""
 
 START_SECONDS: Final = 8.0
@@ -66,7 +66,7 @@ class Lines(ReplySink, ClientChannel):
 class StdioClient:
     """The one client: its lines go to a connection, and everything for it goes out as lines.
 
-    It is gone when it closed its output, or closed its input and was answered all that it asked before.
+    It is disconnected when it closed its output, or closed its input and all its requests have responses.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class StdioClient:
         most_waiting: int = MOST_WAITING,
         stall: float = STALL_SECONDS,
     ) -> None:
-        """`limit` is the longest message in bytes; `gone` is called when the client is."""
+        """`limit` is the longest message in bytes; `gone` is called when the client disconnects."""
         self._proxy = proxy
         self._limit = limit
         self._gone = gone
@@ -98,7 +98,7 @@ class StdioClient:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the client is gone because it did not read what waited for it, which is lost."""
+        """True if the client was disconnected because it did not read what waited for it, which is lost."""
         return self._output.is_stuck
 
     async def open(self, source: int, target: int) -> None:
@@ -164,14 +164,14 @@ class StdioClient:
 
     def _lost(self, reason: str) -> None:
         level = logging.WARNING if self._output.is_stuck else logging.INFO
-        _log.log(level, "the client is gone", extra={"reason": reason})
+        _log.log(level, "client disconnected", extra={"reason": reason})
         self._gone()
 
 
 async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event, buffer: int = BUFFER) -> None:
-    """Serve the one client on standard input and output until it is gone or `stop` is set.
+    """Serve the one client on standard input and output until it disconnects or `stop` is set.
 
-    Standard output is taken over at once: whatever else prints afterwards goes to standard error. `limit` is the
+    Standard output is reserved at once: later prints of other code go to standard error. `limit` is the
     longest message and `buffer` what may wait for the client before riglm reads nothing more from it, in bytes.
 
     Raises:
@@ -185,4 +185,4 @@ async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event,
     await stop.wait()
     await client.close()
     if client.is_stuck:
-        raise RiglmError("the client did not read what it asked for, so that it was given up; its log may say why")
+        raise RiglmError("the client did not read its responses and was disconnected; the log may give the reason")

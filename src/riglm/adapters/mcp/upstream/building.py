@@ -44,7 +44,7 @@ class Upstreams:
 
     @contextlib.asynccontextmanager
     async def opened(self, input_schema: Callable[[str, str], Raw | None]) -> AsyncIterator[tuple[UpstreamPort, ...]]:
-        """The upstreams, in the order configured; all they hold is let go at the end."""
+        """Create the upstreams, in the order configured; everything they hold is released at the end."""
         guardian, client = Guardian(), None
         if any(spec.kind != "stdio" for spec in self._specs):  # a start without URLs does not wait for the import
             from riglm.adapters.mcp.wire.http_client import HttpClient  # noqa: PLC0415

@@ -19,16 +19,16 @@ class Channel(Protocol):
 
 
 class Receiver(Protocol):
-    """Hears what comes back over a channel."""
+    """Receives what comes back over a channel."""
 
     def heard(self, line: bytes) -> None:
         """One message of the server."""
 
     def missed(self, words: str, key: bytes | None = None) -> None:
-        """An answer was lost, and `words` says why: that to the request with this key, or to any when there is none."""
+        """A response was lost because of `words`: that to the request with this key, or to any if there is none."""
 
     def ended(self, words: str) -> None:
-        """The channel is closed, and nothing more will come; `words` says why. Said once, unless riglm closed it."""
+        """The channel is closed, for the reason in `words`. Called once, unless riglm closed it."""
 
 
 Opener = Callable[[Receiver], Awaitable[Channel]]

@@ -1,4 +1,4 @@
-"""A link of one client connection over a channel of its own: ids and payloads pass as they are."""
+"""A link of one client connection over a dedicated channel: ids and payloads pass unchanged."""
 
 import logging
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class ChannelLink(UpstreamLink):
         on_close: Callable[["ChannelLink"], None],
         condition: ChannelsCondition | None = None,
     ) -> None:
-        """A link that opens with its first request; `on_close` is told when it is closed, and all it held is gone."""
+        """A link that opens with its first request; `on_close` is called when it is closed and released."""
         self.spec = spec
         self._outlet = outlet
         self._patience = patience
@@ -106,7 +106,7 @@ class ChannelLink(UpstreamLink):
                 self._introduction.answered(waiting.reply.message, message)
             waiting.reply.replied(message)
         elif not self._introduction.heard(message):
-            _log.debug("ignored an answer that nobody waits for", extra={"upstream": self.spec.name})
+            _log.debug("ignored a response without a request", extra={"upstream": self.spec.name})
 
     def _said(self, message: Message) -> None:
         waiting = self._related(message)
@@ -117,7 +117,7 @@ class ChannelLink(UpstreamLink):
         waiting.reply.related(message)
 
     def _related(self, message: Message) -> Waiting | None:
-        """The request that a message of the server belongs to, as far as this transport lets one tell."""
+        """Return the request that a message of the server belongs to, if this transport shows it."""
         if message.method == "notifications/progress":
             return self._by_progress_token(message)
         if message.id is not None or message.method == _ABOUT_ONE_REQUEST:
@@ -155,6 +155,6 @@ def progress_token(message: Message) -> bytes:
 
 
 def cancellation(message_id: bytes, reason: str) -> Message:
-    """A `notifications/cancelled` of riglm's own."""
+    """Return a `notifications/cancelled` that riglm sends itself."""
     params = b'{"requestId":%b,"reason":%b}' % (message_id, jsonrpc.encode(reason))
     return jsonrpc.notification("notifications/cancelled", params)

@@ -1,4 +1,4 @@
-"""An upstream that is reached over channels, of whatever kind."""
+"""An upstream that is reached over channels of any kind."""
 
 import asyncio
 from abc import abstractmethod
@@ -44,11 +44,11 @@ class ChannelUpstream(UpstreamPort):
         return await self.open(receiver)
 
     def has_room(self) -> bool:
-        """Whether one more client connection may have a channel of its own."""
+        """True if one more client connection may have a dedicated channel."""
         return self.spec.sharing != "shared"
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
-        """A link with a channel of its own, or a seat at a shared one."""
+        """Return a link with a dedicated channel, or one that shares a channel."""
         if not self.has_room():
             return self._table().attach(outlet)
         link = ChannelLink(self.spec, self.open, outlet, self._patience, self._links.discard, self._condition)
@@ -62,7 +62,7 @@ class ChannelUpstream(UpstreamPort):
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:
-        """Whether the server speaks this era."""
+        """True if the server supports this era."""
         return self._eras.get(era)
 
     def learned(self, era: Era, *, supported: bool) -> None:
@@ -70,7 +70,7 @@ class ChannelUpstream(UpstreamPort):
         self._eras[era] = supported
 
     def health(self) -> UpstreamHealth:
-        """How it stands with the server."""
+        """The condition of the server."""
         return self._condition.health
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ class ChannelUpstream(UpstreamPort):
         return shared
 
     async def _emptied(self, shared: SharedHandshake) -> None:
-        """Where sharing was asked for, the process outlives its clients; otherwise it was only for want of room."""
+        """If sharing was configured, the process outlives its clients; otherwise it only replaced missing capacity."""
         if self.spec.sharing != "shared":
             await shared.close()
             self._shared.discard(shared)

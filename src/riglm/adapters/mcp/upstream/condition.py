@@ -1,4 +1,4 @@
-"""How it stands with a server: what its links notice is put together here."""
+"""The condition of a server, from what its links observe."""
 
 import time
 from typing import Final
@@ -12,7 +12,7 @@ class Condition:
     """The state of one server and since when it lasts; the event loop changes it, any thread may ask."""
 
     def __init__(self, name: str) -> None:
-        """The server called `name`, which nobody asked yet."""
+        """The condition of the server called `name`, which got no request yet."""
         self._health = UpstreamHealth(name=name, since=time.time())
 
     @property
@@ -32,7 +32,7 @@ class Condition:
 
 
 class ChannelsCondition(Condition):
-    """Of a server that is spoken to over channels, one or many."""
+    """The condition of a server that is reached over one or many channels."""
 
     def __init__(self, name: str) -> None:
         """No channel is open."""
@@ -56,7 +56,7 @@ class ChannelsCondition(Condition):
 
 
 class RequestsCondition(Condition):
-    """Of a server to which every request finds its own way."""
+    """The condition of a server to which every request has its own connection."""
 
     def asked(self) -> None:
         """A request is sent."""
@@ -75,6 +75,6 @@ class RequestsCondition(Condition):
         self._is("broken", reason)
 
     def expired(self) -> None:
-        """A request had no answer in time: a server that spoke before is slow, one that never did is broken."""
+        """Note a request that timed out: a server that responded before is slow, one that never did is broken."""
         if self._health.state == "opening":
             self._is("broken", "did not answer in time")

@@ -27,7 +27,7 @@ class Clock:
         return (time.monotonic() if self._stopped is None else self._stopped) - self._lost
 
     def hold(self, *, on: bool) -> None:
-        """Stand still, or run on."""
+        """Pause, or resume."""
         now = time.monotonic()
         if on and self._stopped is None:
             self._stopped = now
@@ -38,7 +38,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long riglm waits for an upstream, in seconds; `call` starts anew with each sign of progress."""
+    """Seconds to wait for an upstream; `call` restarts with each progress notification."""
 
     clock: Callable[[], float] = time.monotonic
 
@@ -106,7 +106,7 @@ class Deadlines:
         return len(self._waiting)
 
     def add(self, reply: Reply, on_expiry: Callable[[Waiting], None]) -> Waiting:
-        """Start the clock for a request; `on_expiry` is told before it fails, so that the upstream can be too."""
+        """Start the timeout of a request; `on_expiry` is called before it fails, to notify the upstream too."""
         patience, most = self._patience.of(reply.message.method)
         waiting = Waiting(reply, patience, most, self._patience.clock, on_expiry)
         self._waiting[id(waiting)] = waiting
@@ -129,7 +129,7 @@ class Deadlines:
         now = self._patience.clock()
         late = [one for one in self._waiting.values() if now > one.until or now - one.last > one.patience]
         loop = asyncio.get_running_loop()
-        for waiting in late:  # each in a step of its own: a client that raises must not keep the others waiting
+        for waiting in late:  # each separately: a client that raises must not delay the others
             loop.call_soon(self._expire, waiting, now - waiting.last > waiting.patience)
         self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
 

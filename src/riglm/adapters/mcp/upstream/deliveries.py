@@ -1,4 +1,4 @@
-"""HTTP exchanges that no client waits for: each may take its time, but not for ever."""
+"""HTTP exchanges that no client waits for, each with a timeout."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Deliveries:
         """None when empty: most links are idle, and there may be very many."""
 
     def keep(self, exchange: Exchange, seconds: float, on_drop: Callable[[], None] | None = None) -> None:
-        """Give an exchange so many seconds; `on_drop` is called if it used them up."""
+        """Set the timeout of an exchange; `on_drop` is called if it expires."""
         timer = asyncio.get_running_loop().call_later(seconds, self._drop, exchange)
         if self._kept is None:
             self._kept = {}

@@ -59,11 +59,11 @@ class Guardian:
         self._tell(b"+ %d\n" % group)
 
     def release(self, group: int) -> None:
-        """The process group is gone."""
+        """The process group has ended."""
         self._tell(b"- %d\n" % group)
 
     def close(self) -> None:
-        """Let the guardian go; it ends whatever is still watched."""
+        """Release the guardian; it ends the groups that it still watches."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

@@ -30,7 +30,7 @@ class HttpUpstream(UpstreamPort):
         self.condition = RequestsCondition(place.spec.name)
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
-        """A link with a session of its own."""
+        """Return a link with a separate session."""
         link = HandshakeHttpLink(self, outlet)
         self._links.add(link)
         return link
@@ -42,7 +42,7 @@ class HttpUpstream(UpstreamPort):
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:
-        """Whether the server speaks this era."""
+        """True if the server supports this era."""
         return self._eras.get(era)
 
     def learned(self, era: Era, *, supported: bool) -> None:
@@ -50,11 +50,11 @@ class HttpUpstream(UpstreamPort):
         self._eras[era] = supported
 
     def health(self) -> UpstreamHealth:
-        """How it stands with the server."""
+        """The condition of the server."""
         return self.condition.health
 
     def unreachable(self, reason: str) -> None:
-        """Forget the eras: the server may come back as another one."""
+        """Forget the eras: the server may return as a different one."""
         self._eras.clear()
         self.condition.failed(reason)
 

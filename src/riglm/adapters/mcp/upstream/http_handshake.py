@@ -168,7 +168,7 @@ class HandshakeHttpLink(HttpLink):
             self._offered = headers.get(b"mcp-session-id") or b""
 
     def answered(self, post: Post, message: Message) -> None:
-        """Note what a new session of the upstream must be told again."""
+        """Note what a new session of the upstream must be sent again."""
         method = post.message.method
         if method == "initialize" and message.result:
             version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
@@ -205,7 +205,7 @@ class HandshakeHttpLink(HttpLink):
         self._handshake = _shared(handshake.line) if len(handshake.line) <= _USUAL else handshake.line
 
     async def _reopen(self, *, proven: bool) -> None:
-        """Greet the upstream again, if it forgot the session indeed, and send anew what it refused."""
+        """Initialize again, if the upstream really forgot the session, and resend what it refused."""
         words, known, place = "", False, self._around.place
         try:
             known = not proven and await is_known(place, self._around.headers + self._session)
@@ -215,16 +215,16 @@ class HandshakeHttpLink(HttpLink):
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailable, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
-        except Exception:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
+        except Exception:  # noqa: BLE001  # waiting requests must fail, regardless of the reason
             log.exception("greeting again failed", extra={"upstream": self.spec.name})
-            words = "riglm's log says why"
+            words = "see riglm's log"
         self._reopening = None
         self._settle(words, known=known)
         if not words and not known and self._listening is not None:
             self._listening.restart()
 
     def _settle(self, words: str, *, known: bool) -> None:
-        """Deal with what was refused: the session is `known`, or gone and not to be had again because of `words`."""
+        """Handle what was refused: the session is `known`, or lost and cannot be restored because of `words`."""
         lost, self._lost = self._lost, None
         for post in lost or ():
             if known or (words and post.status == _UNAVAILABLE):
@@ -274,7 +274,7 @@ def _names_session(block: bytes) -> bool:
 
 
 def _may_have_run(post: Post) -> bool:
-    """Whether a request may have had effects though it was answered by 503: a gateway says that too, for its server."""
+    """True if a request may have had effects despite a 503: gateways send that too, for their server."""
     return post.message.method in NEVER_TWICE and not post.names_session
 
 

@@ -57,11 +57,11 @@ class Surroundings(Protocol):
         """The server could not be reached."""
 
     def closed(self, link: "HttpLink") -> None:
-        """A link is closed for good."""
+        """A link is closed permanently."""
 
 
 class HttpLink(UpstreamLink, PostOwner):
-    """Sends every message as a POST of its own.
+    """Sends every message as a separate POST.
 
     There may be a link for each of very many idle clients: what they can share is in their surroundings, and what a
     link rarely needs is made on demand.
@@ -140,7 +140,7 @@ class HttpLink(UpstreamLink, PostOwner):
         self._deliveries.over(exchange)
 
     def tell(self, block: bytes, message: Message, seconds: float, then: Callable[[], None] = lambda: None) -> None:
-        """Send a message that has no answer; `then` is called when it arrived, or did not within so many seconds."""
+        """Send a message that has no response; `then` is called when it arrived, or timed out."""
 
         def done(_: int) -> None:
             self._deliveries.over(exchange)

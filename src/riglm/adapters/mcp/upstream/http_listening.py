@@ -1,4 +1,4 @@
-"""What an upstream says of its own accord over Streamable HTTP: the stream of a GET."""
+"""Server messages of an upstream over Streamable HTTP: the stream of a GET."""
 
 import asyncio
 from collections.abc import Callable
@@ -67,7 +67,7 @@ class _Events(ResponseSink):
 
 
 class Listening:
-    """Keeps one stream open for as long as somebody listens, and takes it up where it broke off."""
+    """Keeps one stream open while it has a subscriber, and resumes it where it broke off."""
 
     __slots__ = (
         "_exchange",
@@ -115,7 +115,7 @@ class Listening:
             self._exchange = None
 
     def restart(self) -> None:
-        """The server forgot us and knows us anew: what was open there is gone."""
+        """The server started a new session: what was open in the old one is closed."""
         if self._wanted:
             self.stop()
             self._last_event_id = None

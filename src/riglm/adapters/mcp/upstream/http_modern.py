@@ -1,4 +1,4 @@
-"""The link for requests of the modern era over Streamable HTTP: each one stands by itself."""
+"""The link for modern requests over Streamable HTTP: each one is independent."""
 
 from collections.abc import Callable
 from typing import Final

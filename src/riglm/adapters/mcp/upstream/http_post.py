@@ -49,7 +49,7 @@ class PostOwner(Protocol):
         """Nothing more will come for this request."""
 
     def linger(self, exchange: Exchange, seconds: float) -> None:
-        """Leave a request's connection to the server for so long, though the request is over."""
+        """Seconds for which a request's connection is kept although the request is over."""
 
     def left(self, exchange: Exchange) -> None:
         """The server ended a connection that was left to it."""
@@ -78,7 +78,7 @@ class Body:
 
 
 def names_session(answer: Message | None) -> bool:
-    """Whether an answer is an error that speaks of the session."""
+    """True if a response is an error about the session."""
     return answer is not None and b"session" in bytes(answer.error).lower()
 
 
@@ -123,18 +123,18 @@ class Post(ResponseSink):
         self._timer: asyncio.TimerHandle | None = None
 
     def again(self) -> None:
-        """Forget what came so far: the request, or the rest of its stream, is asked for anew."""
+        """Discard what was received: the request, or the rest of its stream, is requested again."""
         self.status = 0
         self._body = Body()
         self._parser = None
 
     @property
     def names_session(self) -> bool:
-        """Whether the answer is an error of the server that speaks of the session, and so no word of a gateway's."""
+        """True if the response is an error of the server about the session, and thus not of a gateway."""
         return names_session(self._body.message())
 
     def abandon(self, after: float = 0.0) -> None:
-        """Take nothing more, and let the connection go, `after` so many seconds."""
+        """Read nothing more, and release the connection `after` seconds."""
         self.over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -190,7 +190,7 @@ class Post(ResponseSink):
             words = f"refused the credentials (HTTP {self.status}): see `auth` and `headers` of the upstream"
             self.fail(ErrorKind.UNAVAILABLE, words)
         elif message is not None and message.error:
-            self._replied(message.replace(id=self.message.id or b"null"))  # some name an error of their own for it
+            self._replied(message.replace(id=self.message.id or b"null"))  # some send errors without the id
         elif self.status in (202, 204):
             self.fail(ErrorKind.PROTOCOL, "accepted the request without an answer")
         elif self.status < 300:

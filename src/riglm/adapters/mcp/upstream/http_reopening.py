@@ -24,7 +24,7 @@ _PERHAPS_GONE: Final = frozenset({400, 503})
 
 
 class _Answer(ResponseSink):
-    """Awaits the answer to one message of riglm's own."""
+    """Awaits the response to one message that riglm sends itself."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -76,10 +76,10 @@ class _Answer(ResponseSink):
 
 
 def forgot(status: int, asked: Message, answer: Message | None, *, in_session: bool) -> bool | None:
-    """Whether an HTTP error says that the session is forgotten; None when only a proof can tell.
+    """Return True if an HTTP error means that the session is forgotten; None if that needs a further request.
 
     `answer` is the error's body where that is a message, `in_session` whether the request named a session. A 404 to a
-    request that did means just that, whatever its body says; but that the method is unknown, some servers say so too.
+    request that did means exactly this, whatever its body; but some servers also send it for an unknown method.
     """
     about_request = answer is not None and answer.id == asked.id
     if status in _SURELY_GONE:
@@ -92,7 +92,7 @@ def forgot(status: int, asked: Message, answer: Message | None, *, in_session: b
 
 
 async def is_known(place: HttpPlace, block: bytes) -> bool:
-    """Whether the upstream still knows the session that the header block names; True when nothing speaks against it."""
+    """True if the upstream still knows the session that the header block names, or if nothing speaks against it."""
     try:
         answer = await asyncio.wait_for(_ask(place, block, _PROOF), _PROOF_SECONDS)
     except (UpstreamUnavailable, TimeoutError):
@@ -126,7 +126,7 @@ def as_header(version: str | None) -> bytes:
 
 
 def session_headers(session_id: bytes, version: bytes) -> bytes:
-    """The headers that name a session and the revision spoken in it."""
+    """Return the headers with a session's id and protocol version."""
     block = b"%b: %b\r\n" % (SESSION_HEADER, session_id) if session_id else b""
     return block + (b"mcp-protocol-version: %b\r\n" % version if version else b"")
 

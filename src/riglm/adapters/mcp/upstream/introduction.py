@@ -1,4 +1,4 @@
-"""What a server was told by its client that another process in its place must be told again."""
+"""What a server was sent by its client and a replacement process must be sent again."""
 
 import asyncio
 from typing import Final
@@ -11,7 +11,7 @@ from riglm.domain.jsonrpc import Message, Raw
 _AGAIN: Final = b'"riglm-again"'
 _REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
 NOTED: Final = frozenset({"initialize", "resources/unsubscribe"}) | _REPEATED
-"""Requests whose success `Introduction.answered` must be told."""
+"""Requests whose success is passed to `Introduction.answered`."""
 
 
 class Introduction:
@@ -25,7 +25,7 @@ class Introduction:
         self._greeted: asyncio.Future[Message] | None = None
 
     def begin(self) -> None:
-        """The client opens a handshake: what was told before counts no more."""
+        """The client opens a handshake: what was sent before is discarded."""
         self.result = None
         self._handshake = None
         self._repeated.clear()
@@ -42,15 +42,15 @@ class Introduction:
             self.forget(_subject(asked))
 
     def forget(self, uri: str) -> None:
-        """Nobody is interested in this resource any more."""
+        """No client subscribes to this resource any more."""
         self._repeated.pop(uri, None)
 
     async def repeat(self, channel: Channel, seconds: float) -> None:
-        """Tell a new process all of it.
+        """Send all of it to a new process.
 
         Raises:
             UpstreamUnavailable: it refuses the handshake.
-            TimeoutError: it does not answer the handshake in so many seconds.
+            TimeoutError: it does not respond to the handshake in time.
         """
         if self._handshake is None:
             return

@@ -22,7 +22,7 @@ _MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
 
 
 class Lifeline:
-    """One channel at a time. Nothing is started until something is to be sent."""
+    """One channel at a time. Nothing is started before something must be sent."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class Lifeline:
             name: for the log.
             opener: opens each channel.
             on_line: gets each message of the server.
-            on_missed: is told when an answer was lost, as `Receiver.missed` is.
-            on_down: is told why the channel is gone, and with it all that was sent or waited to be sent.
+            on_missed: called when a response was lost, as `Receiver.missed` is.
+            on_down: called with the reason when the channel is closed, and with it everything sent or waiting.
             on_open: is awaited with each new channel before anything else is sent.
-            condition: is told how it goes.
+            condition: is updated.
         """
         self._condition = condition or ChannelsCondition(name)
         self._name = name
@@ -70,7 +70,7 @@ class Lifeline:
         """Send a message, opening the channel first if need be.
 
         Raises:
-            UpstreamUnavailable: it cannot be sent now, and will not be; the words say why.
+            UpstreamUnavailable: it cannot be sent; the words give the reason.
         """
         if self._closed:
             raise UpstreamUnavailable("cannot be asked any more: the link to it is closed")
@@ -97,7 +97,7 @@ class Lifeline:
             _log.warning("dropped a message", extra={"upstream": self._name, "reason": str(error)})
 
     def release(self) -> Channel | None:
-        """Give the open channel away; what it says from now on is not heard here."""
+        """Give the open channel away; what it sends from now on is not received here."""
         channel, self._channel = self._channel, None
         self._deafen()
         self._is("idle")
@@ -119,7 +119,7 @@ class Lifeline:
         self._closed = True
 
     async def close(self) -> None:
-        """Close for good."""
+        """Close permanently."""
         self.shut()
         if self._task is not None:
             self._task.cancel()
@@ -137,7 +137,7 @@ class Lifeline:
     async def _close(self, channel: Channel) -> None:
         try:
             await channel.close()
-        except Exception:  # noqa: BLE001  # nobody can do more about it
+        except Exception:  # noqa: BLE001  # nothing more can be done
             _log.exception("closing failed", extra={"upstream": self._name})
 
     async def _open(self) -> None:
@@ -148,9 +148,9 @@ class Lifeline:
             reason = ""
         except (UpstreamUnavailable, TimeoutError) as error:
             reason = str(error) or "did not answer the handshake in time"
-        except Exception:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
+        except Exception:  # noqa: BLE001  # waiting requests must fail, regardless of the reason
             _log.exception("opening failed", extra={"upstream": self._name})
-            reason = "could not be opened; riglm's log says why"
+            reason = "could not be opened; see riglm's log"
         self._task = None
         if reason:
             self._down(reason)

@@ -11,7 +11,7 @@ class Pending:
     """Finds a waiting request by the key of its id, as the server knows it, or by its reply; ends each one once."""
 
     def __init__(self, name: str, patience: Patience, on_expiry: Callable[[bytes, Reply], None]) -> None:
-        """`on_expiry` is told the key of a request that waited too long, before it fails."""
+        """`on_expiry` gets the key of a request that timed out, before it fails."""
         self._name = name
         self._on_expiry = on_expiry
         self._deadlines = Deadlines(name, patience)
@@ -70,14 +70,14 @@ class Pending:
             self.fail(key, kind, words)
 
     def missed(self, words: str, key: bytes | None) -> None:
-        """An answer was lost: that to one request, or nobody knows to which."""
+        """A response was lost: that to one request, or to an unknown one."""
         if key is None:
             self.fail_all(ErrorKind.PROTOCOL, words)
         else:
             self.fail(key, ErrorKind.PROTOCOL, words)
 
     def close(self) -> None:
-        """End every request, and stop the clock: nobody is left to answer."""
+        """End every request, and stop the timeouts."""
         self.fail_all(ErrorKind.UNKNOWN, "did not answer before the link to it was closed")
         self._deadlines.close()
 

@@ -1,4 +1,4 @@
-"""A child process that speaks one message a line."""
+"""A child process that sends and receives one message per line."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ _OPENINGS: Final = frozenset({"initialize", "server/discover", "ping"})
 
 
 class Child(asyncio.SubprocessProtocol, Channel):
-    """One running child in its own process group, so that what it starts ends with it."""
+    """One running child in a separate process group, so that what it starts ends with it."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Child(asyncio.SubprocessProtocol, Channel):
             guardian: watches it.
             limit: the longest line in bytes; four times as much may wait for the child to read it.
             grace: seconds for it to go before it is ended, and again before it is killed.
-            receiver: hears what it says.
-            on_gone: is told when it is gone, whyever, or could not be started.
+            receiver: receives its messages.
+            on_gone: called when it has ended, for any reason, or could not be started.
         """
         self.closing = False
         """Whether riglm itself ends it."""
@@ -104,11 +104,11 @@ class Child(asyncio.SubprocessProtocol, Channel):
         return self._gone.is_set()
 
     def hand_over(self, receiver: Receiver) -> None:
-        """Let another hear what the child says from now on."""
+        """Pass the child's messages to another receiver from now on."""
         self._receiver = receiver
 
     def hold(self, *, on: bool) -> None:
-        """Leave what the child says in its pipe, so that it has to wait, or read on; its end is heard in its turn."""
+        """Stop reading the child's output, so that it has to wait, or resume; its end is still noticed in its turn."""
         pipe: Any = None if self._process is None else self._process.get_pipe_transport(1)
         if pipe is None or self._held == on:
             return
@@ -160,7 +160,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         self._settle()
 
     def process_exited(self) -> None:
-        """The child is gone, though some of its last output may not have been read yet."""
+        """The child has ended, though some of its last output may not have been read yet."""
         self._gone.set()
         self._on_gone(self)
         self._settle()
@@ -182,15 +182,15 @@ class Child(asyncio.SubprocessProtocol, Channel):
         await self._went(self._grace)
         await self._end_group()
         if self._stdin is not None and self._stdin.get_write_buffer_size():
-            self._stdin.abort()  # whoever escaped the group may hold the pipe and not read it
+            self._stdin.abort()  # a process that left the group may hold the pipe and not read it
         self._process.close()
 
     def _settle(self) -> None:
-        """End the channel once the child is gone and all its output read, or a little after the first sign of it.
+        """End the channel once the child has ended and all its output is read, or a little after the first sign of it.
 
-        What a child left behind may hold its pipes open for ever, and one that closed its input or output is of no use.
-        A last line without its newline still counts if it is whole, but not before the end: whoever hears it may ask
-        the next thing.
+        Processes that a child left behind may hold its pipes open, and one that closed its pipes is useless.
+        A last line without its newline still counts if it is complete, but not before the end: its receiver may send
+        the next request.
         """
         if self.closing or self._held:
             return
@@ -218,7 +218,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         self._receiver.ended(how + self._where_it_says_why())
 
     def _where_it_says_why(self) -> str:
-        """Log the last words of a child that came to nothing, and tell where they are; its words go to no client.
+        """Log the last output of a child that failed to start, and the file that has it; no client gets it.
 
         Servers quote on standard error what they are asked, so of one that was asked anything riglm logs them at
         debug only.
@@ -275,10 +275,10 @@ class Child(asyncio.SubprocessProtocol, Channel):
             _log.debug("stderr", extra={"upstream": self._spec.name, "line": line.decode("utf-8", "replace")})
 
     def _too_long(self, size: int) -> None:
-        """A line over the limit was skipped: tell whose answer it was.
+        """A line over the limit was skipped: report whose response it was.
 
-        Its ends were seen, and nearly every server writes the id at one of them. When it is found at neither, nobody
-        can know whose answer is lost, and every request in flight is told so rather than left to its deadline.
+        Its ends were seen, and nearly every server writes the id at one of them. If it is found at neither, it is
+        unknown whose response is lost, and every request in flight fails instead of waiting for its timeout.
         """
         words = f"sent {size} bytes in one message, and `limits.message_bytes` allows {self._limit}"
         _log.warning("skipped a line over the limit", extra={"upstream": self._spec.name, "bytes": size})
@@ -291,7 +291,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
 
 
 def _inherited() -> dict[str, str]:
-    """What a server sees of its client's environment: all but riglm's own settings and secrets."""
+    """Return the environment of a server: that of its client without riglm's settings and secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
 
 

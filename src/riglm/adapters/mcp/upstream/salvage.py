@@ -1,4 +1,4 @@
-"""What can be told of an answer that cannot be read as a whole."""
+"""What can be recovered of a response that cannot be read as a whole."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ _METHOD: Final = re.compile(_START + rb'"method"\s*:')
 def answered_id(head: bytes, tail: bytes) -> bytes | None:
     """The key of the request that a damaged message answers, read from its first and last bytes.
 
-    Servers write the id beside the version, either before the result or after it; an id anywhere else is not the
+    Servers write the id next to the version, either before the result or after it; an id elsewhere is not the
     message's own. None when there is none to be found, or the message is no answer.
     """
     if not_an_answer(head):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Seat(UpstreamLink):
-    """The link of one client connection: to the client it looks like a process of its own."""
+    """The link of one client connection to a shared process, which looks like a dedicated one to the client."""
 
     def __init__(self, shared: "SharedHandshake", outlet: Outlet) -> None:
         self.spec = shared.spec
@@ -51,7 +51,7 @@ class Seat(UpstreamLink):
             self._shared.tell(message)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Tell the server, under the id that it knows."""
+        """Send it to the server, under the id that it knows."""
         asked = self._underway.pop(id(reply), None)
         if asked is not None:
             self._shared.give_up(asked, notice)
@@ -161,13 +161,13 @@ class Greeting(Reply):
         """Channels have no places to name."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Answer every client, each under its own id."""
+        """Send a response to every client, each under its own id."""
         self._on_end()
         for reply in list(self._replies):
             reply.replied(message.replace(id=reply.message.id or b"null"), status)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        """Tell every client."""
+        """Notify every client."""
         self._on_end()
         for reply in list(self._replies):
             reply.failed(kind, words)

@@ -1,4 +1,4 @@
-"""A channel that many clients share: every request travels under an id of riglm's own."""
+"""A channel that many clients share: every request gets an id of riglm."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -54,10 +54,10 @@ class SharedChannel(ABC):
 
     def unawaited(self, answer: Message) -> None:
         """An answer came for which no client waits."""
-        _log.debug("ignored an answer that nobody waits for", extra={"upstream": self.spec.name})
+        _log.debug("ignored a response without a request", extra={"upstream": self.spec.name})
 
     def down(self, words: str) -> None:
-        """The channel is gone."""
+        """The channel is closed."""
         self.pending.fail_all(ErrorKind.UNAVAILABLE, words)
 
     @property
@@ -66,7 +66,7 @@ class SharedChannel(ABC):
         return self._line.is_open
 
     def number(self) -> bytes:
-        """The next id of riglm's own."""
+        """Return the next id of riglm."""
         self._last_number += 1
         return b"%d" % self._last_number
 
@@ -84,7 +84,7 @@ class SharedChannel(ABC):
         self.pending.add(own, reply)
 
     def give_up(self, reply: Reply, notice: Message | None) -> None:
-        """Tell the server that an answer is not wanted any more, under the number that it knows."""
+        """Notify the server that a response is not wanted any more, under the number that it knows."""
         own = self.pending.withdraw(reply)
         if own is None:
             return
@@ -94,7 +94,7 @@ class SharedChannel(ABC):
             self.tell(notice.replace(params=jsonrpc.with_member(notice.params, ("requestId",), own)))
 
     def tell(self, message: Message) -> None:
-        """Send a message whose ids are riglm's own, if the server runs."""
+        """Send a message with ids of riglm, if the server runs."""
         self._line.tell(message.line)
 
     async def close(self) -> None:

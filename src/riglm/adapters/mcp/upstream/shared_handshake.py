@@ -1,4 +1,4 @@
-"""A server process of the handshake era that several clients share, each at a seat of its own."""
+"""A server process of the handshake era that several clients share."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
@@ -14,7 +14,7 @@ from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import Outlet, Reply
 
-_REFUSAL: Final = "Method not found: several clients share this server, and it cannot be told which one is meant"
+_REFUSAL: Final = "Method not found: several clients share this server, and it is unknown which one is meant"
 
 
 class SharedHandshake(SharedChannel):
@@ -50,7 +50,7 @@ class SharedHandshake(SharedChannel):
         return seat
 
     async def leave(self, seat: Seat) -> None:
-        """A client is gone: its subscriptions end, and questions to it are refused."""
+        """A client disconnected: its subscriptions end, and requests to it are refused."""
         self._seats.remove(seat)
         for uri in [uri for uri, seats in self._subscribers.items() if seat in seats]:
             if self.unsubscribe(seat, uri):
@@ -80,17 +80,17 @@ class SharedHandshake(SharedChannel):
         return self._greeting is not None and self._greeting.part(reply)
 
     def finish_greeting(self, message: Message) -> None:
-        """A client says that it is initialized; the server hears that once."""
+        """A client is initialized; the server is notified once."""
         if not self._initialized and self._introduction.result is not None:
             self._initialized = True
             self.tell(message)
 
     def subscribe(self, seat: Seat, uri: str) -> None:
-        """The client wants to hear of changes of a resource."""
+        """The client subscribes to a resource."""
         self._subscribers.setdefault(uri, set()).add(seat)
 
     def unsubscribe(self, seat: Seat, uri: str) -> bool:
-        """The client does not want to hear of it any more; whether it was the last one."""
+        """The client unsubscribes; return True if it was the last subscriber."""
         seats = self._subscribers.get(uri, set())
         seats.discard(seat)
         if not seats:
@@ -106,7 +106,7 @@ class SharedHandshake(SharedChannel):
             self.tell(response.replace(id=theirs))
 
     def answer(self, asked: Message, answer: Message) -> Message:
-        """Note what another process would have to be told."""
+        """Note what a replacement process would have to be sent."""
         if asked.method in NOTED:
             self._introduction.answered(asked, answer)
         return answer
@@ -122,7 +122,7 @@ class SharedHandshake(SharedChannel):
         self._initialized = self._introduction.result is not None
 
     def down(self, words: str) -> None:
-        """What the process asked it will not hear."""
+        """The request of the process gets no response."""
         self._questions.clear()
         super().down(words)
 

@@ -42,7 +42,7 @@ class SharedLink(SharedChannel, UpstreamLink):
             self.tell(message)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Tell the upstream, under the id that it knows."""
+        """Send it to the upstream, under the id that it knows."""
         self.give_up(reply, notice)
 
     def listen(self, *, listening: bool) -> None:
@@ -82,7 +82,7 @@ class SharedLink(SharedChannel, UpstreamLink):
         return answer
 
     def unawaited(self, answer: Message) -> None:
-        """An answer that came too late tells no less about the server."""
+        """A late response shows just as much about the server."""
         self._answers += 1
         super().unawaited(answer)
 

@@ -22,5 +22,5 @@ class SseUpstream(ChannelUpstream):
         return channel
 
     def supports(self, era: Era) -> bool | None:
-        """The transport was taken away before the modern era began."""
+        """The transport was removed before the modern era began."""
         return era is Era.HANDSHAKE

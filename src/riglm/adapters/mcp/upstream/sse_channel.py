@@ -1,4 +1,4 @@
-"""A channel over HTTP+SSE: what the server says comes down one event stream, what it is told goes up in POSTs."""
+"""A channel over HTTP+SSE: messages of the server come in one event stream, messages to it are sent as POSTs."""
 
 import asyncio
 from typing import Final
@@ -19,14 +19,14 @@ _NEVER_TWICE: Final = frozenset({"tools/call"})
 _HINTS: Final = {
     401: ": see `auth` and `headers` of the upstream",
     404: ": see its `url`",
-    405: ": it may speak Streamable HTTP, which is `type: http`",
+    405: ": it may support Streamable HTTP, which is `type: http`",
 }
 
 
 class SseChannel(Channel, ResponseSink):
-    """Hears one event stream, and sends every message to the endpoint that its first event names.
+    """Reads one event stream, and sends every message to the endpoint that its first event names.
 
-    Messages are sent as they come, each over whatever connection is free; only what follows the end of the handshake
+    Messages are sent at once, each over any free connection; only what follows the end of the handshake
     waits until that has arrived. A message that the server refuses is answered in the server's place.
     """
 
@@ -46,7 +46,7 @@ class SseChannel(Channel, ResponseSink):
         """Ask for the stream, and wait for its first event.
 
         Raises:
-            UpstreamUnavailable: it cannot be had, or names no endpoint in time, or one that is somebody else's.
+            UpstreamUnavailable: it cannot be opened, or names no endpoint in time, or one of another origin.
         """
         block = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._place.configured
         self._stream = self._place.client.send(self._place.target, b"GET", block, b"", self)
@@ -114,7 +114,7 @@ class SseChannel(Channel, ResponseSink):
             post.repeated = True
             self._post(post)
             return
-        self._refused(post.message, f"could not be told: {failure}")
+        self._refused(post.message, f"could not be sent: {failure}")
         self._initialized(post.message)
 
     def _event(self, event: Event) -> None:

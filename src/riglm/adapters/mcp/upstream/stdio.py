@@ -37,7 +37,7 @@ class StdioUpstream(ChannelUpstream):
         self._crowded = False
 
     def has_room(self) -> bool:
-        """Whether one more client connection may have a process of its own."""
+        """True if one more client connection may have a dedicated process."""
         if self.spec.sharing != "auto":
             return super().has_room()
         room = len(self._links) < self.spec.max_processes
@@ -56,7 +56,7 @@ class StdioUpstream(ChannelUpstream):
             child.hold(on=on)
 
     async def open(self, receiver: Receiver) -> Channel:
-        """Start a process, or take over the one that was found to speak this era alone."""
+        """Start a process, or take over the one that was found to support only this era."""
         if self.spec.sharing == "session" and len(self._running) >= self.spec.max_processes:
             raise UpstreamUnavailable(
                 f"has {len(self._running)} processes running, as many as `max_processes` allows: "

@@ -12,21 +12,21 @@ from riglm.domain.errors import UpstreamUnavailable
 class Trial(Channel):
     """Proves the process by its new client's own first request, so that no other message is needed.
 
-    A question of another era may have harmed it. If it ends or says nothing, another takes its place and is told the
+    A request of another era may have harmed it. If it ends or sends nothing, another one replaces it and is sent the
     same; nothing is run twice by that, since the first request is the handshake.
     """
 
     def __init__(
         self, child: Child, receiver: Receiver, opener: Opener, discard: Callable[[Channel], None], seconds: float
     ) -> None:
-        """`opener` starts another process, `discard` ends this one, when it says nothing for so many seconds."""
+        """`opener` starts another process, `discard` ends this one if it sends nothing in time."""
         self._channel: Channel | None = child
         self._receiver = receiver
         self._opener = opener
         self._discard = discard
         self._seconds = seconds
         self._told: list[bytes] | None = []
-        """What another process must be told; None once this one is proven, or replaced."""
+        """What another process must be sent; None once this one is proven, or replaced."""
         self._timer: asyncio.TimerHandle | None = None
         self._replacing: asyncio.Task[None] | None = None
         self._witness = _Witness(receiver, lambda: self._proven(child), self._replace)
@@ -79,7 +79,7 @@ class Trial(Channel):
 
 
 class _Witness(Receiver):
-    """Hears the first sign of life, or the end."""
+    """Receives the first sign of life, or the end."""
 
     def __init__(self, receiver: Receiver, on_life: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._receiver = receiver

@@ -130,7 +130,7 @@ class _Tunnel(asyncio.Protocol):
             return
         status = _STATUS.match(self._head)
         if status is None:
-            self._settle(ConnectionError("the proxy does not speak HTTP"))
+            self._settle(ConnectionError("the proxy does not use HTTP"))
         elif status[1].startswith(b"2"):
             self._settle(None)
         else:

@@ -1,4 +1,4 @@
-"""A request and its answer, in the hands of whoever is busy with it."""
+"""A request and its response, owned by one component at a time."""
 
 import logging
 from collections.abc import Callable
@@ -10,10 +10,10 @@ logger = logging.getLogger(__name__)
 
 
 class Holder(Protocol):
-    """Whoever has an exchange in hand: the pool while it waits for a connection, then that connection."""
+    """The owner of an exchange: the pool while it waits for a connection, then that connection."""
 
     def abandon(self, exchange: "Exchange") -> None:
-        """Let go of it: its sink wants to hear nothing more."""
+        """Release it: its sink wants no further events."""
         ...
 
     def flow(self, exchange: "Exchange") -> None:
@@ -22,7 +22,7 @@ class Holder(Protocol):
 
 
 class Exchange:
-    """A request that is on its way, and its answer: `abort`, `pause` and `resume` are for whoever asked for it."""
+    """A request in flight and its response: `abort`, `pause` and `resume` are for the caller."""
 
     __slots__ = ("holder", "number", "paused", "place", "request", "sink")
 
@@ -38,7 +38,7 @@ class Exchange:
         """None before the exchange begins and once it is over."""
 
     def abort(self) -> None:
-        """Close the connection; the sink hears nothing more. Does nothing once the exchange is over."""
+        """Close the connection; the sink gets nothing more. Does nothing once the exchange is over."""
         holder, self.holder = self.holder, None
         if holder is not None:
             holder.abandon(self)
@@ -57,12 +57,12 @@ class Exchange:
             self.holder.flow(self)
 
     def end(self) -> None:
-        """Tell the sink that its answer is complete."""
+        """Notify the sink that its response is complete."""
         self.holder = None
         _tell(self.sink.end)
 
     def fail(self, failure: HttpFailure) -> None:
-        """Tell the sink that its answer will not be complete."""
+        """Notify the sink that its response will not be complete."""
         self.holder = None
         _tell(lambda: self.sink.failed(failure))
 
@@ -71,5 +71,5 @@ def _tell(news: Callable[[], None]) -> None:
     try:
         news()
     except Exception:
-        # Whatever a sink raises must reach neither the event loop nor another exchange.
+        # An exception of a sink must reach neither the event loop nor another exchange.
         logger.exception("The reader of an HTTP answer raised when the answer was over")

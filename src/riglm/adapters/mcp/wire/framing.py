@@ -6,7 +6,7 @@ from riglm.adapters.mcp.wire.gathering import Gathering
 
 
 class LineSplitter:
-    r"""Cuts a stream of bytes into lines, whatever their size, in linear time and bounded memory.
+    r"""Cuts a stream of bytes into lines of any size, in linear time and bounded memory.
 
     A line ends at LF; a CR before it is dropped; blank lines (nothing but white space) are skipped. A line of more than
     `limit` bytes (its CR counted) is skipped up to its newline without being kept, and framing goes on after it.

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client: callbacks, a keep-alive pool, one write a request.
 
 It knows what MCP needs and no more: no redirects, no cookies, no compression, no HTTP/2.
-`docs/discussions/http-client.md` says why it exists.
+`docs/discussions/http-client.md` explains why it exists.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class HttpClient:
             header_block: header lines, each with its CRLF, without Host, Accept-Encoding, Connection, Content-Length
                 and Transfer-Encoding. An Authorization here wins over the target's own.
             body: the whole of it, or nothing.
-            sink: hears the answer.
+            sink: receives the response.
 
         Raises:
             ValueError: the header block is not one: a value with a line ending in it would end the head early.
@@ -84,7 +84,7 @@ class HttpClient:
         return exchange
 
     async def close(self) -> None:
-        """Close every connection; exchanges under way fail. Whatever is sent afterwards fails, too."""
+        """Close every connection; exchanges in flight fail, and so do later ones."""
         self._closed = True
         routes, self._routes = self._routes, {}
         await asyncio.gather(*(route.pool.close() for route in routes.values()))
@@ -109,7 +109,7 @@ class _Route(NamedTuple):
 
 
 class _Refusal:
-    """Holds an exchange that has failed before it began until its sink may be told."""
+    """Holds an exchange that has failed before it began until its sink can be notified."""
 
     def __init__(self, exchange: Exchange, reason: str) -> None:
         exchange.holder = self
