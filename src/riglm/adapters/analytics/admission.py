@@ -31,7 +31,7 @@ def note(connection: Connection, whom: Sequence[Forgotten]) -> None:
 def without_forgotten(
     connection: Connection, records: Sequence[Record], names: Callable[[str], str]
 ) -> Sequence[Record]:
-    """The records less those of whoever was forgotten; sessions that were forgotten unseen are noted on the way.
+    """Return the records without those of erased subjects; sessions erased before they were stored are noted.
 
     `names` gives the keyed hash of the name that a client gave itself.
     """
@@ -44,7 +44,7 @@ def without_forgotten(
 
 
 class _Unwanted:
-    """Which records of a batch are of somebody who was forgotten."""
+    """Return which records of a batch belong to an erased subject."""
 
     def __init__(self, connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
         sessions = [record for record in records if isinstance(record, Session)]
@@ -66,14 +66,14 @@ class _Unwanted:
         self._at |= {(Whose.SESSION, each.key): each.at for each in self.sessions_by_person}
 
     def holds(self, record: Record) -> bool:
-        """Whether this record is of somebody who was forgotten."""
+        """True if this record belongs to an erased subject."""
         id_ = _session_of(record)
         if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
             return True
         if not isinstance(record, LearnedPair):
             return False
         whose = _teacher_of(record)
-        if record.scope:  # the empty one may be everybody's
+        if record.scope:  # the empty one is shared by all callers
             whose.append((Whose.PRINCIPAL, record.scope))
         return any(self._at.get(each, -1.0) >= record.updated_at for each in whose)
 

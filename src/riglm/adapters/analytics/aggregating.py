@@ -19,7 +19,7 @@ _Names = tuple[str, str]
 
 
 def refresh_cooccurrences(database: Database, now: float, most_sessions: int) -> int:
-    """Compute co-occurrence anew, store what changed, and give the number of pairs."""
+    """Recompute co-occurrence, store what changed, and return the number of pairs."""
     counter = _counted(database, most_sessions)
     with database.reading() as connection:
         known = _known(connection, now)
@@ -27,7 +27,7 @@ def refresh_cooccurrences(database: Database, now: float, most_sessions: int) ->
     changed: list[Row] = []
     for pair in counter.pairs(now):
         found += 1
-        # One pair is written in any case: it tells when this was done last.
+        # One pair is written in any case: it records when this was done last.
         if known.pop((pair.tool_a, pair.tool_b), None) != (pair.count, pair.average_distance) or found == 1:
             changed.append(_pair_row(pair))
     changed.sort(key=lambda row: (row["tool_a"], row["tool_b"]))  # writers that lock in one order never lock each other
@@ -42,7 +42,7 @@ def refresh_cooccurrences(database: Database, now: float, most_sessions: int) ->
 
 
 def end_idle_sessions(database: Database, before: float) -> int:
-    """End every open session that was last heard of before that time, then; their number."""
+    """End every open session whose latest record is older than that time, at its latest record; return the number."""
     with database.reading() as connection:
         ends = list(_idle(connection, before).items())
     for start in range(0, len(ends), _ROWS_AT_ONCE):
@@ -57,7 +57,7 @@ def latest_refresh(connection: Connection) -> float:
 
 
 def _idle(connection: Connection, before: float) -> dict[UUID, float]:
-    """The open sessions that were last heard of before that time, and when."""
+    """Return the open sessions whose latest record is older than that time, and its time."""
     last_call = select(func.max(invocation.c.timestamp)).where(invocation.c.session_id == session.c.id)
     last_list = select(func.max(exposure.c.timestamp)).where(exposure.c.session_id == session.c.id)
     found = connection.execute(
@@ -85,7 +85,7 @@ def _counted(database: Database, most_sessions: int) -> CooccurrenceCounter:
 
 
 def _known(connection: Connection, now: float) -> dict[_Names, tuple[int, float] | None]:
-    """What is stored of each pair; none where a clock that was ahead wrote it, so that it is written anew."""
+    """Return what is stored of each pair; none if a clock that was ahead wrote it, so that it is written again."""
     columns = cooccurrence.c
     query = select(columns.tool_a, columns.tool_b, columns.count, columns.average_distance, columns.last_updated)
     return {

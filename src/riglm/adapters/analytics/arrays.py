@@ -1,4 +1,4 @@
-"""Arrays of numbers as bytes in single precision, little-endian. Whoever first needs one imports numpy."""
+"""Arrays of numbers as bytes in single precision, little-endian. numpy is imported at the first use."""
 
 from typing import TYPE_CHECKING
 

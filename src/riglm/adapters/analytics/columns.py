@@ -1,4 +1,4 @@
-"""How values that no database type fits on its own are put into columns."""
+"""Conversion of values that no database type fits directly."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ class CompactUuid(TypeDecorator[UUID]):
 
 
 class SafeText(TypeDecorator[str]):
-    """Text from strangers, which comes back as it was, whatever is in it."""
+    """Untrusted text, which is read back unchanged, with any characters."""
 
     impl = Text
     cache_ok = True

@@ -32,7 +32,7 @@ def _compact_file(connection: Connection, whole: bool, reserve: float) -> Iterat
     if whole:
         connection.exec_driver_sql(f"PRAGMA auto_vacuum={_INCREMENTAL}")
         connection.exec_driver_sql("VACUUM")
-        yield "the file was written anew"
+        yield "the file was rewritten"
     elif _pragma(connection, "auto_vacuum") == _INCREMENTAL:
         yield from _give_pages_back(connection, reserve)
     connection.exec_driver_sql("PRAGMA optimize").close()
@@ -43,7 +43,7 @@ def _compact_file(connection: Connection, whole: bool, reserve: float) -> Iterat
 
 
 def _give_pages_back(connection: Connection, reserve: float) -> Iterator[str]:
-    """Each step is a transaction of its own, so that other processes write in between."""
+    """Each step is a separate transaction, so that other processes write in between."""
     while True:
         free = _pragma(connection, "freelist_count")
         excess = free - int(_pragma(connection, "page_count") * reserve)

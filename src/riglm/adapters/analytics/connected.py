@@ -13,13 +13,13 @@ from riglm.adapters.analytics.store_file import StoreFile, make
 from riglm.domain.errors import AnalyticsUnavailable, NoStore
 
 _SOUND_SECONDS: Final = 5.0
-"""So long a check counts: what narrows a batch down to one record has the whole file checked once, not each time."""
+"""Seconds for which a check counts: narrowing a batch down to one record checks the whole file once, not each time."""
 
 _log: Final = logging.getLogger("riglm.analytics")
 
 
 class FileChanged(AnalyticsUnavailable):
-    """The file was replaced, set aside or mended meanwhile: what was done is to be done again in the one that is."""
+    """The file was replaced, quarantined or repaired meanwhile: the operation must be repeated in the current one."""
 
 
 class FileSound(AnalyticsUnavailable):
@@ -71,7 +71,7 @@ class Connected:
     def look_after(self, error: Exception) -> None:
         """Raise `FileChanged` when the file was replaced, or is damaged and now mended or set aside.
 
-        Raises `FileSound` when SQLite checked it of late and found no damage.
+        Raises `FileSound` when SQLite checked it recently and found no damage.
         """
         if isinstance(error, AnalyticsUnavailable) and not self.is_in_place:
             raise FileChanged(f"{error}; the file was replaced meanwhile") from error
@@ -99,7 +99,7 @@ class Connected:
         try:
             if self._file is not None and not self._file.is_in_place:
                 if not self._is_aside:
-                    _log.warning("the file of %s was removed or replaced by another one", safe_url(self._url))
+                    _log.warning("the file of %s was removed or replaced", safe_url(self._url))
                 with translated(self._url):
                     self._file.take_journal_away()
         finally:

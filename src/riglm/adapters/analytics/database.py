@@ -27,7 +27,7 @@ class Database:
     `timeout` is how many seconds a statement waits for another process that holds the database, or for the server's
     answer; with `durable` what SQLite committed survives a power cut. One object may serve several threads.
 
-    That a SQLite file was removed or replaced is noticed by whatever is done next, in the one that is there then. With
+    A removed or replaced SQLite file is noticed by the next operation, which uses the current file. With
     `sets_aside` a file that proves damaged is put out of the way, and an empty one begun.
     """
 
@@ -63,13 +63,13 @@ class Database:
 
     @contextmanager
     def reading(self, *, seconds: float | None = LONG_SECONDS) -> Iterator[Connection]:
-        """A connection to read from; a statement may take so many seconds, with None `timeout`."""
+        """Return a connection to read from; the statement timeout is `seconds`, with None `timeout`."""
         with self._used() as used, translated(self._url), reading(used.engine, seconds=seconds) as connection:
             yield connection
 
     @contextmanager
     def writing(self, *, seconds: float | None = None) -> Iterator[Connection]:
-        """A transaction to write in; a statement may take so many seconds, by default `timeout`.
+        """Return a transaction to write in; the statement timeout is `seconds`, by default `timeout`.
 
         Raises `FileChanged` when it may have gone into a file that was replaced.
         """
@@ -81,13 +81,13 @@ class Database:
 
     @contextmanager
     def apart(self) -> Iterator[Connection]:
-        """A connection whose statements stand outside of any transaction and may take an hour."""
+        """Return a connection without transactions whose statements may take an hour."""
         with self._used() as used, translated(self._url), apart(used.engine) as connection:
             yield connection
 
     @contextmanager
     def lease(self) -> Iterator[bool]:
-        """Hold the right to maintain the database while the block runs, if nobody else does; whether it was got."""
+        """Hold the maintenance lease while the block runs; yields False if another process holds it."""
         with ExitStack() as held:
             with translated(self._url):
                 mine = held.enter_context(lease(self._in_place().engine, self._url))
@@ -103,7 +103,7 @@ class Database:
             raise
 
     def _in_place(self) -> Connected:
-        """The connections, made anew when they are to a file that is not the database's any more."""
+        """Return the connections, reopened if the database's file was replaced."""
         with self._connecting:
             if not self._is_open:
                 raise AnalyticsUnavailable(f"the analytics store {safe_url(self._url)} is not open: enter it first")

@@ -24,8 +24,8 @@ _DAMAGED: Final = (
     "aside, which they do when they meet the damage"
 )
 _FOREIGN: Final = (
-    " — fix: this file never was a database of riglm, and is left as it is; name another one in storage.path or "
-    "RIGLM_DATA_DIR, or move it away"
+    " — fix: this file is not a database of riglm and is left unchanged; name a different one in storage.path or "
+    "RIGLM_DATA_DIR, or move it"
 )
 _HOUR: Final = 3600.0
 _CONFLICTS: Final = frozenset({"40001", "40P01"})  # a serialization failure, a deadlock
@@ -67,14 +67,14 @@ def is_damage(error: BaseException | None) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """What a failure says on one line, without the values of rows, which PostgreSQL tells as its details."""
+    """Return a failure on one line, without the values of rows, which PostgreSQL includes as its details."""
     reason: object = error.orig if isinstance(error, StatementError) else error
     diagnosis = getattr(reason, "diag", None)
     return " ".join(str(getattr(diagnosis, "message_primary", None) or reason).split())
 
 
 def is_conflict(error: AnalyticsUnavailable) -> bool:
-    """Whether a transaction only failed because of another one at the same time, so that it may well succeed now."""
+    """True if a transaction only failed because of a concurrent one, so that a retry may succeed."""
     cause = error.__cause__
     return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in _CONFLICTS
 
@@ -118,7 +118,7 @@ def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = F
 
 @contextmanager
 def writing(engine: Engine, *, seconds: float | None = None) -> Iterator[Connection]:
-    """A transaction to write in; a statement in it may take so many seconds, by default what the engine was given.
+    """Return a transaction to write in; the statement timeout is `seconds`, by default that of the engine.
 
     On SQLite it holds the right to write from its start, so that it cannot fail half-way for want of it.
     """
@@ -128,14 +128,14 @@ def writing(engine: Engine, *, seconds: float | None = None) -> Iterator[Connect
 
 @contextmanager
 def reading(engine: Engine, *, seconds: float | None = LONG_SECONDS) -> Iterator[Connection]:
-    """A transaction to read in; a statement may take so many seconds, with None as many as the engine was given."""
+    """Return a transaction to read in; the statement timeout is `seconds`, with None that of the engine."""
     with engine.execution_options(**{SECONDS: seconds}).connect() as connection:
         yield connection
 
 
 @contextmanager
 def apart(engine: Engine) -> Iterator[Connection]:
-    """A connection whose statements stand outside of any transaction and may take an hour; it is not used again."""
+    """Return a connection without transactions whose statements may take an hour; it is not reused."""
     with engine.execution_options(**{APART: True, SECONDS: _HOUR}).connect() as connection:
         try:
             yield connection
@@ -144,7 +144,7 @@ def apart(engine: Engine) -> Iterator[Connection]:
 
 
 def lease(engine: Engine, url: str) -> AbstractContextManager[bool]:
-    """Hold the right to maintain the database while the block runs, if nobody else does; whether it was got."""
+    """Hold the maintenance lease while the block runs; yields False if another process holds it."""
     if engine.dialect.name == "sqlite":
         return sqlite.lease(url)
     from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # see make_engine

@@ -41,8 +41,8 @@ def _with_vector(row: dict[str, Any]) -> dict[str, Any]:
 class _Source:
     """Where records of a kind are, and in which order they come.
 
-    `time` is the column that says when it happened, the first of `order`, which tells every row from all others.
-    `lists` are the columns that refer to lists of tools; `told` changes a row that no plain value fits.
+    `time` is the column with the time of the event, the first of `order`, which identifies every row.
+    `lists` are the columns that refer to lists of tools; `told` converts a row with values that do not fit directly.
     """
 
     table: Table
@@ -60,7 +60,7 @@ def count_rows(connection: Connection, kind: Kind, since: float) -> int:
 
 
 def export(database: Database, kind: Kind, since: float, at_once: int) -> Iterator[Sequence[Row]]:
-    """All records of this kind from the given time on, in parts, each read by a query of its own."""
+    """Yield all records of this kind from the given time on, in parts, each read by a separate query."""
     source = _SOURCES[kind]
     chosen: ColumnElement[bool] = source.time >= since
     while True:
@@ -137,6 +137,6 @@ def _plain_value(value: Any) -> Any:
 
 
 def _after(source: _Source, last: RowMapping) -> ColumnElement[bool]:
-    """The rows that follow `last` in the order of the source; the time stands alone as well, for its index's sake."""
+    """Return the rows that follow `last` in the order of the source; the time is also compared alone, for its index."""
     later = tuple_(*source.order) > tuple_(*(literal(last[column.name], column.type) for column in source.order))
     return and_(source.time >= last[source.time.name], later)

@@ -1,4 +1,4 @@
-"""Whether a SQLite file is damaged, as SQLite itself finds; and its indexes made anew.
+"""Checks a SQLite file for damage with SQLite itself, and rebuilds its indexes.
 
 A list may be made from the store before SQLAlchemy is imported, so nothing here needs that.
 """
@@ -49,7 +49,7 @@ def make_indexes_anew(path: Path) -> bool:
 
 def _finds_fault(path: Path, check: str) -> bool:
     with closing(connect(path, "ro", _SECONDS)) as connection:
-        connection.text_factory = bytes  # what it tells may quote names that are damaged too
+        connection.text_factory = bytes  # its messages may quote damaged names
         try:
             found = connection.execute(check).fetchall()
         except sqlite3.DatabaseError as error:

@@ -1,6 +1,6 @@
-"""Removes all that is known of somebody.
+"""Erases a client, a session or a principal.
 
-Whoever is forgotten is noted first, and so is each of their sessions; the writer stores nothing of theirs from then on.
+The erased subject is noted first, and so is each of its sessions; from then on the writer stores nothing of them.
 """
 
 import re
@@ -39,7 +39,7 @@ Names = Callable[[str], str]
 
 
 def known_of(connection: Connection, whom: Forgotten, names: Names) -> Removed:
-    """How many records there are of somebody, as far as they are counted by session or principal."""
+    """Return the number of records of a subject, as far as they are counted by session or principal."""
     chosen = _sessions_of(connection, whom, names)
 
     def of_sessions(table: Table) -> int:
@@ -92,7 +92,7 @@ def forgotten_sessions(connection: Connection, since: float) -> list[Forgotten]:
 
 
 def forgettings(connection: Connection, since: float) -> float:
-    """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
+    """Return a number that grows whenever a subject is erased after that time; 0 without any."""
     query = select(func.sum(forgotten.c.at - since)).where(forgotten.c.at > since)
     return float(connection.execute(query).scalar_one() or 0.0)
 
@@ -124,7 +124,7 @@ def _is_named(connection: Connection, column: Column[str], whom: Forgotten, name
 def _pairs_of(connection: Connection, whom: Forgotten) -> set[UUID]:
     """The pairs in the scope of a principal, and those that only they taught in sessions that are purged.
 
-    The empty scope may be everybody's: there it is who taught that tells.
+    The empty scope is shared by all callers: there, the teacher decides.
     """
     pairs = set(taught_only_by(connection, whom))
     if whom.whose is Whose.PRINCIPAL and whom.key:
@@ -141,7 +141,7 @@ def _overrides_of(whom: Forgotten) -> ColumnElement[bool]:
 def _outlast_writers(database: Database) -> None:
     """Wait for the end of all transactions that looked for notes before these were there.
 
-    SQLite has one writer at a time. On PostgreSQL whoever read the table holds it against this lock until its end.
+    SQLite has one writer at a time. On PostgreSQL a transaction that read the table holds it against this lock.
     """
     with database.writing() as connection:
         if connection.dialect.name == "postgresql":

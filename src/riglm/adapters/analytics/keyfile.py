@@ -1,4 +1,4 @@
-"""The secret key under which what must not be readable is hashed, kept in a file of its own."""
+"""The secret key of keyed hashes, kept in a separate file."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def load_or_create_key(path: Path) -> bytes:
 
 
 def _create(path: Path) -> None:
-    """Write the key aside, then give it its name: whoever opens the file sees all of it, and the first one wins."""
+    """Write the key to a temporary file, then rename it: readers see all of it, and the first writer wins."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
     try:

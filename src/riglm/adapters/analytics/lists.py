@@ -13,7 +13,7 @@ from riglm.adapters.analytics.tables import exposure, session, toolset
 from riglm.domain.retention import DAY_SECONDS
 
 UNUSED_SECONDS: Final = 2 * DAY_SECONDS
-"""A list is kept so much longer than all that may refer to it: its use is noted once a day, by other clocks perhaps."""
+"""Seconds that a list is kept longer than anything that refers to it: its use is noted once a day, by any clock."""
 
 
 def keep_lists(connection: Connection, lists: Iterable[Names]) -> None:

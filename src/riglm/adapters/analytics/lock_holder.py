@@ -1,4 +1,4 @@
-"""Which process holds a lock, asked of the kernel: no lock is tried for, so that nobody is ever refused one for it."""
+"""Which process holds a lock, as the kernel reports it: no lock is tried, so that no other process is refused one."""
 
 import os
 import struct
@@ -15,9 +15,9 @@ _FLOCK: Final = "@hhqqi4x"
 
 
 def holder(file: Path, start: int, length: int) -> str | None:
-    """The process that keeps others from writing to these bytes of a file, by its number; None for nobody.
+    """Return the id of the process that locks these bytes of a file for writing; None if there is none.
 
-    It is asked in the way of POSIX locks, which SQLite's are. Where that cannot be asked, nobody is known. A process
+    The lookup works for POSIX locks, which SQLite uses. Where it is impossible, the result is None. A process
     that has the file open itself must not ask: closing any descriptor of it drops all its locks there.
     """
     if sys.platform != "linux":

@@ -1,4 +1,4 @@
-"""The store looked at from outside: nothing is made or changed, and nobody waits for it."""
+"""Reads the store from outside: nothing is created or changed, and no lock is waited for."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ from riglm.ports.examining import ClientSeen, KnowledgeKept, StoreFacts, StoreLo
 
 _MOST_CLIENTS: Final = 20
 _EXCLUSIVE: Final = (0x40000000, 512)
-"""The bytes of a file that whoever has it to itself has locked, in all versions of SQLite 3."""
+"""The bytes of a file that are locked for exclusive access, in all versions of SQLite 3."""
 
 _WRITING: Final = (120, 1)
-"""The byte of a `-shm` file that whoever writes has locked."""
+"""The byte of a `-shm` file that is locked by a writer."""
 
 _KEEPER: Final = text(
     "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "

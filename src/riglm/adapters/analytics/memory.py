@@ -33,7 +33,7 @@ from riglm.ports.maintenance import ROWS_AT_ONCE
 from riglm.ports.overview import SessionSummary, ToolStatistics
 
 CAPACITY: Final = 100_000
-"""So many sessions, invocations, exposures and learned pairs are kept; then the oldest make room."""
+"""Maximum number of sessions, invocations, exposures and learned pairs; the oldest are removed first."""
 
 _Happened = TypeVar("_Happened", ToolInvocation, Exposure)
 _Kept = TypeVar("_Kept", Session, ToolInvocation, Exposure, LearnedPair)
@@ -60,11 +60,11 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Keep what is held: whoever has this object may open it again."""
+        """Keep what is held: this object may be opened again."""
 
     @contextmanager
     def maintenance_lease(self) -> Iterator[bool]:
-        """Hold the right to do maintenance while the block runs, if nobody else does; whether it was got."""
+        """Hold the maintenance lease while the block runs; yields False if it is already held."""
         mine = self._maintaining.acquire(blocking=False)
         try:
             yield mine
@@ -107,7 +107,7 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
         self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
 
     def end_idle_sessions(self, before: float) -> int:
-        """End every open session that was last heard of before that time, and give their number."""
+        """End every open session whose latest record is older than that time, and return their number."""
         heard = [(call.session_id, call.timestamp) for call in self._calls()]
         heard += [(shown.session_id, shown.timestamp) for shown in self._shown()]
         with self._lock:
@@ -131,12 +131,12 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
         return sorted(found, key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
 
     def get_tool_frequencies(self, since: float) -> Mapping[str, int]:
-        """Invocations by tool since the given time, without riglm's own tools."""
+        """Return invocations by tool since the given time, without meta-tools."""
         calls = (call for call in self._calls() if call.upstream != OWN_UPSTREAM)
         return Counter(call.tool for call in calls if call.timestamp >= since)
 
     def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
-        """Compute co-occurrence anew from the invocations of the latest sessions, and give the number of pairs."""
+        """Recompute co-occurrence from the invocations of the latest sessions, and return the number of pairs."""
         counter = CooccurrenceCounter()
         by_session = _by_session(_lessons(self._calls()))
         for _, calls in sorted(by_session.items(), reverse=True)[:most_sessions]:
@@ -196,7 +196,7 @@ class InMemoryAnalytics(InMemoryMaintenance, InMemoryOverview, AnalyticsPort):
         return sorted(found, key=lambda pair: (-pair.updated_at, -pair.confidence, pair.id))[:limit]
 
     def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
-        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step."""
+        """Delete all learned pairs but the `most` newest, of any model, about `at_once` in each step."""
         while True:
             with self._lock:
                 excess = max(0, len(self._pairs) - most)

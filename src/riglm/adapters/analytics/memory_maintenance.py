@@ -70,7 +70,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         yield Removed(overrides=expired, warm_sets=len(unused))
 
     def known_of(self, forgotten: Forgotten) -> Removed:
-        """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
+        """Return the number of records of a subject, as far as they are counted by session; nothing is deleted."""
         sessions = self._sessions_of(forgotten)
         return Removed(
             sessions=len(sessions),
@@ -82,7 +82,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         )
 
     def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
-        """Remove all that is known of somebody, in steps, and take no more of it."""
+        """Erase a subject, in steps, and refuse its later records."""
         with self._lock:
             at = self._note(forgotten.whose, forgotten.key, forgotten.at)
         sessions = self._sessions_of(replace(forgotten, at=at))
@@ -110,7 +110,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         ]
 
     def forgettings(self, since: float = 0.0) -> float:
-        """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
+        """Return a number that grows whenever a subject is erased after that time; 0 without any."""
         return sum((at - since for at in self._forgotten.copy().values() if at > since), 0.0)
 
     def count_rows(self, kind: Kind, since: float = 0.0) -> int:
@@ -127,11 +127,11 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
         return 0
 
     def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
-        """Nothing to do: what is removed is gone."""
+        """Do nothing: deleted records leave no empty space."""
         return iter(())
 
     def _admitted(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records less those of whoever was forgotten; the caller holds the lock."""
+        """Return the records without those of erased subjects; the caller holds the lock."""
         if not self._forgotten:
             return records
         for session in (record for record in records if isinstance(record, Session)):
@@ -178,7 +178,7 @@ class InMemoryMaintenance(InMemoryChoices, MaintenancePort):
     def _pairs_of(self, whom: Forgotten) -> list[UUID]:
         with self._lock:
             pairs = [id_ for id_ in self._pairs if self._taught_only(id_, whom)]
-            if whom.whose is Whose.PRINCIPAL and whom.key:  # the empty scope may be everybody's
+            if whom.whose is Whose.PRINCIPAL and whom.key:  # the empty scope is shared by all callers
                 in_scope = (pair for pair in self._pairs.values() if pair.scope == whom.key)
                 pairs += [pair.id for pair in in_scope if pair.updated_at <= whom.at and pair.id not in pairs]
         return pairs
@@ -316,7 +316,7 @@ _TIMES = {
 
 
 def _those_behind(pair: LearnedPair) -> list[tuple[Whose, str]]:
-    """Who taught a pair, and whom it counts for; the empty scope may be everybody's."""
+    """Who taught a pair, and whom it counts for; the empty scope is shared by all callers."""
     found = [(Whose.PRINCIPAL, pair.scope)] if pair.scope else []
     if (by := pair.teacher) is not None:
         found += [(Whose.CLIENT, by.client_id), (Whose.CLIENT, by.client_name), (Whose.PRINCIPAL, by.principal)]

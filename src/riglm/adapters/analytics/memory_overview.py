@@ -69,7 +69,7 @@ class InMemoryOverview(OverviewPort):
         return counting.tools(calls, {tool for each in lists for tool in each.available})
 
     def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
-        """How a tool was used since the given time, whichever upstream had it; None when it was not."""
+        """Return how a tool was used since the given time, for any upstream; None if it was not used."""
         with self._lock:
             calls = [each for each in self._invocations.values() if each.tool == tool and each.timestamp >= since]
         if not calls:
@@ -79,7 +79,7 @@ class InMemoryOverview(OverviewPort):
         return counting.statistics(tool, most, calls)
 
     def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[Usage]:
-        """What happened from `since` until just before `until`, in so many spans of equal length."""
+        """Return the counts from `since` until just before `until`, in `spans` spans of equal length."""
         with self._lock:
             calls = [each for each in self._invocations.values() if since <= each.timestamp < until]
             shown = [each for each in self._exposures.values() if since <= each.timestamp < until]
@@ -98,7 +98,7 @@ class InMemoryOverview(OverviewPort):
         return [_usage(its_calls[number], its_lists[number]) for number in range(spans)]
 
     def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
-        """The pairs among the tools that stand in the most frequent pairs, most frequent first, then by name."""
+        """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
         pairs = sorted(self._cooccurrences, key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
         tools: set[str] = set()
         for pair in pairs:

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 LONGEST_STORED: Final = 5
-"""So many characters one of a text is stored as at most."""
+"""Maximum number of stored characters for one character of a text."""
 
 _ESCAPE: Final = "\x1a"
 _UNSTORABLE: Final = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")

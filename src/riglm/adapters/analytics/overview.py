@@ -31,13 +31,13 @@ from riglm.domain.invocation import OWN_UPSTREAM, Found, ToolInvocation
 from riglm.ports.overview import SessionKey, SessionSummary, ToolStatistics, Usage
 
 _PAIRS_PER_TOOL: Final = 200
-"""So many of the most frequent pairs are read for each tool of a map."""
+"""Maximum number of pairs that are read for each tool of a map."""
 
 RawId = UUID | bytes
 """An id as the database's driver gives it: to make objects of very many takes longer than to count them."""
 
 Sizes = MutableMapping[RawId, int]
-"""How many names each list has, by its id, as far as that is known; the lists of an id never change."""
+"""The number of names of each list, by its id, as far as it is known; the lists of an id never change."""
 
 
 _is_list: Final = exposure.c.surface.not_in(sorted(ANSWER_SURFACES))
@@ -96,14 +96,14 @@ def tools_known(connection: Connection, since: float) -> Sequence[ToolStatistics
 def usage(
     connection: Connection, since: float, until: float, spans: int, tool: str | None, sizes: Sizes
 ) -> Sequence[Usage]:
-    """What happened in each of so many spans of equal length."""
+    """Return the counts in each of `spans` spans of equal length."""
     calls = _calls(connection, since, until, spans, tool)
     lists = _lists(connection, since, until, spans, sizes)
     return [Usage(**calls.get(span, {}), **lists.get(span, {})) for span in range(spans)]
 
 
 def top_cooccurrences(connection: Connection, most_tools: int) -> Sequence[ToolCooccurrence]:
-    """The pairs among the tools that stand in the most frequent pairs, most frequent first, then by name."""
+    """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
     a, b = cooccurrence.c.tool_a, cooccurrence.c.tool_b
     order = (cooccurrence.c.count.desc(), a, b)
     tools: dict[str, None] = {}
@@ -161,7 +161,7 @@ def _lists(
 
 
 def _measure(connection: Connection, ids: set[RawId], sizes: Sizes) -> None:
-    """Learn how many names the lists have of which that is not known; one that is gone has none."""
+    """Read the number of names of unknown lists; a deleted one has none."""
     names: ColumnElement[Any] = toolset.c.names
     length = func.json_array_length(names if connection.dialect.name == "sqlite" else cast(names, JSON))
     query = select(_raw(toolset.c.id), length)

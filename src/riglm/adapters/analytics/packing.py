@@ -21,7 +21,7 @@ _COLUMNS: Final = 32
 
 
 class Packed(bytes):
-    """An array in binary form; the type of its elements is told by the statement that takes it."""
+    """An array in binary form; the type of its elements is given by the statement that takes it."""
 
 
 class PackedDumper(Dumper):

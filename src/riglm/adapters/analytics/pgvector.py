@@ -1,6 +1,6 @@
 """The vectors of learned pairs once more, as pgvector's own type, where a PostgreSQL server has that extension.
 
-So SQL can ask for the nearest. The table follows `learned_pair` and can be made anew from it: it is no part of the
+So SQL can query the nearest. The table follows `learned_pair` and can be rebuilt from it: it is no part of the
 schema that migrations keep, and a database without it lacks nothing else.
 """
 

@@ -20,10 +20,10 @@ _GRACE_SECONDS: Final = 1.0  # a server that works ends a statement by itself fi
 _LEAST_CONNECT_SECONDS: Final = 2  # the driver's own least
 _IDLE_SECONDS: Final = 60  # a riglm that stopped in mid-transaction holds others up no longer
 _MOST_SECONDS: Final = 86_400.0
-_KEEPALIVE: Final = {"idle": 5, "interval": 3, "count": 3}  # whoever is gone without a word is noticed within 15 s
+_KEEPALIVE: Final = {"idle": 5, "interval": 3, "count": 3}  # a vanished peer is noticed within 15 s
 _KEPT, _MORE = 1, 4  # connections: a process has several stores, and a server does not have many connections
 _READ_ONLY: Final = "25006"
-_SCHEMA: Final = "hashtext(coalesce(current_schema(), ''))"  # each schema of a database is a store of its own
+_SCHEMA: Final = "hashtext(coalesce(current_schema(), ''))"  # each schema of a database is a separate store
 _TRY_LEASE: Final = text(f"SELECT pg_try_advisory_xact_lock({0x7269676C}, {_SCHEMA})")  # "rigl"
 _WAIT_FOR_MIGRATIONS: Final = text(f"SELECT pg_advisory_xact_lock({0x7269676D}, {_SCHEMA})")  # "rigm"
 
@@ -90,7 +90,7 @@ def make_engine(url: str, timeout: float) -> Engine:
 
 @contextmanager
 def lease(engine: Engine) -> Iterator[bool]:
-    """Hold the right to maintain this schema, if nobody has it; it ends with the connection, whatever ends that."""
+    """Hold the maintenance lease of this schema if it is free; it ends with the connection, for any reason."""
     connection = engine.connect()
     try:
         mine = bool(connection.execute(_TRY_LEASE).scalar_one())
@@ -102,12 +102,12 @@ def lease(engine: Engine) -> Iterator[bool]:
 
 
 def wait_for_migrations(connection: Connection) -> None:
-    """Wait until nobody else changes this schema; until the transaction ends nobody else will."""
+    """Wait until no other process changes this schema; until the transaction ends no other process will."""
     connection.execute(_WAIT_FOR_MIGRATIONS)
 
 
 class _Beginning:
-    """Tells the server and the driver how long a statement of the transaction that begins may take."""
+    """Sends the statement timeout of a new transaction to the server and the driver."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -141,7 +141,7 @@ def _parameters(url: str, timeout: float) -> dict[str, Any]:
 
 
 def _is_tighter(given: Any, bound: int) -> bool:
-    """Whether a bound of the URL may stand in for riglm's own: 0 is none. What is no number the library refuses."""
+    """True if a bound of the URL may replace riglm's: 0 is none. The library rejects what is no number."""
     try:
         return 0 < int(given) <= bound
     except ValueError:
@@ -177,6 +177,6 @@ def _drop_if_hung_up(raw: Any, _record: Any, _proxy: Any) -> None:
 
 
 def _leave_what_is_read_only(context: ExceptionContext) -> None:
-    """A server that became a stand-by will stay one: connect anew, perhaps to the one that took over."""
+    """A server that became a stand-by remains one: connect again, perhaps to the new primary."""
     if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
         context.is_disconnect = True

@@ -29,7 +29,7 @@ FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 """How long it is remembered who was forgotten: longer than any spool waits to be replayed."""
 
 _JOURNAL_PAGES: Final = 400
-"""SQLite's journal is written back when it has so many pages: less than the 1000 at which any other writer does it."""
+"""Pages at which SQLite's journal is written back: less than the 1000 at which any other writer does it."""
 
 _LESSONS: Final = (lesson, teacher)
 """Who taught a learned pair."""
@@ -40,7 +40,7 @@ _is_empty: Final = and_(
 
 
 def expired(connection: Connection, expiry: Expiry) -> Removed:
-    """How many records are too old; a session counts as if what happened in it were gone already."""
+    """Return the number of records that are too old; a session counts as if its records were already deleted."""
 
     def count(table: Table, chosen: ColumnElement[bool] | None) -> int:
         if chosen is None:
@@ -175,7 +175,7 @@ def _of_no_session(connection: Connection, expiry: Expiry) -> int:
 
 
 def _orphaned_lessons(database: Database, at_once: int) -> Iterator[Removed]:
-    """Lessons of pairs that are gone: pairs are forgotten in many ways, and none of them should have to look here."""
+    """Delete the lessons of deleted pairs: pairs are deleted in many ways, and none of them has to look here."""
     for table in _LESSONS:
         gone = ~exists().where(learned_pair.c.id == table.c.pair_id)
         query = select(table.c.pair_id).where(gone).distinct().limit(at_once)

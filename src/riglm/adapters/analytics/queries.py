@@ -56,7 +56,7 @@ def invocations(connection: Connection, session_id: UUID) -> Sequence[ToolInvoca
 
 
 def tool_frequencies(connection: Connection, since: float) -> Mapping[str, int]:
-    """Invocations by tool since the given time, without riglm's own tools."""
+    """Return invocations by tool since the given time, without meta-tools."""
     query = select(invocation.c.tool, func.count()).where(invocation.c.timestamp >= since, _of_servers)
     return dict(connection.execute(query.group_by(invocation.c.tool)).all())
 
@@ -79,7 +79,7 @@ def with_never_used(connection: Connection, since: float, lists: Iterable[UUID])
 
 
 def tool_totals(connection: Connection, tool: str, since: float) -> ToolStatistics | None:
-    """How a tool was used since the given time, whichever upstream had it; None when it was not."""
+    """Return how a tool was used since the given time, for any upstream; None if it was not used."""
     row = connection.execute(_statistics_query(connection, since, tool)).mappings().one_or_none()
     if row is None:
         return None
@@ -170,7 +170,7 @@ def _statistics_query(connection: Connection, since: float, tool: str | None = N
 
 
 def _durations(connection: Connection) -> tuple[ColumnElement[Any], ...]:
-    """What tells the percentiles: SQLite has no function for them, and is slow to rank rows and to write fractions."""
+    """The rows for percentiles: SQLite has no function for them, and is slow to rank rows and to write fractions."""
     column = invocation.c.duration_ms
     if connection.dialect.name == "sqlite":
         return (func.group_concat(cast(column * _MICROSECONDS + 0.5, Integer)).label("microseconds"),)

@@ -1,4 +1,4 @@
-"""Brings the analytics store to the newest schema, and tells which one it has."""
+"""Upgrades the analytics store to the newest schema, and reports its revision."""
 
 import threading
 from collections.abc import Iterator

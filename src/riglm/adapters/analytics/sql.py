@@ -33,7 +33,7 @@ from riglm.ports.maintenance import ROWS_AT_ONCE
 from riglm.ports.overview import SessionSummary, ToolStatistics
 
 _PAIRS_AT_ONCE: Final = 1000
-_ATTEMPTS: Final = 3  # of a transaction that ended because of another one, or met a file that was replaced or mended
+_ATTEMPTS: Final = 3  # of a transaction that conflicted, or met a file that was replaced or repaired
 
 
 class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
@@ -42,7 +42,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
     Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits
     for another process that holds the database, or for the server's answer; questions and maintenance may take longer.
     With `durable` what SQLite stored survives a power cut. With `sets_aside` a damaged SQLite file gets another name,
-    and a new one is begun: for whoever records or looks after the store. `names` gives the keyed hash of the name of a
+    and a new one is begun: for processes that record or maintain. `names` gives the keyed hash of the name of a
     client, by which it is noted that it was forgotten; without it the name itself is. One object may serve several
     threads.
     """
@@ -72,7 +72,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         self._database.close()
 
     def maintenance_lease(self) -> AbstractContextManager[bool]:
-        """Hold the right to do maintenance while the block runs, if nobody else does; whether it was got."""
+        """Hold the maintenance lease while the block runs; yields False if another process holds it."""
         return self._database.lease()
 
     def record_many(self, records: Sequence[Record]) -> None:
@@ -99,7 +99,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
 
     def end_idle_sessions(self, before: float) -> int:
-        """End every open session that was last heard of before that time, and give their number."""
+        """End every open session whose latest record is older than that time, and return their number."""
         return aggregating.end_idle_sessions(self._database, before)
 
     def log_invocation(self, invocation: ToolInvocation) -> None:
@@ -117,7 +117,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
             return queries.tool_frequencies(connection, since)
 
     def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
-        """Compute co-occurrence anew from the invocations of the latest sessions, and give the number of pairs."""
+        """Recompute co-occurrence from the invocations of the latest sessions, and return the number of pairs."""
         return aggregating.refresh_cooccurrences(self._database, now, most_sessions)
 
     def latest_refresh(self) -> float:
@@ -163,7 +163,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
             return warm_start.learned_pairs(connection, model, limit)
 
     def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
-        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step."""
+        """Delete all learned pairs but the `most` newest, of any model, about `at_once` in each step."""
         return warm_start.prune_learned_pairs(self._database, most, at_once)
 
     def put_override(self, override: Override) -> None:

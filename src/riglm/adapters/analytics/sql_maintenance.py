@@ -25,12 +25,12 @@ class SqlMaintenance(MaintenancePort):
         return purging.purge(self._database, expiry, at_once, self._names)
 
     def known_of(self, forgotten: Forgotten) -> Removed:
-        """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
+        """Return the number of records of a subject, as far as they are counted by session; nothing is deleted."""
         with self._database.reading() as connection:
             return forgetting.known_of(connection, forgotten, self._names)
 
     def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
-        """Remove all that is known of somebody, in steps, and take no more of it."""
+        """Erase a subject, in steps, and refuse its later records."""
         return forgetting.forget(self._database, forgotten, at_once, self._names)
 
     def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
@@ -43,7 +43,7 @@ class SqlMaintenance(MaintenancePort):
             return forgetting.forgotten_sessions(connection, since)
 
     def forgettings(self, since: float = 0.0) -> float:
-        """A number that grows whenever somebody is forgotten after that time; 0 when nobody was."""
+        """Return a number that grows whenever a subject is erased after that time; 0 without any."""
         with self._database.reading() as connection:
             return forgetting.forgettings(connection, since)
 

@@ -55,18 +55,18 @@ class SqlOverview(OverviewPort):
             return overview.tools_known(connection, since)
 
     def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
-        """How a tool was used since the given time, whichever upstream had it; None when it was not."""
+        """Return how a tool was used since the given time, for any upstream; None if it was not used."""
         with self._database.reading(seconds=None) as connection:
             return queries.tool_totals(connection, tool, since)
 
     def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[Usage]:
-        """What happened from `since` until just before `until`, in so many spans of equal length."""
+        """Return the counts from `since` until just before `until`, in `spans` spans of equal length."""
         if len(self._sizes) > _MOST_SIZES:
             self._sizes.clear()
         with self._database.reading(seconds=None) as connection:
             return overview.usage(connection, since, until, spans, tool, self._sizes)
 
     def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
-        """The pairs among the tools that stand in the most frequent pairs, most frequent first, then by name."""
+        """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
         with self._database.reading(seconds=None) as connection:
             return overview.top_cooccurrences(connection, most_tools)

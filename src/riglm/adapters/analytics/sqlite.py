@@ -36,7 +36,7 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
     def make_file(_dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
         file = Path(arguments[0])
         store_file.make(file)
-        arguments[0] = f"{file.as_uri()}?mode=rw"  # SQLite makes none: it knows nothing of who moves one away just now
+        arguments[0] = f"{file.as_uri()}?mode=rw"  # SQLite creates none: a concurrent move of the file would be missed
         options["uri"] = True
 
     if database_file(url) is not None:
@@ -47,7 +47,7 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
 
 
 def parsed(url: str) -> URL:
-    """A URL as SQLAlchemy has it; all that follows `sqlite:///` is the file, whatever characters are in its name."""
+    """Return a URL as SQLAlchemy has it; all that follows `sqlite:///` is the file, with any characters."""
     return URL.create("sqlite", database=url.removeprefix(_FILE)) if url.startswith(_FILE) else make_url(url)
 
 
@@ -62,7 +62,7 @@ def database_file(url: str) -> Path | None:
 
 
 def prepare(engine: Engine, url: str) -> None:
-    """Let readers work beside the writer, and a new file be made smaller a little at a time."""
+    """Let readers run next to the writer, and let a new file shrink a little at a time."""
     file = database_file(url)
     if file is None:
         return
@@ -92,7 +92,7 @@ def use_wal(cursor: Any) -> None:
 
 @contextmanager
 def lease(url: str) -> Iterator[bool]:
-    """Hold the exclusive lock on a file beside the database, if nobody has it.
+    """Hold the exclusive lock on a file next to the database, if it is free.
 
     It is not the database's own lock, for others write meanwhile. A database in memory has no others.
     """

@@ -40,7 +40,7 @@ class StoreFile:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether it still is the one at its path, as far as can be told."""
+        """True if it is still the file at its path, as far as that is known."""
         now = _identity(self._path)
         return now is None or (now == self._identity and now != _MISSING)
 
@@ -57,12 +57,12 @@ class StoreFile:
                 raise
 
     def note_journal(self) -> None:
-        """Remember which journal is its own; called while a connection is open, which keeps the journal."""
+        """Remember which journal belongs to it; called while a connection is open, which keeps the journal."""
         journal = _identity(_beside(self._path.resolve(), _JOURNAL)) or _MISSING
         self._journal = journal if self.is_in_place else _MISSING
 
     def take_journal_away(self) -> None:
-        """Put its journal aside when it lies beside another file by now: SQLite would apply it to that one."""
+        """Quarantine its journal if it is next to another file by now: SQLite would apply it to that one."""
         path = self._path.resolve()
         if self._journal == _MISSING:
             return
@@ -71,13 +71,13 @@ class StoreFile:
                 _move_journal(path)
 
     def note_ours(self) -> None:
-        """Leave a mark beside it, as far as one may, by which it is known as riglm's when its header is destroyed."""
+        """Leave a mark next to it, if possible, by which it is recognized as riglm's when its header is destroyed."""
         path = self._path.resolve()
         with suppress(OSError):
             _make_empty(_beside(path, _GUARD))
 
     def mend(self) -> bool:
-        """See to damage: make the indexes anew when they alone are damaged, else set the file aside.
+        """Handle damage: rebuild the indexes if only they are damaged, otherwise quarantine the file.
 
         To set aside is to give it another name, with all that belongs to it, and to begin an empty one at its path.
         False, and nothing is done, when SQLite's own check finds no damage. True when another process was quicker, too.
@@ -91,7 +91,7 @@ class StoreFile:
                 if is_sound(path):
                     return False
                 if make_indexes_anew(path) and is_sound(path):
-                    _log.warning("indexes of the database %s were damaged; they were made anew, nothing is lost", path)
+                    _log.warning("indexes of the database %s were damaged; they were rebuilt, nothing is lost", path)
                     return True
             _set_aside(path)
         return True
@@ -105,7 +105,7 @@ def is_ours(path: Path) -> bool:
     path = path.resolve()
     if any(_beside(path, ending).exists() for ending in (_GUARD, _JOURNAL)) or not _size(path):
         return True
-    # Whoever has opened a database left a mark beside it: nobody in this process has a lock here (see _make_empty).
+    # Every process that has opened a database left a mark next to it: no lock is held here (see _make_empty).
     with path.open("rb") as file:
         return file.read(len(_HEADER)) == _HEADER
 
@@ -155,7 +155,7 @@ def _guarded(path: Path) -> Iterator[None]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells the file at `path` from another one of that name; None when that cannot be told."""
+    """Return what distinguishes the file at `path` from another one of that name; None if that is unknown."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -166,7 +166,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _is_an_orphan(path: Path) -> bool:
-    """Whether a journal lies beside a file that is missing or empty, which SQLite never leaves so."""
+    """True if a journal is next to a file that is missing or empty, which SQLite never leaves so."""
     return not _size(path) and _size(_beside(path, _JOURNAL)) > 0
 
 
@@ -180,9 +180,7 @@ def _size(path: Path) -> int:
 def _move_journal(path: Path) -> None:
     aside = _free_name(path, "replaced")
     _move_beside(path, aside)
-    _log.warning(
-        "a journal lay beside %s that does not belong to it; it was set aside as %s", path, _beside(aside, _JOURNAL)
-    )
+    _log.warning("a journal next to %s does not belong to it; it was moved to %s", path, _beside(aside, _JOURNAL))
 
 
 def _move_beside(path: Path, aside: Path) -> None:
@@ -209,7 +207,7 @@ def _aside(path: Path) -> Path:
     """Where a damaged file goes.
 
     Raises:
-        AnalyticsUnavailable: so many went there that there must be more to it.
+        AnalyticsUnavailable: there are too many of them, so there must be another cause.
     """
     there = path.parent.glob(f"{glob.escape(path.name)}.corrupt-*")
     if sum(not each.name.endswith(_BESIDE) for each in there) >= _MOST_ASIDE:
@@ -221,7 +219,7 @@ def _aside(path: Path) -> Path:
 
 
 def _free_name(path: Path, why: str) -> Path:
-    """A name with the time in it that nothing has, nor what lies beside."""
+    """Return an unused name with the time in it; no file next to it has it either."""
     name = f"{path.name}.{why}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     places = (path.with_name(each) for each in names)

@@ -44,7 +44,7 @@ def store(connection: Connection, records: Sequence[Record], names: Callable[[st
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Tell a value that the database cannot hold from a database that does not work."""
+    """Distinguish a value that the database cannot hold from a database that does not work."""
     try:
         yield
     except StatementError as error:
@@ -160,7 +160,7 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Pairs
 def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
     """Note which sessions taught the pairs: when one is forgotten, what only it taught is forgotten with it.
 
-    Of a session that is not there, as when it was purged before its lesson came, it is noted whose it was.
+    If its session is missing, for example purged before its lesson came, its owner is noted.
     """
     there = sessions_there(connection, {pair.session_id for pair in pairs if pair.session_id is not None})
     taught: set[tuple[UUID, UUID]] = set()

@@ -114,7 +114,7 @@ learned_pair: Final = Table(
 )
 
 lesson: Final = Table(
-    "lesson",  # which sessions taught a learned pair
+    "lesson",  # the sessions that taught a learned pair
     metadata,
     Column("pair_id", CompactUuid, primary_key=True),
     Column("session_id", CompactUuid, primary_key=True),
@@ -181,7 +181,7 @@ tool_catalog: Final = Table(
 )
 
 forgotten: Final = Table(
-    "forgotten",  # whose records are not taken any more, and whether all that was stored of them is gone
+    "forgotten",  # erased subjects: their records are refused, and whether all stored ones are deleted
     metadata,
     Column("whose", String(16), primary_key=True),
     Column("key", SafeText, primary_key=True),
@@ -197,7 +197,7 @@ def _piece(name: str, *items: SchemaItem) -> Table:
         metadata,
         Column("id", CompactUuid, primary_key=True),
         Column("owner", String(64), nullable=False),
-        Column("hash", String(64), nullable=False),  # of what must not stand twice among an owner's
+        Column("hash", String(64), nullable=False),  # of what must not occur twice per owner
         Column("text", SafeText, nullable=False),
         Column("created_at", Double, nullable=False),
         Column("tags", JsonText, nullable=False),

@@ -1,4 +1,4 @@
-"""Who taught a learned pair, when the session that did is purged: hashes that tell nobody more than whom to forget."""
+"""Who taught a learned pair whose session is purged: hashes that reveal only what erasure needs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What a transaction is told when it begins, as execution options of SQLAlchemy."""
+"""Settings of a new transaction, as execution options of SQLAlchemy."""
 
 from typing import Final
 
@@ -9,4 +9,4 @@ SECONDS: Final = "riglm_seconds"
 """How many seconds one statement in it may take; None for what the engine was given."""
 
 APART: Final = "riglm_apart"
-"""Whether there is to be no transaction: each statement stands alone, as some of maintenance must."""
+"""True if there is no transaction: each statement is independent, as some of maintenance must be."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FRESH_SECONDS: Final = 86_400.0  # use is noted once a day: reading should not write each time
 _ROWS_AT_ONCE: Final = 200  # a transaction holds up the other writers of the database
-_KEPT_SHARE: Final = 0.9  # of the limits, so that not every new vector has to make room
+_KEPT_SHARE: Final = 0.9  # of the limits, so that not every new vector removes old ones
 _COUNTED_SHARE: Final = 100  # a count costs 10 ms in a full cache: it is made for each 1/100 of the limit that is new
 
 _size: Final[Any] = func.coalesce(cached_vector.c.rows, 1) * cached_vector.c.dimensions * 4
@@ -33,7 +33,7 @@ _size: Final[Any] = func.coalesce(cached_vector.c.rows, 1) * cached_vector.c.dim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorLimits:
-    """About how many vectors or matrices are kept, and bytes of them; then the longest unused make room."""
+    """Approximate maximum number of vectors or matrices, and of bytes; the least recently used are removed first."""
 
     count: int = 50_000
     size_bytes: int = 256 << 20

@@ -4,4 +4,4 @@ from riglm.domain.errors import ConfigurationError
 
 
 class CannotChange(ConfigurationError):
-    """The file is not what its client reads, or is written in a way that only people can change; the text says why."""
+    """The file is not what its client reads, or is written in a way that only people can change; see the text."""

@@ -59,10 +59,7 @@ def remarks(place: Place, names: Collection[str], entry: str, around: Surroundin
         if off:
             found.append(f"switched off in {project} and not so behind riglm: {', '.join(off)}")
     if approved := sorted({*names} & _approved(place, around.own_file)):
-        found.append(
-            f"Claude Code was told that it may use {', '.join(approved)} (`enabledMcpjsonServers`): it asks again for "
-            f"{entry}"
-        )
+        found.append(f"Claude Code may use {', '.join(approved)} (`enabledMcpjsonServers`): it asks again for {entry}")
     return tuple(found)
 
 
@@ -72,7 +69,7 @@ def _approved(place: Place, own_file: Path) -> set[str]:
 
 
 def _of_project(place: Place, own_file: Path) -> list[Mapping[str, Any]]:
-    """Where a user says of the servers in a project's `.mcp.json` which are wanted."""
+    """The file in which a user approves or rejects servers of a project's `.mcp.json`."""
     if place.project is None or place.file == own_file:
         return []
     settings = [_read(place.project / ".claude" / name) for name in ("settings.json", "settings.local.json")]
@@ -91,7 +88,7 @@ def _projects(file: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _read(file: Path) -> Mapping[str, Any]:
-    """What a file says; nothing where it cannot be read: whoever changes the file says so."""
+    """Return the content of a file; empty if it cannot be read, which the code that changes it reports."""
     try:
         return json_members.values(file.read_text("utf-8-sig"))
     except (OSError, ValueError, CannotChange):

@@ -1,4 +1,4 @@
-"""What Claude Code's settings say of servers: which may be used, and which rules and hooks know them by their names."""
+"""Claude Code's settings for servers: which are permitted, and which rules and hooks name them."""
 
 import fnmatch
 import re
@@ -86,7 +86,7 @@ def _is_listed(server: ClientServer, listed: Any) -> bool:
 
 
 def _plain(name: str) -> str:
-    """A server's name as it stands in the names of its tools."""
+    """Return a server's name as it appears in the names of its tools."""
     return re.sub("[^A-Za-z0-9_-]", "_", name)
 
 

@@ -1,4 +1,4 @@
-"""How each client writes servers down: what is particular to one client stands in this table."""
+"""How each client writes servers down: one table has the differences between clients."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Entry = dict[str, Any]
 class Dialect:
     """One client's way of writing.
 
-    `pattern` finds the variables that it replaces, `variable` writes one. `passes_all` says that servers see all
+    `pattern` finds the variables that it replaces, `variable` writes one. With `passes_all` servers see all
     variables that the client does; to others riglm's entry must name those that it needs. `entry` makes an entry of
     riglm's command line and of variables for it. `waits` are its words for how long it waits for a server, each with
     what holds where nothing is said.

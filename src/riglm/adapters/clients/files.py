@@ -1,4 +1,4 @@
-"""The clients' files on this machine: found, read, and made anew."""
+"""The clients' files on this machine: found, read, and rewritten."""
 
 import contextlib
 import os
@@ -81,7 +81,7 @@ class ClientFiles(ClientsPort):
         return claude_code.Surroundings(own_file, self._home, self._environment, self._platform)
 
     def _said_elsewhere(self, place: Place) -> Iterator[Mapping[str, Any]]:
-        """What the other files say that the client puts together with this one; nothing where one cannot be read."""
+        """Return the other files that the client merges with this one; empty if one cannot be read."""
         candidates = [*user_candidates(self._platform, self._environment, self._home)]
         candidates += project_candidates(place.project) if place.project is not None else []
         for other in (other for each in candidates if each.client == place.client for other in _present(each)):
@@ -169,7 +169,7 @@ def _patience(place: Place, waits: Mapping[str, float], there: Any) -> dict[str,
 
 
 def _merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry as it is with what it lacks: whoever wrote more into it keeps that."""
+    """Return the current entry with missing members added: additions of users are kept."""
     merged = dict(there)
     for key, value in wanted.items():
         old = there.get(key)
@@ -183,7 +183,7 @@ def _merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
 
 
 def _require(place: Place, text: str, before: Mapping[str, Any], servers: Mapping[str, Any]) -> None:
-    """Raise unless the new text says what the old one did, but for these servers."""
+    """Raise unless the new text equals the old one except for these servers."""
     wanted = _replaced(before, place.path, servers)
     try:
         is_right = _values(place, text) == wanted

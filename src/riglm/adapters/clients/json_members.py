@@ -29,7 +29,7 @@ Path = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One key with its value: where both stand, and where the comma behind them is, if there is one."""
+    """One key with its value: their positions, and that of the comma behind them, if there is one."""
 
     key: str
     start: int
@@ -73,7 +73,7 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
 def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with members of another version of it, each where it was among those that stayed.
 
-    The member of this name goes. What stood where it stands takes its place.
+    The member of this name is removed, and replaced by the given ones.
     """
     were = {member.key: before[member.start : member.end] for member in _members_at(before, path)}
     members = _members_at(text, path)
@@ -111,7 +111,7 @@ def _inserted(text: str, path: Path, behind: str | None, pieces: Sequence[str]) 
 
 
 def _changed(text: str, members: Sequence[_Member], leaving: Sequence[_Member], instead: str) -> str:
-    """The text in which the first that leaves is replaced, if there is something instead, and the others are gone."""
+    """Return the text with the first removed span replaced, if there is a replacement, and the others deleted."""
     staying = [member for member in members if member not in leaving or (instead and member is leaving[0])]
     edits: list[tuple[int, int, str]] = []
     if instead:
@@ -129,7 +129,7 @@ def _changed(text: str, members: Sequence[_Member], leaving: Sequence[_Member], 
 
 
 def _with_its_line(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span, and all of its lines where nothing else stands in them."""
+    """Return the span, extended to whole lines if they contain nothing else."""
     first = text.rfind("\n", 0, start) + 1
     last = text.find("\n", end)
     is_alone = not text[first:start].strip() and last >= 0 and not text[end:last].strip()
@@ -204,7 +204,7 @@ def _written(text: str, place: _Member, name: str, value: Mapping[str, Any]) -> 
 
 
 def _gap(text: str, start: int) -> str:
-    """What stands between two members: a line break and the indentation, or a space."""
+    """Return what separates two members: a line break and the indentation, or a space."""
     first = text.rfind("\n", 0, start) + 1
     indent = text[first:start]
     if not first or indent.strip():
@@ -213,7 +213,7 @@ def _gap(text: str, start: int) -> str:
 
 
 def _step(text: str, place: _Member, gap: str) -> str:
-    """By how much more than a member its own keys are indented."""
+    """Return the additional indentation of a member's keys."""
     indent = gap.lstrip("\r\n")
     inner = re.match(r"\{\r?\n([ \t]*)\"", text[place.value : place.end])
     if inner and inner[1].startswith(indent) and len(inner[1]) > len(indent):
@@ -226,7 +226,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise CannotChange(f"the key {twice!r} stands twice in one object: keep one of them")
+        raise CannotChange(f"the key {twice!r} occurs twice in one object: keep one of them")
     return found
 
 

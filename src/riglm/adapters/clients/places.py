@@ -19,7 +19,7 @@ _CLINE: Final = Path("globalStorage") / "saoudrizwan.claude-dev" / "settings" / 
 class Candidate:
     """Where a client's file may be: `pattern` below `base`, with `*` for names of the user's choice.
 
-    `name` tells a place of which there is only one from all others.
+    `name` identifies a place that exists only once.
     """
 
     client: str

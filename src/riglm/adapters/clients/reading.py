@@ -28,7 +28,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Stays(Exception):
-    """The server cannot go behind riglm; the message says why."""
+    """The server cannot be moved behind riglm; the message gives the reason."""
 
 
 def understood(place: Place, name: str, entry: Any, home: Path, *, anyway: bool = False) -> ClientServer:
@@ -60,7 +60,7 @@ def understood(place: Place, name: str, entry: Any, home: Path, *, anyway: bool 
 
 
 def _starts(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """The command line, in whichever of its forms."""
+    """Return the command line, from any of its forms."""
     command = entry.get("command")
     if isinstance(command, Mapping):  # an older form of Zed
         return tuple(map(str, [command.get("path", ""), *_list(command.get("args"))]))
@@ -102,7 +102,7 @@ def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
         raise _Stays("it has neither a command nor a URL: the client or an extension of it knows how to start it")
     kind = entry.get("type", entry.get("transport"))
     if isinstance(kind, str) and kind not in dialect_of(client).kinds:
-        raise _Stays(f"riglm does not speak its kind, {kind!r}")
+        raise _Stays(f"riglm does not support its kind, {kind!r}")
     for key in _LIMITS:
         if entry.get(key) and entry[key] != ["*"]:
             raise _Stays(f"`{key}` limits its tools, and riglm would not")
@@ -153,12 +153,12 @@ def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: Referen
 
 
 def _unset_in_path(name: str, _before: str, _after: str) -> str:
-    """What is no program and no directory, and says why: nothing at all would make the whole configuration invalid."""
+    """Return a value that is no program and no directory and names the reason: an empty one would be invalid."""
     return f"{name} is not set"
 
 
 def _unset_in_url(name: str, before: str, after: str) -> str:
-    """What leaves an address that can be read, at a host that is none and says why."""
+    """Return an address with a host that does not exist and names the reason."""
     scheme, _, rest = before.rpartition("://")
     nowhere = f"{name.lower().replace('_', '-')}-is-not-set.invalid"
     if not scheme:

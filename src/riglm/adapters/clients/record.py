@@ -37,7 +37,7 @@ class InstallationRecord(InstallationsPort):
         return name
 
     def kept(self, name: str) -> bytes | None:
-        """A copy that was kept; None when somebody removed it."""
+        """Return a copy that was kept; None if it was removed."""
         try:
             return self.where(name).read_bytes()
         except OSError:
@@ -71,7 +71,7 @@ class InstallationRecord(InstallationsPort):
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CannotChange(
                 f"{file}: the record of what riglm changed cannot be read ({type(error).__name__}) — fix: the copies "
-                "of the clients' files are beside it; put them back by hand and remove the record"
+                "of the clients' files are next to it; put them back by hand and remove the record"
             ) from None
 
     def _note(self, installations: Sequence[Installation]) -> None:
@@ -112,7 +112,7 @@ class JoinedRecords(InstallationsPort):
         return self._records[0].keep(place, content)
 
     def kept(self, name: str) -> bytes | None:
-        """A copy that was kept; None when somebody removed it."""
+        """Return a copy that was kept; None if it was removed."""
         return next((found for record in self._records if (found := record.kept(name)) is not None), None)
 
     def where(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Where servers go that return to a file: each behind the one that it stood behind, as far as that is there."""
+"""Where restored servers are inserted in a file: each behind its former predecessor, if that is still there."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence

@@ -24,7 +24,7 @@ _QUOTED: Final = re.compile(r"""["']([^"'\n]+)["']""")
 _VARIABLE_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _SHORTEST: Final = 4
 _SHORTEST_RANDOM: Final = 8
-"""Of a text that stands under no telling name: the history of a client is full of short ones."""
+"""Minimum length of a secret under a name that does not suggest one: a client's history has many short texts."""
 
 
 class Cover:
@@ -140,7 +140,7 @@ def _of_command(server: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A secret whole, and what of it stands around references and behind the name of a scheme."""
+    """Return a whole secret, and its parts around references and behind the name of a scheme."""
     if _REFERENCE.sub("", _SCHEME.sub("", text)).strip():
         yield text
     for part in _REFERENCE.split(_SCHEME.sub("", text)):

@@ -1,7 +1,7 @@
 """Tables in a TOML file, changed in the text: nothing else in it changes.
 
-A table is all the lines that say something of it, be they under headers of its own or keys of another's. Comments and
-blank lines between tables belong to nobody, and stay.
+A table is all the lines that define something of it, under its headers or as keys of another table. Comments and
+blank lines between tables belong to none of them, and stay.
 """
 
 import json
@@ -33,14 +33,14 @@ class _Statement:
     path: tuple[str, ...]
     is_header: bool
     depth: int
-    """How many parts of the path are said by the header that it stands under."""
+    """Return how many parts of the path come from the header above it."""
 
 
 def values(text: str) -> dict[str, Any]:
     """What the text says.
 
     Raises:
-        CannotChange: it is no TOML; a key that stands twice is none either.
+        CannotChange: it is no TOML, which includes keys that occur twice.
     """
     try:
         return tomllib.loads(text)
@@ -62,7 +62,7 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
 def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with tables of another version of it, each where it was among those that stayed.
 
-    The table of this name goes. What stood where it stands takes its place. Where the tables cannot be written as they
+    The table of this name is removed, and replaced by the given ones. Where the tables cannot be written as they
     were, they come at the end.
     """
     were, are = _tables_at(before, path), _tables_at(text, path)
@@ -118,7 +118,7 @@ def _ended(lines: str) -> str:
 
 
 def _changed(text: str, leaving: Sequence[_Statement], instead: str) -> str:
-    """The text in which the first lines that leave are replaced, if there is something instead, and the others gone."""
+    """Return the text with the first removed lines replaced, if there is a replacement, and the others deleted."""
     pieces = list(_pieces(text, leaving))
     for number, (start, end) in reversed(list(enumerate(pieces))):
         new = "" if number else instead

@@ -21,7 +21,7 @@ def names_server(pattern: str, name: str) -> bool:
 def begins_with_server(wildcard: str, prefix: str) -> bool:
     """Whether names that a wildcard means begin with a server's prefix, and not those of all servers do.
 
-    Only what stands before the first `*` or `?` tells.
+    Only the part before the first `*` or `?` counts.
     """
     literal = re.split(r"[*?]", wildcard, maxsplit=1)[0]
     is_open = literal != wildcard

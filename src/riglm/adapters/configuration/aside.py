@@ -1,4 +1,4 @@
-"""Files written beside others, to take their places whole: named so that riglm knows its own again."""
+"""Temporary files that replace a file as a whole: named so that riglm recognizes its own."""
 
 import re
 import tempfile
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 OLD: Final = 600.0
-"""After so many seconds nobody is writing such a file any more."""
+"""Seconds after which such a file is not being written any more."""
 
 _OWN: Final = re.compile(r"\..*\.riglm-[a-z0-9_]{8}(?:\.[^.]*)?", re.DOTALL)
 
 
 def opened_aside(target: Path) -> tuple[int, Path]:
-    """A new file beside this one, for its user alone: a descriptor to write to, and where it is.
+    """Create a file next to this one, for its user only: a descriptor to write to, and its path.
 
     Raises:
         OSError: the directory takes no file.
@@ -24,7 +24,7 @@ def opened_aside(target: Path) -> tuple[int, Path]:
 
 
 def left_behind(directory: Path) -> Iterator[Path]:
-    """What a riglm that was stopped while it wrote left in a directory; nothing that is not surely its own and old.
+    """Return what a riglm that was stopped while it wrote left in a directory; only old files that are surely its own.
 
     Raises:
         OSError: the directory cannot be read.

@@ -4,4 +4,4 @@ from riglm.domain.errors import ConfigurationError
 
 
 class CannotEdit(ConfigurationError):
-    """The file is written in a way that only people can change; the text says what is in the way."""
+    """The file is written in a way that only people can change; the text names the obstacle."""

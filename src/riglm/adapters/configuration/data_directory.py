@@ -19,7 +19,7 @@ def data_directory(environment: Mapping[str, str]) -> Path:
 
 
 def other_data_directories(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[Path]:
-    """Where riglm's data are for somebody without RIGLM_DATA_DIR, with XDG_DATA_HOME as it is here and without it."""
+    """Return riglm's data directories without RIGLM_DATA_DIR, with the current XDG_DATA_HOME and without it."""
     usual = {
         "win32": Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local"),
         "darwin": home / "Library" / "Application Support",

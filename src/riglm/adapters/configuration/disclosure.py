@@ -48,7 +48,7 @@ def _covered(value: Any, written: Any) -> Any:
 
 
 def _without(secrets: tuple[str, ...], document: dict[str, Any]) -> dict[str, Any]:
-    """A document with a mask wherever one of these stands in a text; of a short one only where it is the whole."""
+    """Return a document with all these texts masked, short ones only where they are a whole value."""
     redact = Redactor(secrets)
 
     def covered(value: Any, path: KeyPath) -> Any:

@@ -18,7 +18,7 @@ _STRUCTURE = re.compile(rf"{_STRING}(?P<key>\s*:)?|[{{}}\[\]]")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's values, and the keys in it that stand twice."""
+    """A file's values, and its duplicate keys."""
 
     source: str
     values: dict[str, Any]
@@ -59,7 +59,7 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[Problem]]:
     problems: list[Problem] = []
 
     class Loader(yaml.SafeLoader):
-        """Notes each key that stands twice in one mapping."""
+        """Notes each duplicate key of a mapping."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             seen: set[str] = set()
@@ -121,4 +121,4 @@ def _keys_twice(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _twice(source: str, key: str, line: int) -> Problem:
-    return Problem(source, f"line {line}", f"the key `{key}` stands twice in one place", "keep one of them")
+    return Problem(source, f"line {line}", f"the key `{key}` occurs twice in one place", "keep one of them")

@@ -17,7 +17,7 @@ class Expansion:
 
     An unset or empty variable takes its default; one without a default is noted in `problems`. Keys stay as they are,
     and so does all that is disabled. `of_client` also takes `${env:VAR}` and the editor's `${userHome}` and
-    `${workspaceFolder}`. `found` tells what variables held, by the paths of the texts that it was put into.
+    `${workspaceFolder}`. `found` has the values of variables, by the paths of the texts that they were put into.
     """
 
     def __init__(self, source: str, environment: Mapping[str, str], *, of_client: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What pydantic says of a configuration, in words that name the place and the fix."""
+"""pydantic's errors of a configuration, in words that name the place and the fix."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -33,7 +33,7 @@ _WORDS = {
 def problems_in(
     error: ValidationError, origins: Mapping[KeyPath, str], default_origin: str, *, most: int | None = None
 ) -> list[Problem]:
-    """One problem for each of pydantic's errors, at `most` so many; `origins` tells what set a path."""
+    """Return one problem for each of pydantic's errors, at most `most`; `origins` has the source of a path."""
     details = error.errors(include_url=False, include_input=False)[:most]
     guesses = _Guesses()
     return [_problem(detail, origins, default_origin, guesses) for detail in details]

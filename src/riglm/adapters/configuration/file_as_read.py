@@ -1,4 +1,4 @@
-"""What the configuration file said when riglm read it, so that nobody's change to it is lost."""
+"""The configuration file as riglm read it, to detect changes by others."""
 
 from collections.abc import Sequence
 
@@ -17,17 +17,17 @@ class FileAsRead:
         self._values = settings.model_dump(by_alias=True)
 
     def require_unchanged(self, paths: Sequence[KeyPath], now: Settings) -> None:
-        """See that nobody else changed the file at these places; `now` is what is made of it by now.
+        """Check that these places of the file are unchanged; `now` is its current content.
 
         Raises:
-            Conflict: somebody did, and writing there would lose it.
+            Conflict: they were changed, and writing there would lose that.
         """
         others = merging.differing(self._values, now.model_dump(by_alias=True))
         lost = [path for path in paths if any(_overlap(path, other) for other in others)]
         if lost:
             raise Conflict(
                 f"{', '.join(map(dotted, lost))}: the file was changed there since riglm read it — fix: start riglm "
-                "anew, which reads it, or leave this out"
+                "again, which reads it, or leave this out"
             )
 
     def take_down(self, paths: Sequence[KeyPath], written: Settings) -> None:

@@ -1,4 +1,4 @@
-"""The variables that set up `inner_voice.retrieve` wherever it is built, beside those of riglm.
+"""The variables that set up `inner_voice.retrieve` in every implementation, in addition to those of riglm.
 
 They never stop a start: what is out of bounds is put on the bound, what cannot be read is left out, and a warning says
 so. They go before all other settings.
@@ -30,7 +30,7 @@ _LONGEST_SHOWN: Final = 40
 
 
 class Read(NamedTuple):
-    """What a variable sets, if anything, and what is to be said of it."""
+    """Return what a variable sets, if anything, and what to report."""
 
     name: str
     path: KeyPath
@@ -101,7 +101,7 @@ def _min_floor(text: str) -> Read:
 
 
 def _candidates(text: str | None, draft: Draft) -> Iterator[Read]:
-    """The bound as it is given, else as it was; there is always room for the snippets of one answer."""
+    """Return the bound if given, otherwise the former one; there is always room for the snippets of one answer."""
     path = ("knowledge", "max_candidates_per_source")
     top_k = _whole(str(_held(draft, "top_k"))) or Knowledge().top_k
     number = _whole(str(_held(draft, "max_candidates_per_source"))) if text is None else _whole(text)

@@ -45,7 +45,7 @@ class Options:
 class Configuration:
     """The settings, for each path that something set what set it, what was asked for, and the file that was read.
 
-    `warnings` say what was changed or left out of what was set.
+    `warnings` report what was changed or left out of the settings.
     """
 
     settings: Settings

@@ -22,7 +22,7 @@ from riglm.domain.secret import MASK, sounds_secret
 Path = tuple[str, ...]
 
 MOST_FAULTS: Final = 100
-"""So many places are named that are wrong."""
+"""Maximum number of wrong places in a message."""
 
 _DEEPEST: Final = 32
 _MISSING: Final = object()
@@ -32,7 +32,7 @@ _SECRET_KEYS: Final = frozenset({"token", "read_token", "key", "url"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One value that is to be another one; None means the default."""
+    """One value to change; None means the default."""
 
     path: Path
     value: Any
@@ -47,7 +47,7 @@ def changes_in(
 ) -> list[Change]:
     """What of a document differs from what is shown of the settings, at the paths that are of concern.
 
-    A masked value that is shown of the settings `in_force` stands for theirs.
+    A masked value of the settings `in_force` keeps theirs.
 
     Raises:
         Invalid: it is nested too deeply, holds no text where a text is, or gives the mask of a secret for a value.
@@ -109,7 +109,7 @@ def found_at(values: Any, path: Path) -> Any:
 
 
 def put(values: dict[str, Any], path: Path, value: Any) -> None:
-    """Have nested mappings hold a value at a path; None takes away what is there."""
+    """Set a value at a path of nested mappings; None removes it."""
     here = values
     for key in path[:-1]:
         inner = here.get(key)

@@ -55,7 +55,7 @@ class ConfigurationDocuments(ConfigurationPort):
     def write_aside(
         self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
     ) -> "Replacement | None":
-        """Write a change that was merged into `settings` beside the file; None when the file says all of it already."""
+        """Write a merged change into `settings` next to the file; None if the file has all of it already."""
         file = self._writable()
         raw = _read(file)
         found = self._loaded(file)
@@ -116,7 +116,7 @@ class ConfigurationDocuments(ConfigurationPort):
                 )
 
     def _check(self, replacement: "Replacement", wanted: Settings, file: Path) -> None:
-        """Raise Conflict unless what is written aside says what is wanted."""
+        """Raise Conflict unless the temporary file has the wanted settings."""
         try:
             options = replace(self._options, config=replacement.path)
             read = load(options, environment=self._environment, directory=self._directory).settings
@@ -151,7 +151,7 @@ class Replacement(WrittenAside):
         """Put it in the place of the file."""
         try:
             if self._target.read_bytes() != self._before:
-                raise Conflict(f"{self._target} was changed just now by somebody else — fix: ask again")
+                raise Conflict(f"{self._target} was changed by another process — fix: ask again")
             self.path.replace(self._target)
             self._when_taken()
             _sync_directory(self._target.parent)
@@ -167,7 +167,7 @@ class Replacement(WrittenAside):
 def _require_servers_as_before(before: Settings, wanted: Settings) -> None:
     """Raise Invalid where riglm could not start again; servers may be named elsewhere than in the file."""
     if before.upstream_specs() and not wanted.upstream_specs():
-        detail = "there would be no server to stand in front of — fix: leave one in use"
+        detail = "there would be no server to proxy — fix: leave one in use"
         raise Invalid(Fault(path="mcpServers", detail=detail))
 
 
@@ -224,7 +224,7 @@ def _require_unprotected(target: Path) -> None:
     is_writable = target.stat().st_mode & _ANYBODY_WRITES and os.access(target, os.W_OK)  # root may write everything
     if not is_writable:
         raise Conflict(
-            f"{target} has no write permission, so somebody protected it — fix: `chmod u+w {shlex.quote(str(target))}` "
+            f"{target} has no write permission — fix: `chmod u+w {shlex.quote(str(target))}` "
             "if it may change, or leave persist out"
         )
 

@@ -26,7 +26,7 @@ def require_upstreams(
 ) -> None:
     """Raise ConfigurationError unless there is a server in use and each one's program and directory exist.
 
-    Without `every` it is enough that those of one exist: the others are left out, and the log says so. They are started
+    Without `every` it is enough that those of one exist: the others are left out and logged. They are started
     in `directory`, if that is another than this process is in.
     """
     environment = os.environ if environment is None else environment
@@ -34,7 +34,7 @@ def require_upstreams(
     specs = [started_in(directory, spec) for spec in settings.upstream_specs()]
     if not specs:
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
-        raise refusal(Problem("command line", "", "there is no server to stand in front of", fix))
+        raise refusal(Problem("command line", "", "there is no server to proxy", fix))
     missing = [missing_parts(spec, configuration, environment) for spec in specs]
     if every or all(missing):
         refuse_any(problem for problems in missing for problem in problems)
@@ -48,7 +48,7 @@ def started_in(directory: Path | None, spec: UpstreamSpec) -> UpstreamSpec:
 
 
 def require_predictor(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
-    """Raise ConfigurationError unless the predictor is one of riglm's own or else one of those `installed`.
+    """Raise ConfigurationError unless the predictor is built in or one of those `installed`.
 
     Only names are looked at: a start waits for no predictor to be imported.
     """
@@ -58,7 +58,7 @@ def require_predictor(configuration: Configuration, installed: Callable[[], Coll
 
 
 def require_embedder(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
-    """Raise ConfigurationError unless the embedder is one of riglm's own or else one of those `installed`."""
+    """Raise ConfigurationError unless the embedder is built in or one of those `installed`."""
     provider = configuration.settings.embedder.provider
     if provider not in OWN_PROVIDERS:
         known = {*OWN_PROVIDERS, *installed()}
@@ -68,7 +68,7 @@ def require_embedder(configuration: Configuration, installed: Callable[[], Colle
 def require_store_file(configuration: Configuration, file: Path, is_ours: Callable[[Path], bool]) -> None:
     """Raise ConfigurationError unless the store's file can be used, or made; nothing is made for it.
 
-    `is_ours` says whether a file that is there is, or was, a database, and raises `OSError`.
+    `is_ours` returns whether an existing file is, or was, a database, and raises `OSError`.
     """
     try:
         what, fix = _unusable_file(file, is_ours)
@@ -157,7 +157,7 @@ def _unusable_file(file: Path, is_ours: Callable[[Path], bool]) -> tuple[str, st
     if not os.access(file, os.R_OK | os.W_OK):
         return f"{str(file)!r} may not be read and written", "give the user who runs this both rights, or name another"
     if not is_ours(file):
-        return f"{str(file)!r} is a file of something else", "name another one; this one is left as it is"
+        return f"{str(file)!r} is a file of something else", "name a different one; this one is left unchanged"
     return _unusable_place(file)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from riglm.domain.errors import ConfigurationError
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands in the configuration: keys and positions from the top."""
+"""The location of a value in the configuration: keys and positions from the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def origin_of(path: KeyPath, origins: Mapping[KeyPath, str], default: str) -> st
 
 
 def refusal(*problems: Problem) -> ConfigurationError:
-    """One error that names all problems, each once and on a line of its own."""
+    """Return one error that names all problems, each once and on a separate line."""
     return ConfigurationError("\n".join(dict.fromkeys(map(str, problems))))
 
 

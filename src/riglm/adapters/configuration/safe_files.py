@@ -27,7 +27,7 @@ class SafeFiles(FilesPort):
         return file.parent.is_dir()
 
     def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
-        """Make the file hold something else, or be gone; a new one is for the user's eyes only."""
+        """Replace the content of the file, or delete it; a new one is readable for its user only."""
         if before == after:
             return
         if before is not None and after is not None:
@@ -38,7 +38,7 @@ class SafeFiles(FilesPort):
                 raise Conflict(f"{what} — fix: see that riglm may write there, and run it again") from None
             return
         if self.read(file) != before:
-            raise Conflict(f"{file} was changed just now by somebody else — fix: run it again")
+            raise Conflict(f"{file} was changed by another process — fix: run it again")
         try:
             if after is None:
                 file.unlink()

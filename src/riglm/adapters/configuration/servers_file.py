@@ -1,4 +1,4 @@
-"""riglm's own configuration, given more servers without losing anything that people wrote into it."""
+"""Adds servers to riglm's configuration without losing what people wrote into it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ class ServersFile(ServersFilePort):
     """Configurations in YAML; servers are tried with the variables of an environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """The environment is the one that riglm will start in, as far as that is known."""
+        """The environment is the one that riglm will start in, as far as it is known."""
         self._environment = environment
 
     def servers(self, file: Path, content: bytes | None) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ Form = Literal["section", "map", "list", "value"]
 class Shape:
     """One place in the configuration: its form, the keys of a section, and what a map or list holds.
 
-    `is_text` says that a value may be any text, and is neither a number nor one of some choices.
+    `is_text` is True if a value may be any text, and is neither a number nor one of some choices.
     """
 
     form: Form

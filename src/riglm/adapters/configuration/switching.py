@@ -1,4 +1,4 @@
-"""One setting of a configuration file, changed from outside: nothing runs that goes by it."""
+"""Changes one setting of a configuration file while no riglm runs with it."""
 
 import difflib
 import os
@@ -23,7 +23,7 @@ _ELSEWHERE = ", or leave persist out"
 class ModeSwitch:
     """A file that is to say another mode of filtering: what it says now, and the lines that change.
 
-    `replacement` stands beside the file and is None when the file says so already; it is to be taken over or discarded.
+    `replacement` is next to the file and None if the file has the setting already; it must be taken over or discarded.
     `strategy` is `filtering.strategy`, since a mode only matters where something is predicted.
     """
 
@@ -63,12 +63,12 @@ def _require_effect(found: Configuration, file: Path, mode: Mode) -> None:
     if setter not in {None, "default", str(file)}:
         raise ConfigurationError(
             f"filtering.mode: {setter} sets it to {found.settings.filtering.mode}, so what {file} says would not count "
-            f"— fix: take {setter} away, or change it"
+            f"— fix: remove {setter}, or change it"
         )
     if mode == "enforce" and not found.settings.filtering.enabled:
         raise ConfigurationError(
             f"filtering.enabled: {setter_of(_ENABLED, found.origins)} sets it to false, so nothing would be hidden — "
-            "fix: take it away first"
+            "fix: remove it first"
         )
 
 

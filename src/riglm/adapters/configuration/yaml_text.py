@@ -1,6 +1,6 @@
 """Changes to the text of a YAML file: what is not changed stays as it is, to the byte.
 
-A parser tells where each value stands, and only that place is written anew. To read a file and write it again would
+A parser returns the position of each value, and only that place is rewritten. To read a file and write it again would
 lose indentation, alignment and the places of comments.
 """
 
@@ -111,7 +111,7 @@ def _pair(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | Non
     for name, value in node.value:
         if isinstance(name, yaml.ScalarNode) and name.value == key:
             if value.start_mark.index < name.end_mark.index:
-                raise CannotEdit(f"`{key}` stands for something that is written elsewhere in the file")
+                raise CannotEdit(f"`{key}` refers to a value elsewhere in the file")
             return name, value
     return None
 
@@ -175,7 +175,7 @@ def _without_entry(text: str, node: yaml.MappingNode, pair: tuple[yaml.Node, yam
 def _without_line(text: str, start: int, end: int, before: str = "") -> str:
     first = text.rfind("\n", 0, start) + 1
     if text[first:start].strip(" ") != before:
-        raise CannotEdit("several values stand in one line of the file")
+        raise CannotEdit("several values are in one line of the file")
     return text[:first] + text[_line_end(text, end) :].removeprefix("\r").removeprefix("\n")
 
 
@@ -233,7 +233,7 @@ def _entry(key: str, value: Any, column: int, style: _Style) -> str:
 
 
 def _lines(values: dict[str, Any], column: int, style: _Style) -> str:
-    """What stands below a key in this column."""
+    """Return what is below a key in this column."""
     return style.newline.join(_entry(key, value, column + style.step, style) for key, value in values.items())
 
 

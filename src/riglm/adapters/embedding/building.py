@@ -61,7 +61,7 @@ def candidates(settings: Embedder) -> tuple[str, ...]:
 
 
 def require_known_model(settings: Embedder) -> None:
-    """Raise ConfigurationError if nobody has the configured model; it need not be downloaded."""
+    """Raise ConfigurationError if the configured model does not exist; it need not be downloaded."""
     if settings.provider not in OWN_PROVIDERS:
         select_embedder(settings.provider, settings.options)
     if settings.provider != "fastembed" or settings.model == BUNDLED_MODEL:

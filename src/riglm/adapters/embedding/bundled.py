@@ -22,7 +22,7 @@ _SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2
 _TOKENIZER_SHA256: Final = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
 REVISION: Final = _SHA256[:12]
-"""What tells its vectors from those of other weights."""
+"""Distinguishes its vectors from those of other weights."""
 
 
 def bundled_file() -> Path:

@@ -24,8 +24,8 @@ _BATCH: Final = 16
 class CachedEmbedder(EmbedderPort):
     """Asks another embedder only for what it does not remember, by model and hash of the text.
 
-    In the store are public texts alone: from the hash or the vector of somebody's words a guess could be confirmed.
-    A store that fails is done without. Vectors of low quality are quickly made anew and are not kept, so that every
+    The store has public texts only: the hash or the vector of a user's words could confirm a guess.
+    A failing store is not used. Vectors of low quality are quickly recomputed and are not kept, so that every
     question asks whether the real model is back. Several threads may ask; their batches take turns.
     """
 
@@ -103,7 +103,7 @@ class CachedEmbedder(EmbedderPort):
         return known
 
     def _made(self, missing: Mapping[str, str], store: VectorCachePort | None) -> dict[str, Vector]:
-        with self._turns:  # nobody may bring in another model between the answer and the question whose it is
+        with self._turns:  # no other model may be loaded between the response and the check of its model
             rows = self._embedder.embed(list(missing.values()))
             model = self.model
         made = dict(zip(missing, rows, strict=True))

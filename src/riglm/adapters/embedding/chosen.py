@@ -14,11 +14,11 @@ from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailab
 class ChosenEmbedder(EmbedderPort):
     """Answers from the model that is configured, or where none is from the one that was loaded first.
 
-    Another one that the embedder's process came back with answers whoever asks that embedder itself, and nobody here.
+    A fallback that the embedder's process loaded serves the embedder's other callers, and not this one.
     """
 
     def __init__(self, embedder: FastembedEmbedder, configured: str | None) -> None:
-        """`configured` is the model that somebody asked for, None where the choice is the embedder's."""
+        """`configured` is the configured model, None where the embedder chooses."""
         self._embedder = embedder
         self._configured = configured
         self._last: Loaded | None = None
@@ -46,7 +46,7 @@ class ChosenEmbedder(EmbedderPort):
         """One row for each text, of the chosen model.
 
         Raises:
-            EmbedderUnavailable: it does not answer, or another one was loaded in its place.
+            EmbedderUnavailable: it does not respond, or a fallback was loaded.
         """
         loaded, rows = self._embedder.answered(texts)
         if loaded is not None and not self._is_chosen(loaded):
@@ -56,7 +56,7 @@ class ChosenEmbedder(EmbedderPort):
         return rows
 
     def status(self) -> EmbedderStatus:
-        """The embedder's, which is unavailable while another model is at work."""
+        """The embedder's, which is unavailable while a fallback is used."""
         status, loaded = self._embedder.status(), self._embedder.loaded
         if loaded is None or self._is_chosen(loaded):
             return status

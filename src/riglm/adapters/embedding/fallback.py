@@ -1,4 +1,4 @@
-"""What stands in while the model cannot be used."""
+"""The fallback while the model cannot be used."""
 
 import logging
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class FallbackEmbedder(EmbedderPort):
     """One embedder, and another that answers while the first cannot.
 
     All rows of one answer come from one of them. `model` changes with an answer only, so that asked by the same thread
-    just after one it names the model that made it; `status` also tells when the first has come back since.
+    just after one it names the model that made it; `status` also reports when the first has come back since.
     """
 
     def __init__(self, first: EmbedderPort, stand_in: EmbedderPort) -> None:
@@ -50,7 +50,7 @@ class FallbackEmbedder(EmbedderPort):
         return self._acting.model
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """One row for each text, by whichever answers."""
+        """Return one row for each text, by whichever model responds."""
         try:
             rows = self._first.embed(texts)
         except EmbedderUnavailable as error:
@@ -58,7 +58,7 @@ class FallbackEmbedder(EmbedderPort):
                 raise
             if self._acting is not self._stand_in:
                 _log.warning(
-                    "the embedder's model cannot be used; another stands in until it can",
+                    "the embedder's model cannot be used; a fallback is used until it can",
                     extra={"stand_in": self._stand_in.model, "reason": str(error)},
                 )
                 self._acting = self._stand_in
@@ -67,7 +67,7 @@ class FallbackEmbedder(EmbedderPort):
         return rows
 
     def status(self) -> EmbedderStatus:
-        """What the next answer will come from, beside what was wished for."""
+        """The source of the next response, next to the configured one."""
         first = self._first.status()
         if first.status == "ready" or (first.status == "loading" and self._acting is self._first):
             return first

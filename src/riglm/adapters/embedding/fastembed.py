@@ -1,4 +1,4 @@
-"""A real model, run by fastembed in a process of its own."""
+"""A real model, run by fastembed in a separate process."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,11 +42,11 @@ class FastembedEmbedder(EmbedderPort):
         """An embedder that is not started yet.
 
         Args:
-            models: the one that is wished for, then what may stand in for it.
+            models: the configured one, then its fallbacks.
             directory: where models of the hub are kept.
             deadline: seconds for one batch.
             start_deadline: seconds for the process to start and to load its model.
-            batch: so many texts are asked for at once; another thread waits no longer than for one batch.
+            batch: number of texts per request; another thread waits no longer than for one batch.
             idle: seconds without a request after which the process ends.
             first_delay: seconds before the process is started again after it hung or could not load a model.
             shared_in: the directory of the socket of the server that the user's riglm processes share; None for a
@@ -65,14 +65,14 @@ class FastembedEmbedder(EmbedderPort):
         )
 
     def __enter__(self) -> Self:
-        """Start the process and load a model. Where that fails, `status` says so, and it is tried again later."""
+        """Start the process and load a model. If that fails, `status` reports it, and it is tried again later."""
         self._supervisor.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process. Whoever waits for vectors gets `EmbedderUnavailable`."""
+        """End the process. Callers that wait for vectors get `EmbedderUnavailable`."""
         self._supervisor.close()
 
     @property

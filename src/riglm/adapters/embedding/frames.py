@@ -29,7 +29,7 @@ class PassedOver(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
-    """The model at work: its name, what identifies its vectors, their length, and what was wished for before it."""
+    """The loaded model: its name, what identifies its vectors, their length, and what was configured before it."""
 
     model: str
     identity: str
@@ -71,7 +71,7 @@ def send(link: socket.socket, message: Message, deadline: float | None = None) -
 
     Raises:
         TimeoutError: the other side did not read it in time.
-        OSError: the other side is gone.
+        OSError: the peer disconnected.
     """
     body = msgspec.msgpack.encode(message)
     link.settimeout(_left(deadline))
@@ -79,7 +79,7 @@ def send(link: socket.socket, message: Message, deadline: float | None = None) -
 
 
 def receive(link: socket.socket, deadline: float | None = None) -> Message | None:
-    """The next message, or None when the other side is gone.
+    """Return the next message, or None if the peer disconnected.
 
     Raises:
         TimeoutError: it did not come in time.

@@ -20,7 +20,7 @@ STATIC_PROVIDER: Final = "static"
 """The provider's name in the capability signal."""
 
 STATIC_MODEL: Final = "riglm/hash-ngram-256-v1"
-"""The identity of these vectors. Whatever changes a vector needs a new name, so nothing here is shared with others."""
+"""The identity of these vectors. Every change of a vector needs a new name, so nothing here is shared with others."""
 
 DIMENSIONS: Final = 256
 _PAUSE_SECONDS: Final = 0.0001  # pure Python keeps the event loop waiting: it gets its turn between two texts
@@ -48,7 +48,7 @@ class HashingEmbedder(EmbedderPort):
     """
 
     def __enter__(self) -> Self:
-        """Nothing is to be loaded."""
+        """Load nothing."""
         return self
 
     def __exit__(
@@ -62,7 +62,7 @@ class HashingEmbedder(EmbedderPort):
         return STATIC_MODEL
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """One row for each text; a text without any word has a direction of its own."""
+        """Return one row for each text; a text without any word has a direction for itself."""
         rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for number, text in enumerate(texts):
             if number:

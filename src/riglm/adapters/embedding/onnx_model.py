@@ -24,7 +24,7 @@ _PROVIDERS: Final = ("CPUExecutionProvider",)
 
 
 class UnknownModel(ValueError):
-    """Nobody has a model of this name; the message names some that there are."""
+    """There is no model of this name; the message names some that exist."""
 
 
 class OnnxModel:
@@ -44,7 +44,7 @@ class OnnxModel:
     def embed(self, text: str) -> Vector:
         """One row of unit length.
 
-        Each text is a run of its own: padding to a common length and kernels that are chosen by the size of a batch
+        Each text is a separate run: padding to a common length and kernels that are chosen by the size of a batch
         cannot make its vector depend on its company, and on one thread a batch is not faster.
         """
         return _unit(np.asarray(self._run(text), dtype=np.float32))
@@ -56,13 +56,13 @@ def load_first(names: Iterable[str], directory: Path) -> tuple[OnnxModel | None,
     for name in names:
         try:
             return load(name, directory), passed_over
-        except Exception as error:  # noqa: BLE001  # whatever the libraries raise, the next model may load
+        except Exception as error:  # noqa: BLE001  # for any failure, the next model may load
             passed_over.append(PassedOver(model=name, reason=f"{error}" or type(error).__name__))
     return None, passed_over
 
 
 def load(name: str, directory: Path, *, download: bool = False) -> OnnxModel:
-    """The bundled model, or one of fastembed's from `directory`, fetched from the hub only when `download` says so.
+    """Load the bundled model, or one of fastembed's from `directory`, downloaded only with `download`.
 
     Raises:
         LookupError: the bundled model is missing or altered.
@@ -73,7 +73,7 @@ def load(name: str, directory: Path, *, download: bool = False) -> OnnxModel:
 
 
 def described_model(name: str) -> dict[str, Any]:
-    """What fastembed says of one of its models, which need not be downloaded.
+    """Return fastembed's description of one of its models, which need not be downloaded.
 
     Raises:
         UnknownModel: fastembed has no such model.
@@ -123,7 +123,7 @@ def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
             raise
         raise ValueError(f"{name} is not in {directory} — fix: riglm embedder pull {name}") from error
     inner: Any = engine.model
-    revision = _revision(Path(inner._model_dir), described["model_file"])  # noqa: SLF001  # nothing else tells where
+    revision = _revision(Path(inner._model_dir), described["model_file"])  # noqa: SLF001  # the only source
 
     def run(text: str) -> Any:
         [row] = engine.embed([text], batch_size=1)

@@ -28,7 +28,7 @@ _log: Final = logging.getLogger("riglm.embedder")
 
 
 def available() -> tuple[str, ...]:
-    """The providers that are installed, sorted, beside riglm's own; nothing of theirs is imported."""
+    """Return the installed providers, sorted, without the built-in ones; nothing of theirs is imported."""
     return _SOCKET.names()
 
 
@@ -44,7 +44,7 @@ def select_embedder(provider: str, options: Mapping[str, Any] | None = None) -> 
 
 
 class PluggedEmbedder(EmbedderPort):
-    """An embedder that was not written here: whatever it raises or answers amiss means that it is unavailable."""
+    """An embedder from a plug-in: any failure or invalid result makes it unavailable."""
 
     def __init__(self, embedder: EmbedderPort, provider: str) -> None:
         self._embedder = embedder
@@ -55,7 +55,7 @@ class PluggedEmbedder(EmbedderPort):
         """Open it; one that cannot be opened answers nothing."""
         try:
             self._embedder.__enter__()
-        except Exception as error:  # noqa: BLE001  # a stand-in answers in its place
+        except Exception as error:  # noqa: BLE001  # a fallback is used
             self._failure = f"{self._provider} could not be opened: {error}"
             _log.warning("an embedder could not be opened", exc_info=True)
         return self
@@ -66,7 +66,7 @@ class PluggedEmbedder(EmbedderPort):
         """Close it."""
         try:
             self._embedder.__exit__(kind, error, trace)
-        except Exception:  # noqa: BLE001  # it is let go in any case
+        except Exception:  # noqa: BLE001  # it is released in any case
             _log.warning("an embedder could not be closed", exc_info=True)
 
     @property
@@ -93,6 +93,6 @@ class PluggedEmbedder(EmbedderPort):
         return rows
 
     def status(self) -> EmbedderStatus:
-        """What it says of itself, under the name that the configuration gives it."""
+        """Return its status, under the name that the configuration gives it."""
         said = replace(self._embedder.status(), provider=self._provider)
         return replace(said, status="unavailable", semantic_quality="none") if self._failure else said

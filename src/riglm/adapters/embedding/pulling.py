@@ -29,7 +29,7 @@ class PulledModel:
 def pull(model: str, directory: Path, *, deadline: float) -> PulledModel:
     """Download the model into the directory; nothing is done when it is there already.
 
-    This happens in another process, since libraries print where they like and wait without end: whatever is left of it
+    This happens in another process, since libraries print anywhere and wait without end: what remains of it
     after `deadline` seconds is killed. It shows its progress on stderr.
 
     Raises:

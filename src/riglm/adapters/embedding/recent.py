@@ -1,4 +1,4 @@
-"""Vectors that were asked for lately."""
+"""Recently requested vectors."""
 
 from collections import OrderedDict
 from threading import Lock
@@ -28,7 +28,7 @@ class RecentVectors:
             return vector
 
     def put(self, model: str, text_hash: str, vector: Vector) -> None:
-        """Keep a copy, and let go of those that were not asked for longest."""
+        """Keep a copy, and remove the least recently used."""
         kept = vector.copy()
         kept.flags.writeable = False
         with self._lock:

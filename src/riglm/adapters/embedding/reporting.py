@@ -17,9 +17,9 @@ NOTHING_REPORTED: Final = {
 def nothing_reported() -> Iterator[None]:
     """Libraries that are imported inside report nothing, and leave nothing on disk to report from.
 
-    They read the environment when they are imported, and no later: switching onnxruntime's telemetry off by its own
+    They read the environment when they are imported, and no later: switching onnxruntime's telemetry off with a
     function leaves the device id and the database. Afterwards the environment is what it was, since the process may be
-    somebody else's.
+    that of another library.
     """
     before = {name: os.environ.get(name) for name in NOTHING_REPORTED}
     os.environ.update(NOTHING_REPORTED)

@@ -39,7 +39,7 @@ class Supervisor:
         """A supervisor without a process.
 
         Args:
-            models: the one that is wished for, then what may stand in for it.
+            models: the configured one, then its fallbacks.
             directory: where models of the hub are kept.
             start_deadline: seconds for the process to start and load a model.
             idle: seconds without a question after which it ends.
@@ -58,7 +58,7 @@ class Supervisor:
         self._idle = idle
         self._first_delay = first_delay
         self._server = server
-        self._turns = Turns()  # held by whoever uses, starts or ends the process
+        self._turns = Turns()  # held while the process is used, started or ended
         self._closing = threading.Lock()  # held to look whether it may still be started
         self._open = False
         self._worker: WorkerProcess | None = None
@@ -110,7 +110,7 @@ class Supervisor:
                 raise
 
     def refuse_if_down(self) -> None:
-        """Tell at once that no question can be answered.
+        """Fail at once instead of waiting.
 
         Raises:
             EmbedderUnavailable: it is down.

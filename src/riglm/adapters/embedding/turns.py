@@ -8,7 +8,7 @@ from typing import Self
 class Turns:
     """A lock that a thread cannot take twice in a row while another waits for it.
 
-    A plain lock lets whoever loops over many batches keep the others out.
+    A plain lock would let a thread that loops over many batches keep the others out.
     """
 
     def __init__(self) -> None:

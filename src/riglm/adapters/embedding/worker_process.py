@@ -36,7 +36,7 @@ class WorkerSilent(EmbedderUnavailable):
 
 
 class NothingLoaded(EmbedderUnavailable):
-    """None of the models can be loaded; the message says why for each."""
+    """None of the models can be loaded; the message has the reason for each."""
 
 
 class WorkerProcess:
@@ -161,7 +161,7 @@ class WorkerProcess:
 
 def _start(link: socket.socket, *arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        # -P: a module of the user's directory must not stand in for a library.
+        # -P: a module of the user's directory must not replace a library.
         [sys.executable, "-P", "-m", "riglm.adapters.embedding.worker", *arguments],
         stdin=link.fileno(),
         stdout=subprocess.DEVNULL,

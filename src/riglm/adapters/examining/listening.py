@@ -15,7 +15,7 @@ _LISTENS: Final = "0A"
 
 
 class PortsLook(PortsLookPort):
-    """Tries to bind, and asks whoever is there already."""
+    """Tries to bind, and identifies the process that listens already."""
 
     def __init__(self, known: str = "") -> None:
         """`known` is what a running `riglm serve` wrote down of itself: `process N, HOST port P`; empty for none."""
@@ -25,7 +25,7 @@ class PortsLook(PortsLookPort):
         """Who listens there; None when the port is free.
 
         Raises:
-            OSError: nobody can listen there: the host is not one of this machine, or the port is not for everybody.
+            OSError: the address cannot be used: the host is not one of this machine, or the port is privileged.
         """
         if _is_free(host, port):
             return None
@@ -68,7 +68,7 @@ def _says_riglm(host: str, port: int) -> bool:
 
 
 def _owner(port: int) -> str | None:
-    """The process that listens on a port, where the system tells whoever may know."""
+    """Return the process that listens on a port, where the system reports it to this user."""
     sockets = {inode for table in ("tcp", "tcp6") for inode in _listening(Path("/proc/net") / table, port)}
     if not sockets:
         return None

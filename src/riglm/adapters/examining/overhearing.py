@@ -1,4 +1,4 @@
-"""What servers say beside the protocol, taken from what riglm logs of them."""
+"""Output of servers next to the protocol, taken from what riglm logs of them."""
 
 import logging
 from collections import deque

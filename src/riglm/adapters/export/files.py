@@ -32,7 +32,7 @@ class Exported:
 
 
 Progress = Callable[[Kind, int], None]
-"""Told how many further rows of a kind were written."""
+"""Called with the number of further rows of a kind that were written."""
 
 
 def export_files(
@@ -144,7 +144,7 @@ def _told(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise RiglmError(
             f"the export cannot be written to {directory} ({error.strerror}) — fix: name a directory that you may "
-            "write in, with room enough"
+            "write to, with enough space"
         ) from error
 
 

@@ -26,7 +26,7 @@ _TYPES: Final = {
 
 
 class Parquet(RowWriter):
-    """A file with columns of their own types, compressed; objects are JSON."""
+    """A file with typed columns, compressed; objects are JSON."""
 
     def __init__(self, file: BinaryIO, kind: Kind) -> None:
         self._columns = COLUMNS[kind]

@@ -17,7 +17,7 @@ _MARKOV_TRUST: Final = 2.0
 class BlendPredictor(PredictorPort):
     """Markov of order 2, recent tools, shared sessions, the same server and rank by the context, with fixed weights.
 
-    The public baseline of next-tool evaluations; the context is ranked by what tools say of themselves.
+    The public baseline of next-tool evaluations; the context is ranked by descriptions of tools.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ _NOTHING: Final = Row()
 
 
 class Counts:
-    """Rows of counts by circumstance; the circumstances met longest ago make room for new ones.
+    """Rows of counts by circumstance; the least recently used circumstances are removed for new ones.
 
     Old counts of a row are halved when it has grown to `most_total`: a habit that changed is forgotten after about as
     many calls in the same circumstance, however rare these are.

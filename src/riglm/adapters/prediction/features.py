@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from riglm.domain.prediction import Scores, Situation
 
 MOST_LATEST: Final = 24
-"""So many of the different tools that a session used last are looked at one by one."""
+"""Maximum number of different tools, the latest of a session, that are considered one by one."""
 _LEAST_LIFT: Final = 0.1
 _CATALOGUES: Final = 16  # one situation's candidates are mostly those of the one before
 
@@ -47,7 +47,7 @@ class Features:
 
     @property
     def server_names(self) -> Mapping[str, int]:
-        """A number for each server of a candidate, in the order of the catalogue; number 0 stands for none."""
+        """A number for each server of a candidate, in the order of the catalog; number 0 is none."""
         return self._numbered[0]
 
     @property

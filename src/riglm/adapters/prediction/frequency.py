@@ -19,11 +19,11 @@ _MOMENT_WEIGHT: Final = 0.1
 _WHOSE_PRIOR_CALLS: Final = 12.0
 _WHO_FADING: Final = 2.0
 _HALF_SURE: Final = 100.0
-"""After so many calls a predictor that only counts calls itself half as sure as it can be."""
+"""Number of calls after which a predictor that only counts reports half of its maximum confidence."""
 
 
 class Frequency:
-    """Use by everybody, by client and by principal, by time of day and weekday, and by how far a session has come."""
+    """Use by all, by client and by principal, by time of day and weekday, and by the progress of a session."""
 
     def __init__(self) -> None:
         self._use = Counts(most_rows=1024, most_tools=1024)
@@ -59,14 +59,14 @@ class Frequency:
         return self._fresh.share(features, "any", features.uniform)
 
     def confidence(self) -> float:
-        """How much was counted lately, between 0 and 1."""
+        """Return how much was counted recently, between 0 and 1."""
         counted = self._use.total(_EVERYBODY)
         return counted / (counted + _HALF_SURE)
 
     def signals(self, features: Features) -> Mapping[str, Scores]:
         """`use` by all; `who`, `stage`, `moment`: what is particular to the client, to early or late calls, to a time.
 
-        `who` counts as far as clients proved to differ, and less the more tools of the session are known.
+        `who` counts if clients proved to differ, and less the more tools of the session are known.
         """
         fresh, everybody = self.fresh_share(features), self._common(features)
         mixed, _ = self._whose.mix(np.stack([self.share(features), everybody]))

@@ -22,7 +22,7 @@ from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
 
 TOP: Final = 10
-"""`confidence` is the probability that the next tool is among so many."""
+"""`confidence` is the probability that the next tool is among this number of first tools."""
 
 SIGNALS: Final[Mapping[str, tuple[str, float, float]]] = {
     "mixed": ("", 1.2, 0.0),
@@ -52,7 +52,7 @@ FAMILIES: Final = tuple(
         [family for family, *_ in SIGNALS.values() if family] + [family for family, _ in EXPLANATIONS.values()]
     )
 )
-"""The families of signals, by which contributions are told; `repeat_or_new` comes beside them."""
+"""The families of signals, by which contributions are reported; `repeat_or_new` is added to them."""
 _LEAST_LIFT: Final = 0.02
 
 
@@ -79,7 +79,7 @@ class HybridPredictor(PredictorPort):
     `without` names families of signals to leave out.
 
     Before a session's first call, candidates come in the order of the context's relevance, until the model's own
-    order has proved better there. A `lasting` prediction goes by what was of use in such contexts, as far as these are
+    order has proved better there. A `lasting` prediction uses what was of use in such contexts, to the degree that they
     known.
 
     Raises:

@@ -32,7 +32,7 @@ class Mixture:
     def mix(self, explanations: Matrix) -> tuple[Scores, Matrix]:
         """The mixed distribution over the candidates, and what part of each probability an explanation has made.
 
-        Explanations (rows) that are zero throughout have nothing to say, and the others stand in for them.
+        Explanations (rows) that are all zero contribute nothing, and the others replace them.
         """
         present = explanations.any(1)
         made = explanations * (self.shares / max(float(self.shares[present].sum()), _LEAST))[:, None]
@@ -40,7 +40,7 @@ class Mixture:
         return mixed, made / np.maximum(mixed, _LEAST)
 
     def learn(self, explanations: Matrix, target: int, weight: float) -> None:
-        """The candidate at `target` was right: those that expected it count more, against the others that spoke."""
+        """The candidate at `target` was right: the weight of rows that expected it grows, relative to the others."""
         present = explanations.any(1)
         made = explanations[:, target] * self.shares
         total, spoken = float(made.sum()), float(self._counts[present].sum())

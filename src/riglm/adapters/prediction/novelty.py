@@ -104,7 +104,7 @@ def _fresh_only(features: Features, found: Mapping[str, Scores]) -> Matrix:
 
 
 def relevant(relevance: Relevance) -> Scores:
-    """What tools say of themselves and what contexts taught, 0.6 to 0.4: what else is known is weighed beside it."""
+    """Descriptions of tools and what contexts taught, 0.6 to 0.4: everything else is weighed next to it."""
     found: Scores = _DESCRIBED_SHARE * finite(relevance.described) + (1 - _DESCRIBED_SHARE) * finite(relevance.learned)
     return found
 

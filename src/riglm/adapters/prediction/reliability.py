@@ -8,7 +8,7 @@ _MOST_CALLS: Final = 500.0
 
 
 class Reliability:
-    """Corrects a probability by how often such probabilities came true lately."""
+    """Corrects a probability by how often such probabilities came true recently."""
 
     def __init__(self) -> None:
         self._hits = [0.0] * _BINS

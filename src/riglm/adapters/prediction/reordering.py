@@ -40,7 +40,7 @@ class Opening:
 
     What else the model knows then is only what was used before, which misleads where tools do not recur. Both orders
     are compared on each session's first call, by the discounted gain of the called tool; a context that is learned
-    several times in a row counts once, since its own tools are what the model has just seen.
+    several times in a row counts once, since its tools are what the model has just seen.
     """
 
     def __init__(self) -> None:

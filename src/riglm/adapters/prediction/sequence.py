@@ -77,13 +77,13 @@ class SequencePredictor(PredictorPort):
 
 
 def _pasts(features: Features, *, fresh: bool) -> tuple[Hashable, ...]:
-    """The circumstances of a call, least telling first; what comes new follows the last two different tools."""
+    """Return the circumstances of a call, least specific first; what comes new follows the last two different tools."""
     recent = tuple(features.ages)[:2] if fresh else tuple(reversed(features.calls[-2:]))
     return tuple(recent[:order] for order in range(len(recent) + 1))
 
 
 def _rhythms(features: Features) -> tuple[Hashable, ...]:
-    """What tells whether a new tool is due, least telling first."""
+    """Return the circumstances that show whether a new tool is due, least specific first."""
     if not features.calls:
         return ("first",)
     last = features.calls[-1]

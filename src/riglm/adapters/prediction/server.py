@@ -32,7 +32,7 @@ class Home:
             self._moves.add(past, server, weight)
 
     def near(self, features: Features) -> Scores:
-        """How lately a candidate's server was used, between 0 and 1; needs no learning."""
+        """How recently a candidate's server was used, between 0 and 1; needs no learning."""
         last: dict[str, float] = {}
         for age, tool in enumerate(reversed(features.calls[-_MOST_CALLS:])):
             last.setdefault(features.server_of(tool), _FADING**age)
@@ -70,7 +70,7 @@ class Home:
 
 
 class ServerPredictor(PredictorPort):
-    """Tools of the servers in use, lately used ones first; learns nothing."""
+    """Tools of the servers in use, recently used ones first; learns nothing."""
 
     def __init__(self) -> None:
         self._home = Home()
@@ -79,7 +79,7 @@ class ServerPredictor(PredictorPort):
         """Nothing is learned."""
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """How lately the server of each candidate was used, between 0 and 1."""
+        """Return how recently the server of each candidate was used, between 0 and 1."""
         scores = self._home.near(Features(situation))
         return Prediction(
             scores=scores,
@@ -89,5 +89,5 @@ class ServerPredictor(PredictorPort):
 
 
 def _pasts(features: Features) -> tuple[tuple[str, ...], ...]:
-    """The circumstances of a move, least telling first."""
+    """Return the circumstances of a move, least specific first."""
     return (), (features.server_of(features.calls[-1]),) if features.calls else ("", "first")

@@ -1,4 +1,4 @@
-"""A place among the first for tools in use that are likely, whatever else is lifted."""
+"""A place among the first for tools in use that are likely, regardless of other signals."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ FIRST: Final = 15
 """A list of the usual length."""
 
 KEPT: Final = 4
-"""At most so many used tools are kept in it."""
+"""Maximum number of used tools that are kept in it."""
 
 
 def kept(lifted: Scores, likely: Scores, used: Mask) -> Scores:

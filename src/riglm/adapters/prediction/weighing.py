@@ -52,7 +52,7 @@ class Weighing:
     """A nested multinomial logistic model over the candidates.
 
     First it is decided whether the next tool is fresh, not yet used by the session, or one of the used; then which
-    one, by a softmax within either nest with weights of its own: what tells which tool is repeated is not what tells
+    one, by a softmax within either nest with separate weights: what shows which tool is repeated is not what shows
     which comes new. The first decision sees `hints` and how much either nest has to offer (its logarithm of the sum of
     exponentials).
     """

@@ -1,4 +1,4 @@
-"""The report as a page that stands alone: everything it needs is inside, and it asks no other host for anything."""
+"""The report as a self-contained page: everything it needs is inside, and it sends no request to another host."""
 
 import json
 import re
@@ -31,10 +31,10 @@ def page(report: Mapping[str, Any], charts: str, licences: Sequence[str]) -> str
 
 
 def _code(text: str) -> str:
-    """A script that does not end the element that it stands in."""
+    """Return a script that does not end the element around it."""
     return _END.sub(r"<\\/\1", text)
 
 
 def _values(report: Mapping[str, Any]) -> str:
-    """The report as JSON in which no name can end the element that it stands in."""
+    """Return the report as JSON in which no name can end the element around it."""
     return json.dumps(report).replace("<", "\\u003c")

@@ -60,12 +60,12 @@ class Claim:
         self.release()
 
     def release(self) -> None:
-        """Let go; the file stays."""
+        """Release the lock; the file stays."""
         with suppress(OSError):
             os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Remove the file, then let go of it: nobody can take hold of it in between."""
+        """Remove the file, then release the lock, so that no process can take it in between."""
         with suppress(OSError):
             self.path.unlink()
         self.release()

@@ -1,4 +1,4 @@
-"""A directory of segments that one process holds: its own, or one that it adopted from a process that is gone."""
+"""A directory of segments that one process holds: its own, or one adopted from an ended process."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ _log: Final = logging.getLogger("riglm.spool")
 
 
 class SpoolDirectory:
-    """Holds a directory by a lock file beside it, which is there before the directory and goes after it."""
+    """Holds a directory by a lock file next to it, which is created before the directory and deleted after it."""
 
     def __init__(self, path: Path, claim: Claim) -> None:
         self.path = path
@@ -71,7 +71,7 @@ class SpoolDirectory:
         segment.path.unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """Let go of the directory, and remove it when there is nothing in it, as far as the disk lets this happen."""
+        """Release the directory, and remove it if it is empty and the disk permits it."""
         try:
             self.path.rmdir()
         except FileNotFoundError:

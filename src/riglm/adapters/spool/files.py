@@ -39,7 +39,7 @@ class FileSpool(SpoolPort):
         self._sizes: dict[Path, int] = {}
 
     def __enter__(self) -> Self:
-        """Adopt what processes left that are gone."""
+        """Adopt the spools of ended processes."""
         try:
             for directory in SpoolDirectory.left_behind(self._root):
                 self._adopt(directory)

@@ -1,7 +1,7 @@
 """One file of a spool: a line that says its version, then a line for each record with its checksum and its length.
 
-The length and the end of the line tell where a record ends, each without the other: so damage in one place costs one
-record, and what a killed process had not written to its end is told from what is whole.
+The length and the end of the line each show where a record ends: so damage in one place costs one
+record, and what a killed process had not written completely is distinguished from what is complete.
 """
 
 import os
@@ -57,7 +57,7 @@ def _body_at(data: bytes, at: int) -> bytes | None:
 
 
 def version_of(data: bytes) -> int:
-    """The version that a segment says to have; this riglm's own when what it says cannot be read."""
+    """Return the version of a segment; the current one if it cannot be read."""
     if not data.startswith(_MAGIC):
         return VERSION
     digits = data[len(_MAGIC) : len(_MAGIC) + 8].split(b"\n")[0]
@@ -92,7 +92,7 @@ class Segment(SpoolSegment):
 
     @property
     def unread(self) -> int:
-        """How many records are still to come, as far as this process wrote them."""
+        """Return the number of remaining records, as far as this process wrote them."""
         return self._unread
 
     def is_readable(self) -> bool:
@@ -101,7 +101,7 @@ class Segment(SpoolSegment):
             return version_of(file.read(len(_MAGIC) + 16)) <= VERSION
 
     def read(self, most: int) -> Sequence[Record]:
-        """The next records, at most so many. Raises `SpoolUnavailable`."""
+        """Return at most `most` next records. Raises `SpoolUnavailable`."""
         if self._bodies is None:
             self._bodies = bodies(self._data())
         most = min(most, self._unread) if self._is_own else most

@@ -1,4 +1,4 @@
-"""Records as plain JSON and back. Whoever changes a shape gives the files a new version, in `segment`."""
+"""Records as plain JSON and back. A changed shape needs a new version of the files, in `segment`."""
 
 import json
 from base64 import b64decode, b64encode
@@ -182,7 +182,7 @@ def _learned_pair_from(told: Shape) -> LearnedPair:
             "vector": _vector(told["vector"]),
             "terms": tuple(told["terms"]),
             "session_id": None if session is None else UUID(session),
-            "teacher": _teacher_from(told.get("teacher")),  # a file of version 1 does not tell
+            "teacher": _teacher_from(told.get("teacher")),  # missing in files of version 1
         }
     )
 

@@ -20,7 +20,7 @@ def sole_server(directory: Path, address: str) -> Iterator[None]:
         ConfigurationError: another server holds it.
     """
     with ExitStack() as stack:
-        with suppress(OSError):  # what cannot be written to is told where something is to be written
+        with suppress(OSError):  # an unwritable directory is reported by the first write
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             stack.callback(_claim(directory, address).remove)
         yield
@@ -32,6 +32,6 @@ def _claim(directory: Path, address: str) -> Claim:
     except Held as other:
         raise ConfigurationError(
             f"another riglm serve ({other.words or 'just starting'}) uses the data directory {directory} — fix: end "
-            "that one, or give this one a directory of its own in RIGLM_DATA_DIR; the two may share the database by "
+            "that one, or set a separate directory for this one in RIGLM_DATA_DIR; the two may share the database by "
             "`storage.path` or `storage.url`"
         ) from None

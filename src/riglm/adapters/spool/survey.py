@@ -11,7 +11,7 @@ from riglm.adapters.spool.segment import VERSION, bodies, segments_in, version_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolFound:
-    """The spool of one process; `is_held` says whether that still runs, or another one that adopted it.
+    """The spool of one process; `is_held` is True while that runs, or another one that adopted it.
 
     `records` are those that can be read, `damaged` those that cannot; `newer` are segments of a newer riglm.
     """
@@ -26,7 +26,7 @@ class SpoolFound:
 
 
 def survey(root: Path) -> list[SpoolFound]:
-    """Every spool below `root`, by name; what goes away meanwhile is left out. Raises `OSError`."""
+    """Return every spool below `root`, by name; those that vanish meanwhile are left out. Raises `OSError`."""
     found = []
     for path in sorted(root.iterdir()) if root.is_dir() else []:
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What could not be told while the shared state was away."""
+"""Changes that could not be sent while the shared state was unavailable."""
 
 from collections import OrderedDict, deque
 from itertools import chain, islice
@@ -8,10 +8,10 @@ Command = tuple[str | bytes | int, ...]
 """A command of the server, with its arguments."""
 
 MOST_VALUES: Final = 10_000
-"""Values beyond so many are forgotten, those that were set first before others."""
+"""Maximum number of values kept, those that were set first are dropped first."""
 
 MOST_NEWS: Final = 1_000
-"""News beyond so many are forgotten, the oldest first."""
+"""Maximum number of news kept, the oldest are dropped first."""
 
 
 class Backlog:
@@ -27,7 +27,7 @@ class Backlog:
         return len(self._values) + len(self._news)
 
     def value(self, key: str, command: Command) -> None:
-        """The value of a key is to be set or removed by this command."""
+        """Keep a command that sets or removes the value of a key."""
         self._values.pop(key, None)
         self._values[key] = command
         if len(self._values) > MOST_VALUES:
@@ -35,7 +35,7 @@ class Backlog:
             self.forgotten += 1
 
     def news(self, command: Command) -> None:
-        """News are to be told by this command."""
+        """Keep news for this command."""
         self.forgotten += len(self._news) == MOST_NEWS
         self._news.append(command)
 
@@ -44,7 +44,7 @@ class Backlog:
         return list(islice(chain(self._values.values(), self._news), most))
 
     def told(self, commands: list[Command]) -> None:
-        """These need not be told any more, unless there is something newer."""
+        """Remove changes that were sent, unless there is something newer."""
         done = set(map(id, commands))
         self._values = OrderedDict((key, one) for key, one in self._values.items() if id(one) not in done)
         self._news = deque((one for one in self._news if id(one) not in done), maxlen=MOST_NEWS)

@@ -1,7 +1,7 @@
 """One connection to a Redis server for all commands of a process, with a deadline for each.
 
 What is asked while a round trip is under way goes together with the next one, so that many sessions need no more
-connections than one. A server that is late, or slow again and again, is left alone for a while: nobody waits for it.
+connections than one. A server that is late, or slow again and again, is not used for a while: no caller waits for it.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ _FIRST_DELAY: Final = 0.2
 _LONGEST_DELAY: Final = 5.0
 _STEADY_SECONDS: Final = 10.0
 _TURNS: Final = 20
-"""An answer that has come is taken within so many turns of the event loop, which take no time unless it is busy."""
+"""Maximum turns of the event loop until a received response is used; they take no time unless it is busy."""
 
 _SLICES: Final = 10
-"""The deadline is counted in so many, each of which ends only after those turns: a busy loop spends no patience."""
+"""Parts of the deadline, each of which ends only after those turns, so that a busy loop does not use it up."""
 _SLOW_SLICES: Final = 3
 _LAST: Final = 10
 _MOST_SLOW: Final = 8
-"""So many slow round trips of the last ones, and the server counts as away."""
+"""Number of slow round trips among the last ones after which the server counts as unavailable."""
 _QUICK_TRIALS: Final = 3
 
 _log: Final = logging.getLogger("riglm.state")
@@ -41,7 +41,7 @@ _log: Final = logging.getLogger("riglm.state")
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """Commands that are to be sent, who waits for the answers, and what is done if they cannot be told."""
+    """Commands to send, the callers that wait, and what is done if they cannot be sent."""
 
     commands: Sequence[Command]
     answers: "asyncio.Future[list[Any]]"
@@ -50,7 +50,7 @@ class _Waiting:
 
 
 class Line:
-    """Sends commands. Away means that the server was late, slow or unreachable, and no trial went well since."""
+    """Sends commands. Unavailable means that the server was late, slow or unreachable, and no trial succeeded since."""
 
     def __init__(self, client: Redis, place: str, deadline: float, on_return: Callable[[], Awaitable[None]]) -> None:
         """`place` names the server in the log; `on_return` is awaited when it answers again, before anything else."""
@@ -77,11 +77,11 @@ class Line:
         """The answers to commands, in their order; None to those that do not fit what is kept under their key.
 
         Raises:
-            StateUnavailable: the server is away.
+            StateUnavailable: the server is unavailable.
         """
         patience = Patience.current()
         if self.is_away or patience.spent >= _SLICES:
-            raise StateUnavailable(f"{self._place} is away")
+            raise StateUnavailable(f"{self._place} is unavailable")
         return await self._enqueue(commands, patience).answers
 
     async def say(self, *commands: Command, on_loss: Callable[[], None]) -> None:
@@ -107,17 +107,17 @@ class Line:
         return waiting
 
     async def returned(self, seconds: float) -> bool:
-        """Whether the server answers again within so many seconds of when it was lost, once it does."""
+        """Return True if the server responds again within `seconds` after it was lost, once it does."""
         if self._returning is not None:
             left = self._lost_at + seconds - asyncio.get_running_loop().time()
             await asyncio.wait({self._returning}, timeout=max(0.0, left))
         return not self.is_away
 
     async def try_now(self, *commands: Command) -> list[Any]:
-        """The answers to commands, whether the server is thought to be away or not, apart from all others.
+        """Return the responses to commands, even if the server counts as unavailable, apart from all others.
 
         Raises:
-            StateUnavailable: the server is away.
+            StateUnavailable: the server is unavailable.
         """
         try:
             answers, _ = await self._in_time(commands)
@@ -126,7 +126,7 @@ class Line:
         return answers
 
     def lost(self, error: Exception) -> None:
-        """The server is away from now on, until it answers a trial."""
+        """The server is unavailable from now on, until it responds to a trial."""
         if self.is_away:
             return
         loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class Line:
         self._lost_at = loop.time()
         self._slow.clear()
         reason = str(error) or "no answer in time"
-        _log.warning("shared state is away: sessions stay with this process", extra=self._about(reason))
+        _log.warning("shared state is unavailable: sessions stay with this process", extra=self._about(reason))
         self._returning = loop.create_task(self._return())
 
     async def close(self) -> None:
@@ -214,7 +214,7 @@ class Line:
     ) -> tuple[list[Any], bool]:
         """One round trip, and whether it was slow; an answer that is there, and waits to be looked at, is not late."""
         asking = asyncio.get_running_loop().create_task(self._round_trip(commands))
-        asking.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody may be left to hear it
+        asking.add_done_callback(lambda over: over.cancelled() or over.exception())  # may have no caller any more
         try:
             for passed in range(_SLICES):
                 if await self._answered(asking):
@@ -250,7 +250,7 @@ class Line:
         raise answer
 
     async def _return(self) -> None:
-        """Try until the server answers, then tell it what it missed."""
+        """Try until the server responds, then send it what it missed."""
         while True:
             delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self._failures)
             self._failures = min(self._failures + 1, 10)
@@ -260,8 +260,8 @@ class Line:
                 await self._on_return()
             except StateUnavailable:
                 continue
-            except Exception:  # noqa: BLE001  # or else nobody would ever try again
-                _log.exception("what waited for shared state could not be told", extra=self._about(""))
+            except Exception:  # noqa: BLE001  # otherwise it would never be tried again
+                _log.exception("what waited for shared state could not be sent", extra=self._about(""))
                 continue
             self._back_at = asyncio.get_running_loop().time()
             self._returning = None

@@ -18,7 +18,7 @@ class InMemorySessionState(SessionStatePort):
         self._monotonic = monotonic
 
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
-        """The values under these keys, which stay so long from now."""
+        """Keep the values under these keys for this time from now."""
         found = [self._value(key) for key in keys]
         for key, value in zip(keys, found, strict=True):
             if value is not None:
@@ -60,12 +60,12 @@ class InMemorySessionState(SessionStatePort):
             self._values.pop(key, None)
 
     async def tell(self, news: bytes) -> None:
-        """Let all who listen hear of something."""
+        """Notify all subscribers."""
         for listener in self._listeners:
             listener(news)
 
     async def returned(self, seconds: float) -> bool:
-        """It is never away."""
+        """Return False: it is always available."""
         return True
 
     def listen(self, listener: Callable[[bytes], None]) -> None:
@@ -73,13 +73,13 @@ class InMemorySessionState(SessionStatePort):
         self._listeners.append(listener)
 
     async def __aenter__(self) -> Self:
-        """Nothing is to be opened."""
+        """Do nothing."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is to be closed."""
+        """Do nothing."""
 
     def _value(self, key: str) -> bytes | None:
         value, until = self._values.get(key, (None, 0.0))

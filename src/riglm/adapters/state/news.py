@@ -1,4 +1,4 @@
-"""What the processes tell each other, as a stream of the Redis server: who was away for a moment misses nothing."""
+"""Notifications between processes, as a stream of the Redis server, so that a short interruption loses none."""
 
 import asyncio
 import contextlib
@@ -31,13 +31,13 @@ def telling(stream: str, news: bytes) -> Command:
 
 
 def tidying(stream: str) -> list[Command]:
-    """The commands that let go of news that nobody waits for any more, also where none are told for long."""
+    """Commands that remove old news, also where no new ones are sent for long."""
     oldest = max(0, int((time.time() - _KEPT_SECONDS) * 1000))
     return [("XTRIM", stream, "MINID", oldest), ("PEXPIRE", stream, int(_KEPT_SECONDS * 1000))]
 
 
 class NewsReader:
-    """Reads a stream on a connection of its own, for as long as it runs."""
+    """Reads a stream on a separate connection, for as long as it runs."""
 
     def __init__(self, client: Redis, stream: str) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class NewsReader:
         self._listeners.append(listener)
 
     async def start(self, *, is_away: bool = False) -> None:
-        """Read what is told from now on; without the server, or if it `is_away`, what is told once it is there."""
+        """Read what is sent from now on; without the server, or if it `is_away`, what is sent once it is available."""
         self._last = b"%d-0" % int(time.time() * 1000)  # places in a stream are times of the server
         if not is_away:
             with contextlib.suppress(RedisError, OSError, TimeoutError, LookupError, TypeError):
@@ -87,7 +87,7 @@ class NewsReader:
         if answer:
             self._heard(answer)
         elif _order(await self._newest()) < _order(self._last):
-            self._last = _BEGINNING  # the stream began anew with a clock that is behind
+            self._last = _BEGINNING  # the stream restarted with a clock that is behind
 
     def _warn_of(self, error: ResponseError) -> None:
         if str(error).startswith("WRONGTYPE") and not self._is_strange:

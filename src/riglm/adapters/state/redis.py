@@ -56,7 +56,7 @@ class RedisSessionState(SessionStatePort):
         self._reader = NewsReader(_client(url, connections=1), self._news)
 
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
-        """The values under these keys, which stay so long from now."""
+        """Keep the values under these keys for this time from now."""
         answers = await self._line.ask(*(("GETEX", self._prefix + key, "PX", _ms(seconds)) for key in keys))
         return [answer if isinstance(answer, bytes) else None for answer in answers]
 
@@ -100,12 +100,12 @@ class RedisSessionState(SessionStatePort):
         await self._line.say(*commands, on_loss=note)
 
     async def tell(self, news: bytes) -> None:
-        """Let all processes hear of something, now or when the server is back."""
+        """Notify all processes, now or when the server is available again."""
         command = telling(self._news, news)
         await self._line.say(command, *tidying(self._news), on_loss=lambda: self._backlog.news(command))
 
     async def returned(self, seconds: float) -> bool:
-        """Whether the server answers again within so many seconds of when it was lost."""
+        """Return True if the server responds again within `seconds` after it was lost."""
         return await self._line.returned(seconds)
 
     def listen(self, listener: Callable[[bytes], None]) -> None:
@@ -129,13 +129,13 @@ class RedisSessionState(SessionStatePort):
         await self._line.close()
 
     async def _catch_up(self) -> None:
-        """Tell what could not be told."""
+        """Send what could not be sent."""
         while waiting := self._backlog.first(_AT_ONCE):
             await self._line.try_now(*waiting)
             self._backlog.told(waiting)
         if self._backlog.forgotten:
             _log.warning(
-                "could not keep all that was to be told while shared state was away",
+                "could not keep everything that had to be sent while shared state was unavailable",
                 extra={"forgotten": self._backlog.forgotten},
             )
             self._backlog.forgotten = 0
@@ -146,7 +146,7 @@ def _ms(seconds: float) -> int:
 
 
 def _is_readable(url: str) -> bool:
-    """Whether the parts of a URL are told from each other; the error that they are not quotes them."""
+    """Check that the parts of a URL are distinguishable; the error that they are not quotes them."""
     try:
         _ = urlsplit(url).port
     except ValueError:
@@ -156,8 +156,8 @@ def _is_readable(url: str) -> bool:
 
 def _client(url: str, *, connections: int) -> Redis:
     options: dict[str, Any] = {
-        "retry": Retry(NoBackoff(), 0),  # whoever asks has no time for a second try
-        "socket_timeout": None,  # riglm's own deadlines hold
+        "retry": Retry(NoBackoff(), 0),  # callers have no time for a second try
+        "socket_timeout": None,  # riglm's deadlines apply
         "socket_connect_timeout": _OPENING_SECONDS,
         "client_name": "riglm",
         "protocol": 2,

@@ -18,7 +18,7 @@ _PLAIN_TYPE: Final = {"info": "gauge", "stateset": "gauge", "unknown": "untyped"
 
 
 def content_type(accept: str) -> str:
-    """The format for whoever sends this `Accept` header: OpenMetrics if it is named, else the plain one."""
+    """Return the format for an `Accept` header: OpenMetrics if it is named, otherwise the plain one."""
     return OPENMETRICS if OPENMETRICS.partition(";")[0] in accept.lower() else PLAIN
 
 

@@ -1,4 +1,4 @@
-"""Families of metrics: made of samples, and of what is read when somebody asks."""
+"""Families of metrics: made of samples, and of values that are read at a scrape."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -67,7 +67,7 @@ def of_records(readings: Readings) -> Iterator[Metric]:
     )
     yield counter(
         "riglm_records_recovered",
-        "Records among those taken that processes left on disk which are gone.",
+        "Records among those taken that ended processes left on disk.",
         [((), counts.recovered)],
     )
     yield gauge("riglm_spool_bytes", "What the records on disk take there.", [((), counts.spool_bytes)])
@@ -78,7 +78,7 @@ def of_upstreams(readings: Readings) -> Iterator[Metric]:
     found = readings.upstreams()
     yield gauge(
         "riglm_upstream_state",
-        "How it stands with the way to each server: 1 for its state, 0 for the others.",
+        "Condition of each server: 1 for its state, 0 for the others.",
         [((one.name, state), float(one.state == state)) for one in found for state in _LINK_STATES],
         ("upstream", "state"),
     )
@@ -94,18 +94,18 @@ def of_embedder(status: EmbedderStatus) -> Iterator[Metric]:
     """The embedder, where there is one."""
     yield gauge(
         "riglm_embedder_state",
-        "How it stands with the embedder: 1 for its state, 0 for the others.",
+        "Condition of the embedder: 1 for its state, 0 for the others.",
         [((state,), float(status.status == state)) for state in _EMBEDDER_STATES],
         ("state",),
     )
     yield gauge(
         "riglm_embedder_fallback_active",
-        "Whether hashed words stand in for the model that was configured.",
+        "Whether hashed words replace the configured model.",
         [((), float(status.is_fallback_active))],
     )
     yield InfoMetricFamily(
         "riglm_embedder",
-        "The embedder at work.",
+        "The embedder that is used.",
         value={
             "provider": status.actual_provider,
             "model": status.actual_model,

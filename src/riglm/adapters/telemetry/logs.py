@@ -1,7 +1,7 @@
 """Structured logs: one JSON object a line on stderr, without secrets, never in the way of a call.
 
 What is logged through the standard library's `logging` is taken down at once, and made JSON and written by a thread of
-its own, so that a client that does not read stderr cannot hold up riglm. The thread starts with the first record.
+own, so that a client that does not read stderr cannot hold up riglm. The thread starts with the first record.
 """
 
 import copy
@@ -20,7 +20,7 @@ from riglm.domain.secret import MASK, Redactor, sounds_secret
 
 STDERR: Final = 2
 CAPACITY: Final = 4096
-"""So many records wait to be written; more are dropped and counted."""
+"""Maximum number of records that wait to be written; more are dropped and counted."""
 
 _LONGEST_TEXT: Final = 16_384
 _DEEPEST: Final = 6
@@ -32,7 +32,7 @@ _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dic
 class JsonLogs(logging.Handler):
     """Writes records as JSON lines to a file descriptor that stays the caller's.
 
-    `dropped` counts the records that found the queue full or nobody to read them. As a context manager it hangs itself
+    `dropped` counts the records that found the queue full or stderr unread. As a context manager it attaches itself
     on the root logger, and on leaving writes what is left, within two seconds, and takes itself off.
     """
 
@@ -70,7 +70,7 @@ class JsonLogs(logging.Handler):
         self.close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take down a record; whatever may change or hold on to memory is made text first."""
+        """Take a record; everything that may change or hold memory is made text first."""
         try:
             record = copy.copy(record)
             record.msg, record.args = record.getMessage(), ()
@@ -86,7 +86,7 @@ class JsonLogs(logging.Handler):
             self._start_writer()
 
     def close(self) -> None:
-        """Write what is left, as far as two seconds allow."""
+        """Write what is left, for at most two seconds."""
         writer, self._writer = self._writer, None
         if writer is not None:
             try:

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them, from a registry of their own."""
+"""Metrics as Prometheus reads them, from a separate registry."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -19,13 +19,13 @@ from riglm.domain.session_cost import Cost, SessionCost
 from riglm.ports.telemetry import MeterPort, Readings
 
 REFUSED: Final = "_none"
-"""The upstream of calls that went to none: their tool is denied, or nobody has it."""
+"""The upstream of calls that went to none: their tool is denied, or does not exist."""
 
 OTHER: Final = "_other"
 """The upstream of all those that the configuration does not know; no server's name begins so."""
 
 _UNNAMED: Final = frozenset({OWN_UPSTREAM, REFUSED, OTHER})
-"""Upstreams that nobody configured: nothing is told of them before they were used."""
+"""Upstreams that were not configured: they are reported from their first use on."""
 
 _DURATION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _HELD: Final = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
@@ -37,7 +37,7 @@ _HITS: Final = {Found.LISTED: "hit", Found.SEARCHED: "searched", Found.NAMED: "m
 
 
 class PrometheusMetrics(MeterPort):
-    """Counts on the event loop, and tells what was counted to whoever scrapes, on any thread.
+    """Counts on the event loop, and returns the counts to a scrape on any thread.
 
     Labels are bounded: servers by the names configured, and nothing that clients or servers choose.
     """
@@ -61,7 +61,7 @@ class PrometheusMetrics(MeterPort):
             standard(registry=self._registry)
 
     def read_from(self, readings: Readings) -> None:
-        """Tell what `readings` say as well, from now on."""
+        """Report `readings` as well, from now on."""
         self._readings = readings
 
     def called(
@@ -122,12 +122,12 @@ class PrometheusMetrics(MeterPort):
             shown.cost = Cost.sum((shown.cost, cost))
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
-        """All metrics and their content type: OpenMetrics for whoever accepts that, else Prometheus' own format."""
+        """Return all metrics and their content type: OpenMetrics if accepted, otherwise the format of Prometheus."""
         kind = content_type(accept)
         return written(self._registry.collect(), kind), kind
 
     def families(self) -> Iterator[Metric]:
-        """The metrics that are riglm's own, each with its samples now."""
+        """Return riglm's metrics, each with its current samples."""
         yield InfoMetricFamily("riglm_build", "Which riglm this is.", value={"version": self._version()})
         yield from self._of_calls()
         yield from self._of_lists()
@@ -225,7 +225,7 @@ class PrometheusMetrics(MeterPort):
             yield counter(f"riglm_tokens_{name}", words, samples, label)
         yield gauge(
             "riglm_tokens_net",
-            "Estimated tokens saved so far: those hidden, less riglm's own and those sent again.",
+            "Estimated tokens saved so far: those hidden, less those of meta-tools and those sent again.",
             [(mode, shown.hidden - shown.own - shown.resent) for mode, shown in by_mode],
             label,
         )
@@ -258,7 +258,7 @@ class PrometheusMetrics(MeterPort):
 
 
 class _Own(Collector):
-    """The metrics that are riglm's own, for the registry."""
+    """Return riglm's metrics, for the registry."""
 
     def __init__(self, metrics: PrometheusMetrics) -> None:
         self._metrics = metrics

@@ -28,7 +28,7 @@ class Tally:
         self._sum += value
 
     def expose(self, family: HistogramMetricFamily, labels: Sequence[str] = ()) -> None:
-        """Tell a family what was counted, as cumulative buckets."""
+        """Add the counts to a family, as cumulative buckets."""
         counts, total = list(self._counts), self._sum
         family.add_metric(labels, list(_cumulative(self._bounds, counts)), total)
 

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, exported over OTLP by a thread of their own."""
+"""Traces by OpenTelemetry, exported over OTLP by a separate thread."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from riglm.ports.telemetry import Span, TracerPort
 
 CLOSE_SECONDS: Final = 2.0
-"""What is not exported by then is lost: nobody waits longer for it at the end."""
+"""What is not exported by then is lost: the end waits no longer for it."""
 
 _log: Final = logging.getLogger("riglm.tracing")
 _context: Final = TraceContextTextMapPropagator()
@@ -119,7 +119,7 @@ _NO_SPAN: Final = _NoSpan()
 
 
 class _Hushed(logging.Handler):
-    """Takes what OpenTelemetry logs of each failed export, and keeps the last words for whoever tells them once."""
+    """Takes what OpenTelemetry logs of each failed export, and keeps the last message to log it once."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -147,17 +147,17 @@ class _ToldOnce(SpanExporter):
         self._has_failed = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export; whatever fails is no more than a failure."""
+        """Export; no failure is raised."""
         try:
             result = self._exporter.export(spans)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it must not end the thread or fill the log
+        except Exception as error:  # noqa: BLE001  # no failure may end the thread or fill the log
             self._hushed.words = f"{type(error).__name__}: {error}"
             result = SpanExportResult.FAILURE
         if result is SpanExportResult.SUCCESS and self._has_failed:
             _log.info("spans are exported again")
         elif result is not SpanExportResult.SUCCESS and not self._has_failed:
             words = "spans cannot be exported, and are lost until they can: %s; this is said once"
-            _log.warning(words, self._hushed.words or "the exporter does not say why")
+            _log.warning(words, self._hushed.words or "the exporter gives no reason")
         self._has_failed = result is not SpanExportResult.SUCCESS
         return result
 
@@ -171,7 +171,7 @@ class _ToldOnce(SpanExporter):
 
 
 def _resource(version: str) -> Resource:
-    """What is told of this process; the standard's variables win."""
+    """Return the attributes of this process; the standard's variables win."""
     named = OTELResourceDetector().detect().attributes
     own = {"service.name": _NAME, "service.version": version}
     return Resource.create({name: value for name, value in own.items() if name not in named})

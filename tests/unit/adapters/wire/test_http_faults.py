@@ -16,16 +16,16 @@ LIMIT = 2_000
 FILL = b"a" * 1_500
 
 BROKEN = {
-    "garbage": (b"\x00\x01\x02 hello\r\n\r\n", "does not speak HTTP", []),
-    "another protocol": (b"SSH-2.0-OpenSSH_9.0\r\n", "does not speak HTTP", []),
-    "a bad status": (b"HTTP/1.1 99 No\r\n\r\n", "does not speak HTTP", []),
-    "two lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "does not speak HTTP", []),
+    "garbage": (b"\x00\x01\x02 hello\r\n\r\n", "does not use HTTP", []),
+    "another protocol": (b"SSH-2.0-OpenSSH_9.0\r\n", "does not use HTTP", []),
+    "a bad status": (b"HTTP/1.1 99 No\r\n\r\n", "does not use HTTP", []),
+    "two lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "does not use HTTP", []),
     "a length and chunks": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-        "does not speak HTTP",
+        "does not use HTTP",
         [],
     ),
-    "a chunk of no size": (CHUNKED + b"x\r\nok\r\n", "does not speak HTTP", ["head"]),
+    "a chunk of no size": (CHUNKED + b"x\r\nok\r\n", "does not use HTTP", ["head"]),
     "nothing": (b"", "closed the connection without an answer", []),
     "half a head": (b"HTTP/1.1 200 OK\r\nContent-", "in the middle of its answer", []),
     "half a body": (

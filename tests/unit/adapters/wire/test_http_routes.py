@@ -268,10 +268,10 @@ async def test_https_goes_through_a_tunnel_and_is_checked_at_its_end(identity: I
     ("said", "reason"),
     [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "the proxy answered 407"),
-        (b"garbage\r\n\r\n", "the proxy does not speak HTTP"),
+        (b"garbage\r\n\r\n", "the proxy does not use HTTP"),
         (b"", "the proxy closed the connection"),
-        (b"a" * 50_000, "the proxy does not speak HTTP"),
-        (b"\r\n\r\n", "the proxy does not speak HTTP"),
+        (b"a" * 50_000, "the proxy does not use HTTP"),
+        (b"\r\n\r\n", "the proxy does not use HTTP"),
     ],
 )
 async def test_a_proxy_that_opens_no_tunnel_fails_the_request(said: bytes, reason: str, identity: Identity) -> None:

@@ -1,4 +1,4 @@
-"""What goes along with an entity that is forgotten, and how entities are told anew by what is left."""
+"""What is deleted with an entity, and how related entities get a new text."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -15,7 +15,7 @@ from riglm.domain.knowledge.wording import entity_text
 def forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool], changed: int) -> None:
     """Remove the observations and relations of entities that are about to go.
 
-    Others whose words told of them get new words, at that tick of the table's clock, and wait for a vector of these.
+    Related entities get a new text, at that tick of the table's clock, and wait for a new vector.
     """
     going: dict[str, set[str]] = defaultdict(set)
     for row in connection.execute(select(kg_entity.c.owner, kg_entity.c.hash).where(entities)):
@@ -30,7 +30,7 @@ def forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool], 
 
 
 def tell_anew(connection: Connection, owner: str, entities: Collection[str], changed: int) -> int:
-    """Put an owner's entities, by hash, in words by the relations that there are; how many are told otherwise now."""
+    """Write the text of an owner's entities, by hash, from their current relations; return how many changed."""
     told = 0
     columns = kg_entity.c
     mine = select(columns.id, columns.hash, columns.name, columns.kind, columns.text).where(columns.owner == owner)
@@ -54,7 +54,7 @@ def _ends_of(connection: Connection, owner: str, entities: Collection[str]) -> s
 
 
 def _relations(connection: Connection, owner: str, entities: Collection[str]) -> Iterator[tuple[str, str, Relation]]:
-    """The hashed ends of each relation that one of these stands in, and the relation."""
+    """Return the hashed ends of each relation of these entities, and the relation."""
     query = select(kg_relation).where(kg_relation.c.owner == owner, _touches(entities))
     return ((row.source_hash, row.target_hash, relation_of(row)) for row in connection.execute(query).all())
 

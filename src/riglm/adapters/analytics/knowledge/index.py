@@ -63,7 +63,7 @@ def clock_of(connection: Connection, table: Table) -> Clock:
 
 
 class Index:
-    """Every piece of a table that has a vector of one model, by position; pieces that are gone keep theirs, dead."""
+    """Every piece of a table with a vector of one model, by position; deleted pieces keep theirs, dead."""
 
     def __init__(self, table: Table, model: str, dimensions: int) -> None:
         self._table = table

@@ -45,7 +45,7 @@ class InMemoryKnowledge(KnowledgePort):
         return self._add(Table.ENTITIES, entities)
 
     def tell_anew(self, owner: str, names: Sequence[str]) -> int:
-        """Put entities in words by the relations that there are now; how many are told otherwise."""
+        """Write the text of entities from their current relations; return how many changed."""
         with self._lock:
             return sum(self._tell_anew(owner, name) for name in {normalised(name) for name in names})
 

@@ -55,7 +55,7 @@ def vector_of(embedding: Embedding | None) -> Row:
 
 
 def identity(piece: Piece) -> str:
-    """The hash of what makes a piece the same as another one of its owner's."""
+    """Return the hash that is equal for duplicates of one owner."""
     match piece:
         case Thought():
             return content_hash(piece.text)

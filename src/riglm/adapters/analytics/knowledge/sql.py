@@ -83,7 +83,7 @@ class SqlKnowledge(KnowledgePort):
         return self._add(Table.ENTITIES, entities)
 
     def tell_anew(self, owner: str, names: Sequence[str]) -> int:
-        """Put entities in words by the relations that there are now; how many are told otherwise."""
+        """Write the text of entities from their current relations; return how many changed."""
         with self._database.writing() as connection:
             return tell_anew(connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity))
 
@@ -227,9 +227,9 @@ class SqlKnowledge(KnowledgePort):
             return Added(new, _count(connection, kept, kept.c.changed == changed) - new)
 
     def _index(self, connection: Connection, table: Table, asked: Embedding) -> Index:
-        """The index of a table and model; the one that was not asked for longest makes room.
+        """Return the index of a table and model; the least recently used one is removed.
 
-        A file that took another one's place is connected to anew, and has indexes of its own.
+        After a file was replaced, connections and indexes are created again.
         """
         if connection.engine.pool is not self._indexed:
             self._indexes.clear()
@@ -275,9 +275,9 @@ def _put(connection: Connection, table: SqlTable) -> Any:
 
 
 def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> int:
-    """Let a table's clock go on; what it shows now. Whoever ticks goes before all others until the transaction ends.
+    """Advance a table's clock and return it. The transaction excludes all others until it ends.
 
-    It goes by the time of day, in microseconds, and never back: what is written after a backup was restored is later
+    It is the time of day, in microseconds, and never goes back: what is written after a backup was restored is later
     than all that was there before.
     """
     now = time.time_ns() // 1_000
@@ -297,7 +297,7 @@ def _later(shown: ColumnElement[int], now: int) -> ColumnElement[int]:
 
 
 def _vectors(connection: Connection, table: SqlTable, asked: Embedding, ids: Sequence[UUID]) -> "Vector":
-    """The vectors of pieces, with NaN where a piece is gone by now, or has another model's."""
+    """Return the vectors of pieces, with NaN where a piece was deleted, or has another model's."""
     columns = table.c
     fits = (columns.model == asked.model) & (columns.dimensions == asked.dimensions)
     vectors = np.full((len(ids), asked.dimensions), np.nan, np.float32)

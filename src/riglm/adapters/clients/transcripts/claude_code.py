@@ -1,4 +1,4 @@
-"""Claude Code's transcripts: `projects/<directory>/<session>.jsonl`, those of its agents beside them or in folders."""
+"""Claude Code's transcripts: `projects/<directory>/<session>.jsonl`, those of its agents next to them or in folders."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ _read_any: Final = msgspec.json.Decoder().decode
 
 
 class ClaudeCodeTranscripts(TranscriptsPort):
-    """Reads what Claude Code writes, versions 1 and 2; each of its agents is a conversation of its own."""
+    """Reads what Claude Code writes, versions 1 and 2; each of its agents is a separate conversation."""
 
     client = "claude-code"
     introduces_itself = "claude-code"
@@ -112,7 +112,7 @@ class _Conversation:
         self._open: dict[str, _Use] = {}
 
     def take(self, text: bytes) -> list[Happening]:
-        """What a line tells."""
+        """Parse a line."""
         line = decoded(_read_line, text)
         if line.type not in {"user", "assistant"}:
             return []

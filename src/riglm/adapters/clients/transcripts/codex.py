@@ -104,7 +104,7 @@ class _Conversation:
         self._open: dict[str | None, tuple[_Payload, float]] = {}
 
     def take(self, text: bytes) -> list[Happening]:
-        """What a line tells."""
+        """Parse a line."""
         line = decoded(_read_line, text)
         if line.type not in {"session_meta", "response_item", "event_msg"}:
             return []
@@ -127,7 +127,7 @@ class _Conversation:
         return []
 
     def _introduce(self, meta: _Payload, timestamp: str) -> None:
-        """Take down whose file this is. After its own, a fork has the introductions of those that it comes from."""
+        """Note the session of this file. After its introduction, a fork has those of the sessions it comes from."""
         if not self._lane:
             self._lane, self._began = meta.id or "", timestamp
         is_own = meta.id == self._lane

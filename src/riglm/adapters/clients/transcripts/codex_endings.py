@@ -31,7 +31,7 @@ def by_result(result: Any) -> Ending:
 
 
 def by_output(output: Any) -> Ending:
-    """By what the model was told, where Codex wrote down nothing else; not every failure can be told by it."""
+    """Detect failures in the model's input where Codex wrote nothing else; not every failure can be detected."""
     told = output
     if isinstance(output, str):
         told = output.partition("\nOutput:\n")[2] if output.startswith("Wall time:") else output

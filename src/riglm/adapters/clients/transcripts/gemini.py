@@ -1,4 +1,4 @@
-"""Gemini CLI's transcripts: `tmp/<project>/chats/session-*.jsonl`, those of its agents in folders beside them."""
+"""Gemini CLI's transcripts: `tmp/<project>/chats/session-*.jsonl`, those of its agents in folders next to them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -42,7 +42,7 @@ class GeminiTranscripts(TranscriptsPort):
     separator = "_"
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        """`home` is the user's; `environment` may name another one in GEMINI_CLI_HOME."""
+        """`home` is the user's; `environment` may name a different one in GEMINI_CLI_HOME."""
         self._folder = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
 
     def files(self, place: Path | None = None) -> list[Path]:

@@ -20,7 +20,7 @@ _Read = TypeVar("_Read")
 
 
 class Line(NamedTuple):
-    """A line with its number, counted from 1; `fault` says why it cannot be read, if anything can be told at once.
+    """A line with its number, counted from 1; `fault` explains why it cannot be read, if that is known at once.
 
     It `is_whole` when it ends: the last one of a file may still be written.
     """
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
-    """The lines of a file that are not empty; `advance` is told of the bytes read, at least every mebibyte of lines.
+    """Yield the non-empty lines of a file; `advance` gets the bytes read, at least every mebibyte of lines.
 
     Raises:
         OSError: it cannot be read.

@@ -27,7 +27,7 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.Protocol):
     """Sends one request at a time and turns the bytes that come back into calls of its sink.
 
-    Bytes that nobody asked for, between exchanges or behind a complete answer, close the connection: they would be
+    Unrequested bytes, between exchanges or behind a complete response, close the connection: they would be
     taken for the next answer.
 
     Args:
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._reusable = False
             if not self._complete:
-                self._spoil(f"does not speak HTTP: {error}", error)
+                self._spoil(f"does not use HTTP: {error}", error)
         self._look_back()
 
     def eof_received(self) -> None:

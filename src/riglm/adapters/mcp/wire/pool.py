@@ -90,7 +90,7 @@ class Pool:
             self._all_lost.set()
 
     async def close(self) -> None:
-        """Close every connection; whatever is under way or waits fails. Returns when all are closed."""
+        """Close every connection; exchanges in flight or waiting fail. Returns when all are closed."""
         for dial in self._dials:
             dial.cancel()
         await asyncio.gather(*self._dials, return_exceptions=True)
@@ -122,7 +122,7 @@ class Pool:
     async def _failure_to_open(self, connection: Connection) -> Exception | None:
         try:
             await self._dial(connection)
-        except Exception as error:  # noqa: BLE001 - whatever a resolver or a TLS context raises, those who wait are told
+        except Exception as error:  # noqa: BLE001 - any failure of a resolver or a TLS context fails those that wait
             return error
         return None if connection.usable else ConnectionError("The server closed the connection as soon as it was open")
 

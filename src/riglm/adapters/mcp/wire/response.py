@@ -1,4 +1,4 @@
-"""What an HTTP exchange says to whoever asked for it."""
+"""The result of an HTTP exchange, as its caller gets it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -43,7 +43,7 @@ class HttpFailure(RiglmError):
 
 
 class ResponseSink(Protocol):
-    """Hears one answer as it comes: `head`, any number of `data`, then exactly one of `end` and `failed`.
+    """Receives one response as it comes: `head`, any number of `data`, then exactly one of `end` and `failed`.
 
     `failed` may come at any moment, before `head` too. Nothing comes after either of them, or after `Exchange.abort`.
     A sink should not raise: what `head` or `data` raises is logged, the connection is closed, and `failed` is called;

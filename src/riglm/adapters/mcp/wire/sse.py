@@ -8,7 +8,7 @@ from riglm.domain.errors import RiglmError
 
 BOM = b"\xef\xbb\xbf"
 DIGITS = 15
-"""A retry of more digits is not a time anybody waits, and is ignored."""
+"""A retry of more digits is no usable time, and is ignored."""
 
 _USUAL = ((b"event: message\r\ndata: ", b"\r\n\r\n"), (b"event: message\ndata: ", b"\n\n"), (b"data: ", b"\n\n"))
 
@@ -31,7 +31,7 @@ class Event(NamedTuple):
     id: bytes | None
     """The `id` field of this very event; None when it has none, empty when it takes back the last one."""
     retry_ms: int | None
-    """The `retry` field: milliseconds to wait before connecting anew."""
+    """The `retry` field: milliseconds to wait before reconnecting."""
 
 
 class EventParser:
@@ -153,7 +153,7 @@ class EventParser:
 
 
 def encode_event(data: bytes, *, id: bytes | None = None, retry_ms: int | None = None) -> bytes:  # noqa: A002 - the field's own name
-    """One `message` event on the wire; line endings inside the data become LF, each in a `data` line of its own.
+    """Return one `message` event as bytes; line endings inside the data become LF, each in a separate `data` line.
 
     Raises:
         ValueError: the id has a line ending or a NUL in it, or the retry is negative.
