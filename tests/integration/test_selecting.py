@@ -299,7 +299,7 @@ def test_what_cannot_be_used_is_refused_at_once_with_the_argument_and_the_fix(op
     ("store", "words"),
     [
         (".", "is a directory — fix: name a file in it, such as '.*riglm.db'"),
-        ("junk.db", "'.*junk.db' is a file of something else — fix: name another one"),
+        ("junk.db", "'.*junk.db' is a file of something else — fix: name a different one"),
         ("junk.db/agent.db", "'.*junk.db' is no directory, so that '.*agent.db' cannot be in it — fix: "),
         (5, "expected str, .* — fix: give the path of a file"),
         ("a\0b", "embedded null byte — fix: name another file"),

@@ -96,7 +96,7 @@ def support_by_key(key: str) -> ClientSupport | None:
 
 
 def support_of(name: str) -> ClientSupport | None:
-    """What is known of a client by what it calls itself; None when it is nobody that is known."""
+    """Return what is known of a client by its name; None for an unknown one."""
     folded = name.casefold()
     return next((known for known in CLIENTS if any(fnmatchcase(folded, each) for each in known.names)), None)
 

@@ -9,10 +9,10 @@ from riglm.domain.chance import looks_random
 from riglm.domain.secret import MASK, cover_urls, secrets_of_url, sounds_secret, urls_in
 
 RUNNERS: Final = re.compile(r"npx|bunx|uvx|pipx|npm|pnpm|yarn|bun|deno|uv|node|python[\d.]*|docker|podman")
-"""Programs that are given the name of another one to run."""
+"""Programs that run another program, whose name they are given."""
 
 RUNNER_VERBS: Final = frozenset({"run", "exec", "dlx", "x", "tool"})
-"""What a runner may be told before that name."""
+"""Options of a runner before that name."""
 
 _HARMLESS_WORDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "serve", "server", "start", "mcp"})
 _OPTION: Final = re.compile(r"-[A-Za-z]{1,3}|--[A-Za-z][A-Za-z0-9_-]{0,40}")

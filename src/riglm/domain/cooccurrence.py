@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_TOOLS_PER_SESSION: Final = 256
-"""Only the first so many distinct tools of a session form pairs, so that one odd session cannot fill the memory."""
+"""Maximum number of distinct tools of a session that form pairs, so that one odd session cannot fill the memory."""
 
 LONGEST_TOOL: Final = 256
 """Tools with more characters in their names form no pairs: databases index no text of any length."""
 
 MOST_SESSIONS: Final = 50_000
-"""Only the latest so many sessions count: what was used together long ago says little, and all would take too long."""
+"""Maximum number of sessions that count, the latest ones: old use says little, and all would take too long."""
 
 Pair = tuple[str, str]
 

@@ -10,11 +10,11 @@ from riglm.domain.prediction import Prediction, Scores
 _ENOUGH: Final = 20
 """With fewer calls to go by, a list is as long as it may be."""
 _TRUST: Final = 100.0
-"""What predictions expect counts like so many observed calls, and half as much after so many."""
+"""Number of observed calls that the expectation of predictions counts as, halved after that number of calls."""
 _GAIN: Final = 0.5
 """How much of what was missed too often, or too seldom, is made up for."""
 _HALF_LIFE: Final = 1000.0
-"""After so many calls a call counts half."""
+"""Number of calls after which a call counts half."""
 _RANK_SHARE: Final = 0.5
 _STEP: Final = 0.02
 _STEPS: Final = 700
@@ -26,7 +26,7 @@ class CoverageCalibrator:
     A list holds every tool that is at least so likely; no other rule holds as many calls in lists as short: few tools
     where the prediction is sure, more where many are likely. How likely, is read from the record of how surprising
     calls were (minus the logarithm of the tool's probability), so that the share holds whatever the probabilities are
-    worth. While the record is short, what the predictions themselves expect counts beside it. Half of the difference
+    worth. While the record is short, the expectation of the predictions counts in addition. Half of the difference
     between the share that was asked for and the one that was realised is added to the aim.
 
     Without probabilities, a softmax makes them of the scores, and half the logarithm of the rank is added, which keeps

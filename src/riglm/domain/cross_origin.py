@@ -10,7 +10,7 @@ _MINUTES_10: Final = b"600"
 
 
 class CrossOrigin:
-    """What a browser must be told before it lets a page of another origin send requests, and read the answers.
+    """Headers that let a page of another origin send requests in a browser, and read the responses.
 
     Only origins that are named get it: any page that was served on this machine has a loopback origin, so that alone
     is no reason to trust it with what a browser guards.

@@ -24,7 +24,7 @@ def parsed_duration(text: str) -> float:
 
 
 def parsed_moment(text: str, now: float) -> float:
-    """The time, in seconds since the epoch, of a date (and time, in UTC unless it says so) or of a span before `now`.
+    """Return the time, in seconds since the epoch, of a date (and time, UTC by default) or of a span before `now`.
 
     Raises `ValueError` for anything else.
     """

@@ -66,7 +66,7 @@ class ExposureTotals:
 
     `changes` are lists that differ from the session's list before; `tokens_resent` is the sum of what those showed.
     `searches` are answers to searches. Tokens shown, hidden and own are of lists, each counted once, however often the
-    client sent it to its model; answers count as riglm's own.
+    client sent it to its model; results count as meta-tools.
     """
 
     mode: Mode

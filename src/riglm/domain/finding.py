@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class Section(StrEnum):
-    """What is examined, in the order in which it is told."""
+    """What is examined, in the order of the report."""
 
     CONFIGURATION = "configuration"
     SERVERS = "servers"
@@ -47,7 +47,7 @@ class Finding:
 
 
 def finding(section: Section, severity: Severity, place: str, what: str, fix: str = "") -> Finding:
-    """A finding, for whoever tells many of one section."""
+    """A finding, for code that makes many of one section."""
     return Finding(section=section, severity=severity, place=place, what=what, fix=fix)
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Whose(StrEnum):
-    """What tells the records that are to be forgotten from all others."""
+    """What distinguishes the records to erase from all others."""
 
     SESSION = "session"
     CLIENT = "client"
@@ -14,7 +14,7 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """Somebody to be forgotten, at a time in seconds since the epoch.
+    """A subject to erase, at a time in seconds since the epoch.
 
     `key` is the id of a session; the keyed hash of a client, or of the name that clients gave themselves; or the keyed
     hash of a principal, empty for callers without a name. A client and a principal may come back: their sessions that

@@ -1,4 +1,4 @@
-"""Keyed hashes: equal things can be told apart from unequal ones, and nobody without the key learns what they were."""
+"""Keyed hashes: equal values have equal hashes, and without the key the values cannot be recovered."""
 
 import hmac
 import json
@@ -34,7 +34,7 @@ def _value(raw: bytes) -> Any:
 
 
 class KeyedHasher:
-    """HMAC-SHA-256 under one key, cut to 128 bits, in hex. Each kind of thing is hashed under a label of its own."""
+    """HMAC-SHA-256 under one key, cut to 128 bits, in hex. Each kind of value is hashed under a separate label."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) < KEY_BYTES:
@@ -47,15 +47,15 @@ class KeyedHasher:
         return self._digest(b"arguments as sent", raw) if canonical is None else self._digest(b"arguments", canonical)
 
     def client_id(self, name: str, principal: str = "", address: str = "") -> str:
-        """The hash that stands for a client: what it calls itself, who uses it, and where from."""
+        """Return the hash of a client: its name, its principal, and its address."""
         return self._digest(b"client", *(_utf8(part) for part in (name, principal, address)))
 
     def client_name(self, name: str) -> str:
-        """The hash that stands for all clients that call themselves so."""
+        """Return the hash of all clients with this name."""
         return self._digest(b"client name", _utf8(name))
 
     def principal(self, principal: str) -> str:
-        """The hash that stands for who is calling."""
+        """Return the hash of a principal."""
         return self._digest(b"principal", _utf8(principal))
 
     def session_key(self, value: str) -> str:
@@ -68,7 +68,7 @@ class KeyedHasher:
         return self._digest(b"catalog", raw if canonical is None else canonical)
 
     def derived_key(self, purpose: str) -> bytes:
-        """A key of its own for one purpose, from which this one cannot be told."""
+        """Return a separate key for one purpose, from which this one cannot be derived."""
         return hmac.digest(self._key, b"key for " + _utf8(purpose), "sha256")
 
     def _digest(self, label: bytes, *parts: bytes) -> str:

@@ -116,7 +116,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiglmEntry:
-    """A server of a client that is riglm itself, whoever wrote it there; or a file that could not be read."""
+    """An entry of riglm among the servers of a client; or a file that could not be read."""
 
     client: str
     file: Path
@@ -153,7 +153,7 @@ class Rewriting:
 
     @property
     def changes(self) -> bool:
-        """Whether the file becomes another one."""
+        """True if the file changes."""
         return self.before != self.after
 
 
@@ -181,7 +181,7 @@ class InstallPlan:
 class UndoPlan:
     """What `riglm undo` would do to one file: which servers return, and whether it becomes again the file it was.
 
-    `is_gone` says that its folder is not there any more, so that neither returns.
+    `is_gone` is True if its folder does not exist any more, so that neither returns.
     """
 
     client: str
@@ -201,22 +201,22 @@ def is_riglm(server: ClientServer) -> bool:
 
 
 def entry_of(servers: Iterable[ClientServer], configuration: Path) -> str | None:
-    """What riglm with this configuration is called among a client's servers, whoever named it; None if it is not."""
+    """Return the name of riglm with this configuration among a client's servers; None if there is none."""
     return next((each.name for each in servers if is_riglm(each) and str(configuration) in each.starts), None)
 
 
 def digest(content: bytes) -> str:
-    """What tells one content of a file from another."""
+    """Return what distinguishes one content of a file from another."""
     return sha256(content).hexdigest()
 
 
 def digest_of_configuration(content: bytes) -> str:
-    """The same for a configuration of riglm, whatever mode it is in: `riglm enforce` and `riglm shadow` change that."""
+    """Return the same for a configuration of riglm in any mode: `riglm enforce` and `riglm shadow` change that."""
     return digest(_MODE.sub(rb"\1shadow", content))
 
 
 def name_behind(name: str, taken: Collection[str]) -> str:
-    """A server's name behind riglm: its own, as far as riglm takes it and no other has it."""
+    """Return a server's name behind riglm: the client's name for it, if riglm accepts it and no other server has it."""
     slug = _NO_SLUG.sub("-", name).replace("-_", "_").strip("._-")[:_LONGEST].strip("._-") or "server"
     if _RESERVED.fullmatch(slug):
         slug += "-server"

@@ -22,11 +22,11 @@ class ErrorKind(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     UNAVAILABLE = "unavailable"  # the upstream could not be reached, died, or sent no answer that can be passed on
-    UNKNOWN = "unknown"  # riglm or the client went away before the answer came
+    UNKNOWN = "unknown"  # riglm or the client ended before the response came
 
 
 OWN_UPSTREAM: Final = "riglm"
-"""The upstream that calls of riglm's own tools are recorded under; no server can be called so."""
+"""The upstream under which calls of meta-tools are recorded; no server can have this name."""
 
 USES: Final = frozenset({None, ErrorKind.TOOL})
 """How the invocations end in which a tool surely ran: any other end may be that of a tool that there is not."""

@@ -1,7 +1,7 @@
 """JSON-RPC messages that keep their payloads as the bytes they came as.
 
 Only the envelope is decoded: id, method, and where params, result and error lie. Params, results and errors stay raw
-JSON, so what riglm does not own passes byte for byte, whatever a newer protocol revision adds to it.
+JSON, so what riglm does not own passes byte for byte, including additions of newer protocol revisions.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import msgspec
 from riglm.domain import rawjson, salvage
 from riglm.domain.rawjson import UNREADABLE, Raw, elements, encode, join_object, members, plain, text, with_member
 
-__all__ = [  # whoever reads messages also reads what is in them
+__all__ = [  # code that reads messages also reads their content
     "Malformed",
     "Message",
     "Raw",
@@ -158,7 +158,7 @@ _IN_PARAMS: Final = (b'"name"', b'"uri"', b'"arguments"', b'"_meta"')
 
 
 def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
-    """Refuse a request or notification whose parts cannot be told for sure."""
+    """Refuse a request or notification whose parts are ambiguous."""
     if params and bytes(memoryview(params)[:1]) not in _STRUCTURED:
         raise Malformed(INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id)
     if _may_repeat(line.count) or b"\\u00" in line:
@@ -212,7 +212,7 @@ def _keys(raw: bytes) -> list[str]:
 
 
 def _second_reading(line: bytes, error: Exception) -> _Envelope:
-    """Read a line that the strict decoder refused, or say why it is no message."""
+    """Read a line that the strict decoder refused, or explain why it is no message."""
     if isinstance(error, RecursionError):
         raise Malformed(PARSE_ERROR, "Parse error: nested too deeply", salvage.asked_id(line, line)) from None
     with contextlib.suppress(*UNREADABLE):
@@ -299,5 +299,5 @@ def next_cursor(fields: Mapping[str, Raw]) -> bytes:
 
 
 def is_tool_error(raw: Raw) -> bool:
-    """Whether the raw result of a `tools/call` says that the tool failed."""
+    """True if the raw result of a `tools/call` is an error of the tool."""
     return b'"isError"' in bytes(raw) and bytes(members(raw).get("isError", b"")) == b"true"

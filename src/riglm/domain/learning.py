@@ -8,7 +8,7 @@ from riglm.domain.invocation import Found
 from riglm.domain.prediction import Vector
 
 SIGNALS: Final = {Found.LISTED: 1.0, Found.SEARCHED: 1.5, Found.NAMED: 0.5}
-"""How telling a call is: of a tool that was listed, of one that a search had to find, of one that was neither."""
+"""How informative a call is: of a tool that was listed, of one that a search had to find, of one that was neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

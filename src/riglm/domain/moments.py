@@ -8,5 +8,5 @@ _LATEST: Final = datetime(9999, 12, 29, tzinfo=UTC).timestamp()  # so that every
 
 
 def told_moment(seconds: float) -> datetime:
-    """A time, in seconds since the epoch, as a moment in UTC, or the nearest one that any time zone can tell."""
+    """Return a time, in seconds since the epoch, in UTC, or the nearest one that every time zone can represent."""
     return datetime.fromtimestamp(min(_LATEST, max(_EARLIEST, seconds)), UTC)

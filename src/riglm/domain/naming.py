@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 SEPARATOR: Final = "__"
-"""What stands between a server's name and a tool's."""
+"""Separates a server's name from a tool's."""
 
 LONGEST: Final = 64
 """No name that riglm makes is longer: what model providers accept."""
@@ -28,7 +28,7 @@ def prefixed(server: str, name: str) -> str:
 
 
 def may_be_cut(name: str) -> bool:
-    """Whether a name may be the short form of a longer one, which then only a list can tell."""
+    """True if a name may be the short form of a longer one, which only a list can decide."""
     return _CUT.fullmatch(name) is not None
 
 

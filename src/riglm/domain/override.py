@@ -6,9 +6,9 @@ from uuid import UUID
 
 
 class OverrideKind(StrEnum):
-    """What is to be done with the tool: show it, hide it, or keep it in every list.
+    """The action on the tool: show it, hide it, or keep it in every list.
 
-    What is shown or kept stands at its place in the catalogue's order, for the sake of clients' prompt caches.
+    A shown or kept tool has its place in the catalog's order, for the sake of clients' prompt caches.
     """
 
     INCLUDE = "include"
@@ -26,7 +26,7 @@ class OverrideScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What people want of one tool, whatever is predicted.
+    """A manual decision about one tool, regardless of predictions.
 
     `tool` is the name as clients see it. `key` says which session (its id) or which principal (its keyed hash) is
     concerned; it is empty where the scope is all, and for the principal of callers without a name, such as the local
@@ -47,7 +47,7 @@ class Override:
         return self.expires_at is None or at < self.expires_at
 
     def concerns(self, session_id: str, principal: str) -> bool:
-        """Whether it speaks of this session of this principal."""
+        """True if it applies to this session of this principal."""
         if self.scope is OverrideScope.ALL:
             return True
         return self.key == (session_id if self.scope is OverrideScope.SESSION else principal)

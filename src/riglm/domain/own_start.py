@@ -17,7 +17,7 @@ _TAKING_A_VALUE: Final = frozenset(
 
 
 def starts_riglm(words: Sequence[str]) -> bool:
-    """Whether a command line starts riglm: by its own name, as a module of Python's, or by what unpacks packages.
+    """True if a command line starts riglm: by its name, as a module of Python, or by a package runner.
 
     A word `riglm` among the arguments of another program, a directory for instance, does not count.
     """
@@ -35,7 +35,7 @@ def starts_riglm(words: Sequence[str]) -> bool:
 
 
 def _unpacked(rest: Sequence[str]) -> bool:
-    """Whether what follows `uvx`, `uv` or `pipx` is riglm, perhaps started by a Python of an environment of its own."""
+    """True if what follows `uvx`, `uv` or `pipx` is riglm, perhaps started by a Python of a separate environment."""
     while rest:
         rest = rest[_before_the_first_argument(rest) :]
         if not rest or rest[0] not in RUNNER_VERBS:

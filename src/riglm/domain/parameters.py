@@ -37,7 +37,7 @@ def read(message: Message) -> Parameters:
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What every request of the modern era says of its client; `version` is None when it is no string."""
+    """What every modern request contains of its client; `version` is None if it is no string."""
 
     version: str | None
     client: Client

@@ -12,7 +12,7 @@ class Patience:
     def __init__(self) -> None:
         """Nothing was spent yet."""
         self.spent = 0
-        """Slices of the deadline; whoever waits for the state says how long one is."""
+        """Slices of the deadline; their length is set by the code that waits for the state."""
         self._tokens: list[Token[Patience | None]] = []
 
     def __enter__(self) -> Self:

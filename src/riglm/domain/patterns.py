@@ -1,4 +1,4 @@
-"""What is wrong with a glob pattern for names of tools that can stand for none."""
+"""Errors of glob patterns for names of tools that cannot match any."""
 
 import re
 from fnmatch import translate
@@ -13,11 +13,11 @@ _NOTHING: Final = "(?!)"
 
 
 def fault(pattern: str) -> tuple[str, str] | None:
-    """What is wrong and what to do about it; None when there may be tools that the pattern stands for."""
+    """Return the problem and the fix; None if there may be tools that the pattern matches."""
     if not pattern.strip():
-        return "an empty pattern stands for no tool", "take it away, or name a tool"
+        return "an empty pattern matches no tool", "remove it, or name a tool"
     if pattern != pattern.strip():
-        return f"{pattern!r} has spaces at an end, and stands for no tool", f"write {pattern.strip()!r}"
+        return f"{pattern!r} has spaces at an end, and matches no tool", f"write {pattern.strip()!r}"
     plain = _CLASS.sub("", pattern)
     if "," in plain:
         parts = [part.strip() for part in pattern.split(",") if part.strip()]

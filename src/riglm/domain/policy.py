@@ -37,7 +37,7 @@ class Policy:
     def __init__(
         self, *, allowed: Spellings | None = None, denied: Spellings | None = None, pinned: Spellings | None = None
     ) -> None:
-        """Whatever is not among `allowed` is denied, unless that is None; whatever resembles one of `denied` is.
+        """Everything outside `allowed` is denied, unless that is None; everything that resembles one of `denied` is.
 
         A denied name is denied behind the name of any server as well.
         """
@@ -52,7 +52,7 @@ class Policy:
     ) -> Standing:
         """What may become of a tool, given the overrides that hold for a session, by tool.
 
-        `others` are names by which the deny list may mean the tool as well, though clients see another one.
+        `others` are names by which the deny list may mean the tool as well, though clients see a different one.
         Of `include` and `exclude` the later one counts. Including lifts a denial, unless it is for one session only: a
         session is no source of rights.
         """
@@ -61,7 +61,7 @@ class Policy:
         return _overridden(standing, mine) if mine else standing
 
     def denies_by_name(self, name: str) -> bool:
-        """Whether the deny list means a name, whatever is allowed."""
+        """True if the deny list means a name, regardless of the allow list."""
         return self._denies(name)
 
     def _denied_by_list(self, name: str) -> bool:

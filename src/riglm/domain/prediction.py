@@ -1,4 +1,4 @@
-"""What predictors are told, and what they answer."""
+"""The input of predictors, and their output."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ else:  # numpy takes a tenth of a second to import, and a start without predicti
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Context:
-    """What a session says that it is about; `vector` is None while it is not embedded.
+    """The context that a session set; `vector` is None while it is not embedded.
 
     `model` names the model of the vector: vectors of different models are never compared.
     """
@@ -33,7 +33,7 @@ class Context:
 class Relevance:
     """How well each candidate fits the context, between 0 and 1 in each of its parts.
 
-    `described` compares with what the tools say of themselves, `learned` with the contexts that they were used in;
+    `described` compares with the descriptions of tools, `learned` with the contexts that they were used in;
     `combined` weighs both. `confidence` is the context confidence.
     """
 

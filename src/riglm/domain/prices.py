@@ -69,7 +69,7 @@ class SessionPrice:
         self._cached = 0.0
 
     def request(self, list_tokens: float, list_key: object) -> None:
-        """Add a model request whose prompt begins with a tool list; equal keys stand for the same bytes."""
+        """Add a model request whose prompt begins with a tool list; equal keys mean equal bytes."""
         prices, prompt = self._prices, list_tokens + self.messages
         cached = self._cached if self.requests and list_key == self._list else 0.0
         self.total += prices.cached_input * cached + prices.cache_write * (prompt - cached)

@@ -21,7 +21,7 @@ META_MISSING: Final = "riglm/missing"
 HANDSHAKE_ONLY: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
-"""Requests of the handshake era that the modern one took away."""
+"""Requests of the handshake era that the modern one removed."""
 
 NAME_MEMBER: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which member of the params the `Mcp-Name` header repeats."""

@@ -36,7 +36,7 @@ class Provider:
 
     `called` makes the name that the provider sees of the name of riglm in the client's configuration and of the tool's.
     `schema_faults` gives what it does not take in an `inputSchema`. `is_strict` says that common clients pass on
-    what it refuses, rather than mend it. `clients` speak with no other provider; they are named as `riglm init` does.
+    what it rejects, rather than repair it. `clients` use no other provider; they are named as `riglm init` does.
     """
 
     title: str
@@ -79,7 +79,7 @@ def faults_for_gemini(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def parts_of(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """A schema and the schemas within it, as far as it is none of the absurdly deep ones; no reference is followed."""
+    """Yield a schema and the schemas within it, unless absurdly deep; no reference is followed."""
     if depth > _DEEPEST:
         return
     if isinstance(schema, list):
@@ -124,5 +124,5 @@ PROVIDERS: Final = (
 
 
 def providers_of(client: str) -> tuple[Provider, ...]:
-    """The providers that may see the tools of a client; all of them for one that may speak with any."""
+    """Return the providers that may see the tools of a client; all of them for one that may use any."""
     return tuple(provider for provider in PROVIDERS if client in provider.clients) or PROVIDERS

@@ -1,10 +1,10 @@
-"""What can be told of a request that cannot be read as a whole: too large to be kept, or nested too deeply."""
+"""What can be recovered of a request that cannot be read as a whole: too large to be kept, or nested too deeply."""
 
 import re
 from typing import Final
 
 EDGE: Final = 512
-"""So many bytes of either end of a message are looked at."""
+"""Maximum number of bytes that are inspected at either end of a message."""
 
 ID: Final = rb'"id"\s*:\s*(-?[0-9]+|"(?:[^"\\]|\\.)*")'
 """A member that is an id."""
@@ -22,7 +22,7 @@ _START: Final = re.compile(rb"\s*\{(?:\s*(?:%b|%b|(?P<method>%b))\s*,){1,3}" % (
 def asked_id(head: bytes, tail: bytes) -> bytes | None:
     """The raw id of a damaged request, read from its first and last bytes; None when there is none to be found.
 
-    Clients write the id beside the version and the method, or after the params. A message that does not show its
+    Clients write the id next to the version and the method, or after the params. A message that does not show its
     method at the start may be an answer, and the id in it one of the other side.
     """
     start = _START.match(head[:EDGE])

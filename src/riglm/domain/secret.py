@@ -1,4 +1,4 @@
-"""Secrets in text: found, and covered before anybody reads it."""
+"""Secrets in text: found, and redacted."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from riglm.domain.chance import looks_random
 
 MASK = "***"
-"""What stands where a secret was."""
+"""Replaces a secret."""
 
 SHORTEST_SECRET = 4
 """A known value of fewer characters is not searched for: it would cover innocent text and hide nothing."""
@@ -85,7 +85,7 @@ def mask_address(url: str) -> str:
 
 
 def urls_in(text: str) -> list[str]:
-    """The URLs that stand in a text, without their schemes."""
+    """Return the URLs in a text, without their schemes."""
     return ["x" + rest for rest in _URL.findall(text)]
 
 
@@ -95,7 +95,7 @@ def cover_urls(text: str) -> str:
 
 
 def mask_options(options: Any) -> Any:
-    """Options of somebody else's making, at whatever depth, with the values under secret-sounding names covered."""
+    """Return arbitrary options, at any depth, with the values under secret-sounding names redacted."""
     if isinstance(options, Mapping):
         return {
             key: MASK if sounds_secret(str(key)) and value is not None else mask_options(value)
@@ -107,7 +107,7 @@ def mask_options(options: Any) -> Any:
 
 
 def secrets_of_options(options: Any) -> list[str]:
-    """The texts under secret-sounding names among options, at whatever depth."""
+    """Return the texts under secret-sounding names among options, at any depth."""
     if isinstance(options, Mapping):
         return [
             text
@@ -130,7 +130,7 @@ def secrets_of_url(url: str) -> list[str]:
 def passwords_of_url(url: str) -> tuple[str, ...]:
     """What may be the password, as written and as meant, and the values of the query under secret-sounding names.
 
-    No other values: where a driver's options stand in the query, most of them are ordinary words.
+    No other values: in a query with a driver's options, most of them are ordinary words.
     """
     passwords = _passwords_in(url)
     named = [value for name, value in parse_qsl(_query_of(url)) if sounds_secret(name)]
@@ -169,7 +169,7 @@ def _mask_match(found: re.Match[str]) -> str:
 
 
 class Redactor:
-    """Covers the given secrets, credentials and the secret parts of URLs wherever they stand in a text."""
+    """Redacts the given secrets, credentials and the secret parts of URLs everywhere in a text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)

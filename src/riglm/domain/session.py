@@ -9,7 +9,7 @@ from riglm.domain.identifier import uuid7
 
 
 class Era(StrEnum):
-    """How a client and a server speak: with the initialize handshake, or with an envelope in every request."""
+    """The protocol era of a client or server: an initialize handshake, or an envelope in every request."""
 
     HANDSHAKE = "handshake"
     MODERN = "modern"
@@ -61,7 +61,7 @@ CONFIDENCE = {
 
 
 MOST_RESERVED: Final = 1_000
-"""Numbers beyond so many are no longer reserved, the oldest first: nothing took them for long."""
+"""Maximum number of reserved numbers, the oldest are released first: they were unused for long."""
 
 
 PROFILE: Final = "profile"
@@ -70,7 +70,7 @@ PROFILE: Final = "profile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """What a client says of itself. Self-reported: good for statistics, never for decisions about rights."""
+    """A client's name and version as it sent them: good for statistics, never for decisions about rights."""
 
     name: str = ""
     version: str = ""
@@ -120,7 +120,7 @@ class Session:
         return number
 
     def reserve(self, number: int) -> None:
-        """An invocation is about to start, and this number is its own."""
+        """Reserve the number of an invocation that is about to start."""
         self.reserved = (*self.reserved[-MOST_RESERVED:], number)
 
     def give_back(self, number: int) -> None:

@@ -22,7 +22,7 @@ LONGEST_QUERY: Final = 2_000
 
 
 class ClientList(NamedTuple):
-    """The list that a client has: the names of servers' tools, of riglm's own, and whose marks are on them."""
+    """The list that a client has: the names of servers' tools, of meta-tools, and the warm set of its preload hints."""
 
     names: tuple[str, ...]
     own: tuple[str, ...] = ()

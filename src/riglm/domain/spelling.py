@@ -1,4 +1,4 @@
-"""Spellings of names: whether two names, or a name and a glob pattern, are the same to whoever reads them."""
+"""Spellings of names: whether two names, or a name and a glob pattern, look the same to a reader."""
 
 import re
 import unicodedata
@@ -93,7 +93,7 @@ def _apart(text: str) -> str:
 
 
 def _loosely(pattern: str) -> str:
-    """A regular expression for the forms of all names that a glob pattern stands for."""
+    """Return a regular expression for the forms of all names that a glob pattern matches."""
     pieces = _GLOB.split(pattern)
     parts = [""]
     for index, piece in enumerate(pieces):
@@ -104,7 +104,7 @@ def _loosely(pattern: str) -> str:
         else:
             parts[-1] += _letters(piece, after=index > 0, before=index < len(pieces) - 1)
     first, *others = parts
-    stretches = [f"(?>.*?{part})" for part in others[:-1]]  # atomic, lest many stars take for ever
+    stretches = [f"(?>.*?{part})" for part in others[:-1]]  # atomic, so that many stars stay fast
     rest = f"{''.join(stretches)}.*{others[-1]}" if others else ""
     return rf"(?s:_?{first}{rest}_?)\Z"
 

@@ -23,7 +23,7 @@ class Surface(StrEnum):
 
 
 KNOWN_CLIENTS: Final[Mapping[str, Surface]] = {"claude-code": Surface.HINTS}
-"""Clients that read the mark on tools that are worth loading, and leave the others to a search of their own."""
+"""Clients that honor preload hints, and defer the other tools to their own search."""
 
 
 def surface_for(client: str, era: Era, by_client: Mapping[str, Surface]) -> Surface:

@@ -3,7 +3,7 @@
 from typing import Final
 
 BYTES_PER_TOKEN: Final = 4
-"""JSON Schema in English comes to about so many bytes a token with the tokenisers in use; good to a fifth or so."""
+"""Bytes per token of JSON Schema in English with common tokenizers; good to about a fifth."""
 
 CACHED_PRICE: Final = 0.1
 WRITTEN_PRICE: Final = 1.25
@@ -12,5 +12,5 @@ an uncached token; the ratio is much the same with all large providers."""
 
 
 def estimated_tokens(size: int) -> int:
-    """The tokens of definitions of so many bytes, rounded up."""
+    """Return the tokens of definitions of this number of bytes, rounded up."""
     return -(-size // BYTES_PER_TOKEN)

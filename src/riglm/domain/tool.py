@@ -49,7 +49,7 @@ class Catalogue:
 
     @cached_property
     def name_set(self) -> frozenset[str]:
-        """The tools' names, for whoever only wants to know whether a tool is among them."""
+        """The tools' names, for membership tests."""
         return frozenset(self.names)
 
     @cached_property
@@ -69,7 +69,7 @@ class Catalogue:
 
 
 def named(names: Iterable[str], known: Catalogue) -> Catalogue:
-    """The tools of these names as far as they are known, and no more than the name of the others."""
+    """Return the tools of these names where known, and only the name of the others."""
     missing = (Tool(name, Raw(b'{"name":%b}' % jsonrpc.encode(name))) for name in names)
     return Catalogue(tuple(known.by_name.get(tool.name, tool) for tool in missing))
 
@@ -96,7 +96,7 @@ def _missing_servers(fields: Mapping[str, Raw]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolProfile:
-    """What a tool says of itself, for retrieval. `name` is the name that clients see, `bare_name` the server's own."""
+    """The texts of a tool, for retrieval. `name` is the name that clients see, `bare_name` the server's."""
 
     name: str
     bare_name: str = ""
@@ -121,7 +121,7 @@ class ToolProfile:
 
 
 def profile(tool: Tool, *, server: str = "", bare_name: str = "") -> ToolProfile:
-    """What a listed tool says of itself; what is missing or of the wrong kind stays empty."""
+    """Return the texts of a listed tool; what is missing or of the wrong kind stays empty."""
     fields = jsonrpc.members(tool.raw)
     schema = jsonrpc.members(fields.get("inputSchema", b"{}"))
     properties = jsonrpc.members(schema.get("properties", b"{}"))

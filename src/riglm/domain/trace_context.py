@@ -12,7 +12,7 @@ _READ: Final = (PARENT, STATE)
 
 
 def read(message: Message) -> dict[str, str]:
-    """What a request says of the trace that it belongs to; empty when it says nothing."""
+    """Return a request's trace context; empty if it has none."""
     if b"traceparent" not in message.line:
         return {}
     meta = parameters.read(message).meta

@@ -11,7 +11,7 @@ _TRACE: Final = "traceparent"
 
 
 def turn_key(meta: Raw | bytes, keys: Iterable[str]) -> str:
-    """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing.
+    """Return the turn key of a call's raw `_meta`; empty if it has none.
 
     The first of `keys` that is there counts. Of a `traceparent` only the trace is of the turn, the rest is of the call.
     """
@@ -46,5 +46,5 @@ def begin_turn(state: SessionState) -> None:
 
 
 def used_lately(state: SessionState, turns: int) -> set[str]:
-    """The tools that were used in the last so many turns, this one among them."""
+    """Return the tools that were used in the last `turns` turns, this one among them."""
     return {tool for tool, turn in state.used_in_turn.items() if state.turn - turn < turns}

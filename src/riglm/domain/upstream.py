@@ -11,10 +11,10 @@ from riglm.domain.command_line import RUNNER_VERBS, RUNNERS
 from riglm.domain.secret import mask_address
 
 Kind = Literal["stdio", "http", "sse"]
-"""How a server is spoken to: a child process, Streamable HTTP, or the older HTTP+SSE."""
+"""The transport of a server: a child process, Streamable HTTP, or the older HTTP+SSE."""
 
 Sharing = Literal["auto", "session", "shared"]
-"""Whether clients share one process or link of the server, or each has its own; `auto` decides by the era."""
+"""Whether clients share one process or link of the server, or each has a separate one; `auto` decides by the era."""
 
 LinkState = Literal["idle", "opening", "open", "broken"]
 """How it stands with the way to a server: nobody asked it yet, or nobody does now; the first answer is awaited; it can
@@ -48,7 +48,7 @@ class UpstreamSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamHealth:
-    """How it stands with one server. With several links to it, one that is open is enough to be `open`.
+    """The condition of one server. With several links to it, one that is open is enough to be `open`.
 
     A server that is reached by requests of their own (Streamable HTTP) is `open` when it answered the last one. `since`
     is when this state began, in seconds since the epoch; `last_error` is what went wrong last, mended or not.

@@ -22,7 +22,7 @@ class View:
 
     @cached_property
     def candidate_set(self) -> frozenset[str]:
-        """The candidates, for whoever only wants to know whether a tool is among them."""
+        """The candidates, for membership tests."""
         return frozenset(self.candidates)
 
     @property

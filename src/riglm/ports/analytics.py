@@ -46,7 +46,7 @@ class RecordRefused(RiglmError):
 
 
 class RecordedCall(NamedTuple):
-    """One use of a tool in a recorded session, as far as prediction learns from it again; `timestamp` is its start."""
+    """One use of a tool in a recorded session, as a replay learns it; `timestamp` is its start."""
 
     tool: str
     upstream: str
@@ -61,7 +61,7 @@ class RecordedSession:
 
     `client` is the name that the client gave itself; `client_id` and `principal` are keyed hashes. `profile` is the
     `filtering.profile` that it began with, empty when none was recorded. `tools_available`
-    are the tools that it was last told of, or that were hidden from it. Times are in seconds since the epoch.
+    are the tools of its last list, or that were hidden from it. Times are in seconds since the epoch.
     """
 
     id: UUID
@@ -101,7 +101,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
 
     @abstractmethod
     def maintenance_lease(self) -> AbstractContextManager[bool]:
-        """Hold the right to do maintenance while the block runs, unless somebody else has it; gives whether it was got.
+        """Hold the maintenance lease while the block runs; yields False if another process holds it.
 
         It never waits for another holder, and the death of a holder frees it. A lease of a server whose connection
         breaks is lost without a word: take it for one round at a time, and do what may be done twice.
@@ -136,13 +136,13 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
 
     @abstractmethod
     def get_tool_frequencies(self, since: float) -> Mapping[str, int]:
-        """Invocations by tool since the given time, without riglm's own tools (`OWN_UPSTREAM`)."""
+        """Return invocations by tool since the given time, without meta-tools (`OWN_UPSTREAM`)."""
 
     @abstractmethod
     def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
         """Recompute co-occurrence from the successful calls in the latest `most_sessions`; the number of pairs.
 
-        Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs, without riglm's own. A pair
+        Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs, without meta-tools. A pair
         that did not change may keep the time at which it was last updated.
         """
 
@@ -166,7 +166,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros.
 
-        riglm's own tools that were called are among them, under `OWN_UPSTREAM`.
+        Meta-tools that were called are among them, under `OWN_UPSTREAM`.
         """
 
     @abstractmethod
@@ -190,7 +190,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
 
     @abstractmethod
     def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
-        """Forget all learned pairs but the `most` newest, whatever their model, about `at_once` in each step.
+        """Delete all learned pairs but the `most` newest, of any model, about `at_once` in each step.
 
         Gives the number that each step forgot; there is no step when there are no more pairs than that.
         """

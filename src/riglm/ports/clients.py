@@ -62,7 +62,7 @@ class ClientsPort(Protocol):
 
 
 class ServersFilePort(Protocol):
-    """riglm's own configuration of the servers behind it; makes new versions, writes nothing."""
+    """riglm's configuration of the servers behind it; creates new versions, writes nothing."""
 
     @abstractmethod
     def servers(self, file: Path, content: bytes | None) -> Mapping[str, Any]:
@@ -98,7 +98,7 @@ class FilesPort(Protocol):
 
     @abstractmethod
     def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
-        """Make the file hold something else, or be gone; a new one is for the user's eyes only.
+        """Replace the content of the file, or delete it; a new one is readable for its user only.
 
         Raises:
             Conflict: it cannot be written, or does not hold what it held before.
@@ -122,7 +122,7 @@ class InstallationsPort(Protocol):
 
     @abstractmethod
     def kept(self, name: str) -> bytes | None:
-        """A copy that was kept; None when somebody removed it."""
+        """Return a copy that was kept; None if it was removed."""
 
     @abstractmethod
     def where(self, name: str) -> Path:

@@ -7,18 +7,18 @@ from typing import Any, Protocol
 from riglm.domain.schemas.settings import Settings
 
 KeyPath = tuple[str, ...]
-"""Where a value stands in the configuration: keys from the top."""
+"""The location of a value in the configuration: keys from the top."""
 
 
 class WrittenAside(Protocol):
-    """A configuration file that is written and sound, and stands beside the one it is to replace."""
+    """A configuration file that is written and valid, next to the one that it will replace."""
 
     @abstractmethod
     def take_over(self) -> None:
         """Put it in the place of the file; blocks.
 
         Raises:
-            Conflict: it cannot be put there, or the file has become another one meanwhile.
+            Conflict: it cannot be put there, or the file has changed meanwhile.
         """
 
     @abstractmethod
@@ -53,7 +53,7 @@ class ConfigurationPort(Protocol):
     def write_aside(
         self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
     ) -> WrittenAside | None:
-        """Write a change that was merged into `settings` beside the file; None when the file says all of it already.
+        """Write a merged change into `settings` next to the file; None if the file has all of it already.
 
         Blocks. The file is made to say what the document does, be that in force or not, at the paths of which
         `is_written` says so.

@@ -50,7 +50,7 @@ class ReplySink(Protocol):
 
 
 class ClientChannel(Protocol):
-    """What a connected client can be told outside of its own requests."""
+    """Messages to a connected client outside of its requests."""
 
     @abstractmethod
     def push(self, message: Message, event: EventMark | None = None) -> bool:
@@ -66,7 +66,7 @@ class Underway(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What a process needs to go on with a client connection that another one began.
+    """What a process needs to continue a client connection that another one began.
 
     `handshake` is the client's `initialize`, and `told` are its log level and subscriptions, as requests. `tickets`
     name the sessions that the servers gave, by server; a server without one is told all of it anew.
@@ -94,7 +94,7 @@ class Conversation(Protocol):
 
     @abstractmethod
     def listen(self, *, listening: bool) -> None:
-        """Whether the client has a stream open for what the server says of its own accord."""
+        """True if the client has a stream open for server messages."""
 
     @abstractmethod
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
@@ -108,15 +108,15 @@ class Conversation(Protocol):
     @property
     @abstractmethod
     def tickets(self) -> Mapping[str, bytes]:
-        """What names the sessions that servers gave, by server, as far as other processes can go on with them."""
+        """The sessions that servers gave, by server, as far as other processes can continue them."""
 
     @abstractmethod
     def adopt(self, carried: Carried) -> bool:
-        """Go on with a connection that another process began; False when servers are to be told all of it anew."""
+        """Continue a connection that another process began; False if servers must be sent all of it again."""
 
     @abstractmethod
     def heard(self, notice: Message) -> None:
-        """Another process was told that a list changed."""
+        """Another process was notified that a list changed."""
 
     def moved_on(self) -> None:
         """The client did something at another process."""
@@ -172,15 +172,15 @@ class ClientConnection(Protocol):
 
     @abstractmethod
     async def close(self) -> None:
-        """The client is gone."""
+        """The client disconnected."""
 
 
 class DownstreamPort(Protocol):
-    """What the inside offers to whoever talks with clients."""
+    """The application as downstream adapters use it."""
 
     modern: ModernService
     arrived: Callable[[], None] | None = None
-    """To be called when a message is there whole and is about to be read; None when nobody measures."""
+    """Called when a message is complete and about to be read; None without a measurement."""
 
     @abstractmethod
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
@@ -224,9 +224,9 @@ class SessionSharing(Protocol):
     async def resume(
         self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool = True
     ) -> bool:
-        """Bring a new conversation to where the connection stands; False when a server refuses that.
+        """Bring a new conversation to the state of the connection; False if a server refuses that.
 
-        Without `introduce` no server hears of it: the connection is only to be ended.
+        Without `introduce` no server is contacted: the connection is only ended.
         """
 
     @abstractmethod
@@ -261,7 +261,7 @@ class SessionSharing(Protocol):
 
     @abstractmethod
     def listen(self, listener: "NewsListener") -> None:
-        """Tell `listener` what other processes say of connections."""
+        """Call `listener` with news of other processes about connections."""
 
 
 class NewsListener(Protocol):

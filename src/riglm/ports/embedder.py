@@ -16,7 +16,7 @@ class EmbedderUnavailable(RiglmError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderStatus:
-    """The runtime truth of the embedder, beside what was configured; the fields of the capability signal."""
+    """The actual state of the embedder, next to the configured one; the fields of the capability signal."""
 
     provider: str
     model: str
@@ -29,7 +29,7 @@ class EmbedderStatus:
 
     @classmethod
     def before_loading(cls, provider: str, model: str) -> Self:
-        """What is known of a configured embedder that nobody has needed yet."""
+        """What is known of a configured embedder that was not needed yet."""
         return cls(
             provider=provider,
             model=model,
@@ -51,7 +51,7 @@ class EmbedderPort(Protocol):
 
     @abstractmethod
     def __enter__(self) -> Self:
-        """Load the model, or what stands in for it."""
+        """Load the model, or its fallback."""
 
     @abstractmethod
     def __exit__(
@@ -66,14 +66,14 @@ class EmbedderPort(Protocol):
 
     @abstractmethod
     def embed(self, texts: Sequence[str]) -> Vector:
-        """One row of unit length for each text; equal texts give equal rows, in whatever company they come.
+        """Return one row of unit length for each text; equal texts give equal rows in any batch.
 
         Raises:
             EmbedderUnavailable: the model does not answer.
         """
 
     def embed_public(self, texts: Sequence[str]) -> Vector:
-        """As `embed`, of texts that are nobody's own words, like those of tools: what they give may be kept for good.
+        """As `embed`, of public texts, like those of tools: their vectors may be kept permanently.
 
         Raises:
             EmbedderUnavailable: the model does not answer.
@@ -86,12 +86,12 @@ class EmbedderPort(Protocol):
 
     @abstractmethod
     def status(self) -> EmbedderStatus:
-        """What is at work now."""
+        """The model that is used now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedders:
-    """One model, with a stand-in and without.
+    """One model, with and without a fallback.
 
     `always` answers whatever happens, and opens and closes the model. `chosen` is the model alone that is configured,
     or where none is the first that was loaded: it raises `EmbedderUnavailable` where that one cannot answer.

@@ -1,6 +1,6 @@
 """The outside world as an examination looks at it: nothing is made, changed or held.
 
-Methods block, within bounds of their own, unless it is said that they do not.
+Methods block, within bounds, unless their docstring says otherwise.
 """
 
 from abc import abstractmethod
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """What a server said beside the protocol: the last lines of its standard error, and what else it wrote to stdout.
+    """Output of a server next to the protocol: the last lines of its standard error, and what else it wrote to stdout.
 
     `noise` counts the lines on stdout that were no messages.
     """
@@ -22,7 +22,7 @@ class Heard:
 
 
 class OverhearingPort(Protocol):
-    """Hears what servers say beside the protocol; asking does not block."""
+    """Collects the output of servers next to the protocol; reading it does not block."""
 
     @abstractmethod
     def heard(self, upstream: str) -> Heard:
@@ -97,7 +97,7 @@ class StoreLookPort(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolLeft:
-    """Records that wait on disk for the store; `is_held` says whether the process that wrote them still runs."""
+    """Records that wait on disk for the store; `is_held` is True if the process that wrote them still runs."""
 
     place: str
     records: int
@@ -122,7 +122,7 @@ class PortsLookPort(Protocol):
         """Who listens there; None when the port is free.
 
         Raises:
-            OSError: nobody can listen there.
+            OSError: the address cannot be used.
         """
 
 
@@ -151,12 +151,12 @@ class FilesLookPort(Protocol):
 
     @abstractmethod
     def free_bytes(self, path: Path) -> int | None:
-        """What is free on the disk that holds the path, or would; None when nobody knows."""
+        """Return the free space of the disk that holds the path, or would; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderFacts:
-    """Which model is at work, and why another one than was asked for; durations are in milliseconds."""
+    """The model that is used, and the reason if it is not the configured one; durations are in milliseconds."""
 
     wanted: str
     at_work: str

@@ -27,7 +27,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeCounts:
-    """How much of an owner's, or everybody's, there is, and of how much there is no vector of a model."""
+    """How much an owner, or all of them, has, and how much of it has no vector of a model."""
 
     thoughts: int
     entities: int
@@ -115,15 +115,15 @@ class KnowledgePort(Protocol):
 
     @abstractmethod
     def without_vector(self, table: Table, model: str, most: int) -> Sequence[Thought | Entity | Observation]:
-        """Pieces of anybody's that no vector of this model is known of, oldest first."""
+        """Return pieces of all owners without a vector of this model, oldest first."""
 
     @abstractmethod
     def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
-        """Give pieces their vectors, in the place of older ones; pieces that are gone are left alone."""
+        """Store the vectors of pieces, replacing older ones; deleted pieces are left alone."""
 
     @abstractmethod
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
-        """Remove pieces of an owner's, or anybody's; how many there were.
+        """Delete pieces of an owner, or of all; return how many there were.
 
         An entity takes its observations and relations with it. Entities that were told to stand in a relation to it are
         told anew without that, and wait for a vector of their new words.
@@ -131,4 +131,4 @@ class KnowledgePort(Protocol):
 
     @abstractmethod
     def forget_owner(self, owner: str | None) -> int:
-        """Remove all that is an owner's, or anybody's: how many pieces there were; their relations go too."""
+        """Delete all pieces of an owner, or of all; return how many there were; their relations are deleted too."""

@@ -1,4 +1,4 @@
-"""What is done to a store from time to time: to clear away, to forget, to hand out, to make small."""
+"""Maintenance of a store: purge, erase, export, compact."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from riglm.domain.forgetting import Forgotten
 from riglm.domain.retention import Expiry, Removed
 
 ROWS_AT_ONCE: Final = 250
-"""So many rows are removed in one step: writers wait for the end of a step, and it ends within a few milliseconds."""
+"""Rows that are removed in one step: writers wait for the end of a step, and it ends within a few milliseconds."""
 
 Row = Mapping[str, Any]
 """A record as plain values: text, numbers, truth values, lists and objects of them, and None."""
 
 
 class Kind(StrEnum):
-    """The kinds of records that can be handed out, each in a table of its own."""
+    """The kinds of records that can be exported, each in a separate table."""
 
     SESSIONS = "sessions"
     INVOCATIONS = "invocations"
@@ -38,23 +38,23 @@ class PurgingPort(Protocol):
     def purge(self, expiry: Expiry, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
         """Remove what is too old, about `at_once` rows in each step.
 
-        A step is one short transaction, done when its count is asked for; whoever asks sets the pace. It may be given
+        A step is one short transaction, done when its count is requested; the caller sets the pace. It may be given
         up after any step.
         """
 
 
 class ForgettingPort(Protocol):
-    """Removes all that is known of somebody, and takes no more of it."""
+    """Erases a subject, and refuses its later records."""
 
     @abstractmethod
     def known_of(self, forgotten: Forgotten) -> Removed:
-        """How many records there are of somebody, as far as they are counted by session; nothing is removed."""
+        """Return the number of records of a subject, as far as they are counted by session; nothing is deleted."""
 
     @abstractmethod
     def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
-        """Remove all that is known of somebody, in steps as in `purge`; the first one notes who was forgotten.
+        """Erase a subject, in steps as in `purge`; the first one notes who was erased.
 
-        From then on `record_many` drops their records, whichever process hands them over and however late. Learned
+        From then on `record_many` drops their records, from any process and however late. Learned
         pairs go that only they taught, though the sessions may be purged in which they did, overrides made for them,
         and the warm sets of a principal. What is given up half-way is finished by `finish_forgetting`.
         """
@@ -69,9 +69,9 @@ class ForgettingPort(Protocol):
 
     @abstractmethod
     def forgettings(self, since: float = 0.0) -> float:
-        """A number that grows whenever somebody is forgotten after `since`, in seconds since the epoch; 0 at first.
+        """Return a number that grows with each erasure after `since`, in seconds since the epoch; 0 at first.
 
-        The time that a clock ahead noted hides nobody who is forgotten later.
+        The time that a clock ahead noted hides no later erasure.
         """
 
 
@@ -102,7 +102,7 @@ class CompactionPort(Protocol):
     def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
         """Give space back, in steps, each with what was done; no writer waits long for one.
 
-        A share `reserve` of the store is left empty for what is recorded next. With `whole` the store is written anew,
+        A share `reserve` of the store is left empty for new records. With `whole` the store is rewritten,
         and writers wait until that is done.
         """
 

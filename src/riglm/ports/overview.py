@@ -115,18 +115,18 @@ class OverviewPort(Protocol):
 
     @abstractmethod
     def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
-        """How a tool was used since the given time, whichever upstream had it; None when it was not.
+        """Return how a tool was used since the given time, for any upstream; None if it was not used.
 
         `upstream` is the one that ran it most often.
         """
 
     @abstractmethod
     def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[Usage]:
-        """What happened from `since` until just before `until`, in so many spans of equal length, oldest first.
+        """Return the counts from `since` until just before `until`, in `spans` spans of equal length, oldest first.
 
         With `tool`, only its calls count; lists are all lists. A single span may be endless.
         """
 
     @abstractmethod
     def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
-        """The pairs among the tools that stand in the most frequent pairs, most frequent first, then by name."""
+        """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""

@@ -15,7 +15,7 @@ class PredictorPort(Protocol):
 
     @abstractmethod
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
-        """A call of `tool` was made in `situation`; `weight` says how telling it is.
+        """A call of `tool` was made in `situation`; `weight` is how informative it is.
 
         The tool need not be among the candidates. What is passed is not kept or changed.
         """

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 
 class SessionStatePort(Protocol):
-    """Values under keys, each for a time, and news that every process hears.
+    """Values under keys, each for a time, and news for every process.
 
     Everything is bounded by a short deadline. While the state cannot be reached, reading raises `StateUnavailable` at
     once; what is kept, let go or told is noted, and told when the state is back, as far as there is room.
@@ -15,7 +15,7 @@ class SessionStatePort(Protocol):
 
     @abstractmethod
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
-        """The values under these keys, in their order, None where there is none; all of them stay so long from now.
+        """Return the values under these keys, in order, None where there is none; all are kept for `seconds` from now.
 
         Raises:
             StateUnavailable: the state cannot be reached in time.

@@ -245,7 +245,7 @@ def test_a_symbolic_link_stays_one_and_one_client_is_left_alone_when_another_is_
 @pytest.mark.parametrize(
     ("content", "word"),
     [
-        (b'{"mcpServers": {"a": {"command": "sh"}, "a": {"command": "sh"}}}', "stands twice"),
+        (b'{"mcpServers": {"a": {"command": "sh"}, "a": {"command": "sh"}}}', "occurs twice"),
         (b'{"mcpServers": {"a": ', "not JSON"),
         (b'{"mcpServers": {"a": {"command": "\xff"}}}', "not UTF-8"),
     ],
@@ -544,7 +544,7 @@ def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path
     parts = installing()
     (plan,) = parts.planner.plans((), None)
     file.write_text("{}", "utf-8")
-    with pytest.raises(Conflict, match="changed just now"):
+    with pytest.raises(Conflict, match="changed by another process"):
         parts.installer.install(plan)
     assert file.read_text("utf-8") == "{}"
     assert list(home.glob(".config/riglm/*")) == []

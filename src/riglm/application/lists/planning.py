@@ -181,7 +181,7 @@ class ListPlanner:
             state.plan = target
             return False
         if target.listed == current.listed:
-            state.plan = replace(target, search_first=current.search_first)
+            state.plan = replace(target, search_first=current.search_first, lists_context=current.lists_context)
             return False
         if self._rules.coverage is None and not self._change_pays(
             session, state, view, current.listed, target.listed, needed

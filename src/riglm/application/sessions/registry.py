@@ -96,9 +96,9 @@ class SessionRegistry:
     ) -> Session:
         """The session of a request of the modern era, by the best evidence that it carries.
 
-        With `starts`, the request is one that clients begin with: where only the caller identifies the session, and the
+        With `starts`, the request is a first page of a list: where only the caller identifies the session, and the
         connection is new to a session that has made calls, a new session begins. A client that uses each connection
-        for a single request shows nothing by a new one and keeps its session.
+        for a single request keeps its session until it sends `server/discover`.
         """
         if caller.transport is Transport.STDIO and not caller.handle:
             return self.of_call(self._of_process(caller, client, version), caller, meta)
@@ -107,10 +107,8 @@ class SessionRegistry:
         if place.method not in _GUESSES or self._shared or not caller.connection:
             return self._keyed(place, caller, client, Era.MODERN, version, found)
         known = self._kept.at(place)
-        if starts and known is not None and known.sequence:
-            connections = self._connections.get(known.id, {})
-            if caller.connection not in connections and None in connections.values():
-                self._end(known, self._clock())
+        if starts and known is not None and None in self._connections.get(known.id, {}).values():
+            self._end_if_elsewhere(known, caller)
         session = self._keyed(place, caller, client, Era.MODERN, version, found)
         connections = self._connections.setdefault(session.id, {})
         if connections.setdefault(caller.connection, caller) is not caller:
@@ -118,6 +116,18 @@ class SessionRegistry:
         if len(connections) > _MAX_CONNECTIONS:
             del connections[next(iter(connections))]
         return session
+
+    def discovered(self, caller: Caller, client: Client, meta: Raw | bytes) -> None:
+        """Note a `server/discover`: on a new connection it ends a session that only the caller identifies."""
+        place = self.place_of_request(caller, client, meta)
+        known = self._kept.at(place)
+        if known is not None and place.method in _GUESSES and not self._shared and caller.connection:
+            self._end_if_elsewhere(known, caller)
+
+    def _end_if_elsewhere(self, session: Session, caller: Caller) -> None:
+        """End a session that has made calls, on other connections than this one."""
+        if session.sequence and caller.connection not in self._connections.get(session.id, {}):
+            self._end(session, self._clock())
 
     def place_of_request(self, caller: Caller, client: Client, meta: Raw | bytes) -> Place:
         """Where the session of a request of the modern era over HTTP is found."""

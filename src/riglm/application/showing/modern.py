@@ -63,6 +63,8 @@ class ShowingModern(ModernService):
         if refused is not None:
             return _answered(message, sink, refused, 400)
         asked = _Asked(self._whole, message, envelope, caller, headers)
+        if message.method == "server/discover":
+            self._showing.services.sessions.discovered(caller, envelope.client, envelope.meta)
         match message.method:
             case "tools/list":
                 return self._list(asked, Completed(sink, self._showing.completed) if self._showing.adds else sink)

@@ -11,7 +11,7 @@ _END: Final = re.compile(r"[.!?](?=\s)")
 
 
 class Capped(NamedTuple):
-    """A piece of a text, and where it stands in it, in characters; `end` is behind its last one."""
+    """A piece of a text, and its position in it, in characters; `end` is behind its last one."""
 
     text: str
     start: int

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 _LARGEST_CODE: Final = 127
 _ROWS_AT_ONCE: Final = 256  # as numbers of single precision they stay in the processor's cache
-_ROUNDING: Final = 1e-5  # what sums of so many products in single precision are off by, generously
+_ROUNDING: Final = 1e-5  # the error of such sums of products in single precision, generously
 _GROWTH: Final = 1.5
 _Number = TypeVar("_Number", bound=np.generic)
 
 
 class Codes:
-    """Vectors of one length, by position in the order in which they were added; room is made ahead."""
+    """Vectors of one length, by position in the order in which they were added; memory is reserved ahead."""
 
     def __init__(self, dimensions: int, room: int = 0) -> None:
-        """With `room` for so many vectors before more is made."""
+        """Reserve memory for `room` vectors."""
         self.dimensions: Final = dimensions
         self._count = 0
         self._codes: NDArray[np.int8] = np.empty((room, dimensions), np.int8)
@@ -72,7 +72,7 @@ class Codes:
     ) -> list[tuple[int, float]]:
         """Positions and cosine similarities of the `most` rows nearest to a vector, all of unit length, best first.
 
-        `exact` gives the vectors at positions, in their order, with NaN for one that is gone; it is asked for a few
+        `exact` gives the vectors at positions, in their order, with NaN for a deleted one; it is called for a few
         hundred at a time, however many are alike. `wanted` says which rows count.
         """
         positions = np.arange(self._count) if wanted is None else np.flatnonzero(wanted[: self._count])

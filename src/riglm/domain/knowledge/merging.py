@@ -10,7 +10,7 @@ _Piece = TypeVar("_Piece", Thought, Entity, Observation)
 
 
 def limited(new: _Piece, old: _Piece) -> _Piece:
-    """A piece with whatever limited it when it came before: coming again makes nothing better trusted or seen by more.
+    """Keep the limits of the stored piece: adding it again makes nothing better trusted or more visible.
 
     It has the tags of both, since any may be one to exclude; a thought is private if either is, and of the origin that
     is trusted less.

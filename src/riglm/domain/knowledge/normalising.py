@@ -36,5 +36,5 @@ def is_visible(text: str) -> bool:
 
 
 def content_hash(text: str) -> str:
-    """BLAKE3 of the normalised text, 256 bits in hex: the same for ever, on every machine."""
+    """Return BLAKE3 of the normalised text, 256 bits in hex: stable on every machine."""
     return blake3(normalised(text).encode("utf-8", "surrogatepass")).hexdigest()

@@ -47,7 +47,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entity:
-    """Somebody or something that is known, of a kind in the words of whoever knows it.
+    """A known person or thing, of a kind in the words of the caller.
 
     `text` is what it is found by: its name, its kind, and how it relates to others.
     """
@@ -64,7 +64,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observation:
-    """One thing that is known of an entity, which is told by its name."""
+    """One fact about an entity, which is identified by its name."""
 
     id: UUID
     owner: str
@@ -77,7 +77,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One entity stands in a relation to another, both by name: `Alice works_at Acme`."""
+    """A relation between two entities, both by name: `Alice works_at Acme`."""
 
     owner: str
     source: str

@@ -1,4 +1,4 @@
-"""Where knowledge comes from, and how far it is to be trusted."""
+"""Where knowledge comes from, and how trustworthy it is."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ class Origin(StrEnum):
 
 
 class TrustTier(StrEnum):
-    """How far a snippet is to be trusted: as a fact, with care, or as somebody's guess."""
+    """How trustworthy a snippet is: a fact, to be used with care, or a guess."""
 
     GREEN = "green"
     AMBER = "amber"
@@ -59,5 +59,5 @@ def less_trusted(one: Origin, other: Origin) -> Origin:
 
 
 def trust_tier(table: Table, origin: Origin) -> TrustTier:
-    """How far a piece is to be trusted: all of the graph, and thoughts by who had them."""
+    """Return how trustworthy a piece is: all of the graph, and thoughts by their author."""
     return TrustTier.GREEN if table.is_graph else _TIERS[origin]

@@ -20,7 +20,7 @@ class Snippet:
 
     @property
     def trust_tier(self) -> TrustTier:
-        """How far it is to be trusted."""
+        """How trustworthy it is."""
         return trust_tier(self.candidate.table, self.candidate.origin)
 
 
@@ -82,7 +82,7 @@ def floor_for(request: Request, thoughts: Sequence[Candidate], graph: Sequence[C
 
 
 def allocated(top_k: int, mix: float, graph: int, thoughts: int) -> tuple[int, int]:
-    """How many of the graph and how many thoughts to give, when there are so many of each.
+    """Return how many of the graph and how many thoughts to return, given the number of each.
 
     The graph gets its share, rounded half up; each source that has any gets at least one unless the share leaves it
     nothing at all; and what one source cannot fill goes to the other. A share of 0 or 1 means one source alone.
@@ -99,7 +99,7 @@ def allocated(top_k: int, mix: float, graph: int, thoughts: int) -> tuple[int, i
 
 
 def _unique(ranked: Iterable[Candidate]) -> list[Snippet]:
-    """One snippet for each piece, and for each text that reads the same, whatever its source; the best one stays."""
+    """Return one snippet for each piece, and for each equal text of any source; the best one stays."""
     pieces, hashes, unique = set(), set(), []
     for candidate in ranked:
         piece = (candidate.table, candidate.key)

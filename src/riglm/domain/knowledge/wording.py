@@ -26,9 +26,9 @@ def searched_text(piece: Thought | Entity | Observation) -> str:
 
 
 def entity_text(name: str, kind: str, relations: Iterable[Relation]) -> str:
-    """An entity in words: its name and kind, and its relations as sentences, its own first, as many as fit a snippet.
+    """Return an entity in words: its name and kind, and its relations as sentences, its own first, as many as fit.
 
-    The same for the same relations, in whatever order they come.
+    The same for the same relations, in any order.
     """
     text = f"{name} ({kind})." if kind else f"{name}."
     told = sorted((normalised(each.source) != normalised(name), sentence(each)) for each in relations)

@@ -10,7 +10,7 @@ from riglm.domain.prediction import Scores, Vector
 from riglm.domain.retrieval.growing import GrowingRows
 
 WORDS_WEIGHT: Final = 0.3
-"""How much shared words count beside the likeness of vectors."""
+"""Weight of shared words relative to the similarity of vectors."""
 
 _DROPPED: Final = -2  # the number of no scope, not even of an unknown one
 _WORTH_COMPACTING: Final = 128
@@ -74,7 +74,7 @@ class LearnedContexts:
         return number
 
     def drop(self, number: int) -> None:
-        """Let a context count no more, in whatever scope; the others keep their numbers."""
+        """Let a context count no more, in any scope; the others keep their numbers."""
         if self._scope.rows[number] == _DROPPED:
             return
         self._scope.rows[number] = _DROPPED
@@ -85,7 +85,7 @@ class LearnedContexts:
         self._found.rows[self._term.rows[first + 1 : end]] -= 1
 
     def compact(self) -> NDArray[np.int64]:
-        """Leave out what was dropped; the old numbers of what remains, in their order, which are numbered anew."""
+        """Remove what was dropped; return the old numbers of what remains, in their order, which are renumbered."""
         kept = np.flatnonzero(self._scope.rows != _DROPPED)
         number = np.full(self._count, -1, np.int64)
         number[kept] = np.arange(len(kept))

@@ -10,7 +10,7 @@ from riglm.domain.prediction import Scores, Vector
 from riglm.domain.retrieval.standard import size_share, standardised
 
 SERVER_WEIGHT: Final = 0.3
-"""How much it counts, beside a tool, what all tools of its server are about."""
+"""Weight of the mean of a server's tools, relative to the tool itself."""
 
 
 class DenseIndex:

@@ -20,7 +20,7 @@ class Hit:
 class SearchOutcome:
     """The hits, best first, and the names of the tools that came next.
 
-    `abstained` says that nothing fits; then there are no hits, and what came nearest is in `near`.
+    With `abstained` nothing fits; then there are no hits, and the nearest tools are in `near`.
     """
 
     hits: tuple[Hit, ...]

@@ -7,14 +7,14 @@ _DOUBT: Final = 5.0
 
 
 class Reliability:
-    """The share of lessons that those before them foretold, over about the last two hundred, with doubt at first."""
+    """The share of lessons that earlier ones predicted, over about the last two hundred, low at first."""
 
     def __init__(self) -> None:
         self._right = 0.0
         self._seen = 0.0
 
     def note(self, foretold: bool) -> None:
-        """A lesson came; was its tool among those that similar contexts named?"""
+        """A lesson came; `True` if its tool was among those of similar contexts."""
         keep = 1 - 1 / _MEMORY
         self._right = self._right * keep + foretold
         self._seen = self._seen * keep + 1

@@ -18,7 +18,7 @@ from riglm.domain.retrieval.words import spelt
 from riglm.domain.tool import ToolProfile
 
 LEARNED_WEIGHT: Final = 6.0
-"""How much fully trusted votes of similar contexts count beside descriptions."""
+"""Weight of fully trusted votes of similar contexts relative to descriptions."""
 
 NEAR_MISSES: Final = 5
 """How many names are given of what came after the hits."""
@@ -40,7 +40,7 @@ class _Layout(NamedTuple):
 
 
 class Retriever:
-    """What tools say of themselves and what use taught, weighed together.
+    """Combines descriptions of tools with what use taught.
 
     Building it takes time and can be done on any thread; afterwards it is only read. The learned pairs are read as they
     are at each question.
@@ -57,7 +57,7 @@ class Retriever:
         self._layout = self._laid_out(())
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "Retriever":
-        """The same with vectors of one model, by tool, beside those of others.
+        """Return the same with vectors of one model, by tool, in addition to those of others.
 
         A tool that has none yet is found by its words.
         """
@@ -120,7 +120,7 @@ class Retriever:
         return SearchOutcome(hits=hits, near=tuple(names[at] for at in found[limit:]), abstained=False)
 
     def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float, float]:
-        """Return the relevance of tools, how far the best one stands out, and how strongly use speaks for one."""
+        """Return the relevance of tools, how distinct the best one is, and how strongly use supports one."""
         if names is not self._layout.names:
             self._layout = self._laid_out(names)
         layout = self._layout

@@ -13,7 +13,7 @@ _LEVEL_RANK: Final = 10
 
 
 def standardised(scores: Scores) -> Scores:
-    """Each row with mean 0 and deviation 1; a row of equal scores tells nothing and becomes zeros."""
+    """Return each row with mean 0 and deviation 1; a row of equal scores carries no information and becomes zeros."""
     if not scores.shape[-1]:
         return scores
     spread = scores.std(axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The static index: how well each tool fits a request by what it says of itself."""
+"""The static index: how well each tool's description fits a request."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -21,7 +21,7 @@ WORDS_WITHOUT_MEANING: Final = "riglm/hash-"
 """How the names of models begin whose vectors know words and no meaning."""
 
 SENTENCES_WEIGHT: Final = 0.7
-"""How much the sentence that fits a tool best counts beside the whole request."""
+"""Weight of the sentence that fits a tool best relative to the whole request."""
 
 _MOST_STEMS: Final = 512
 _MENTIONED: Final = 10
@@ -54,10 +54,10 @@ class StaticIndex:
         self._dense: Mapping[str, DenseIndex] = {}
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "StaticIndex":
-        """The same with vectors of the tools, by name, beside those of other models."""
+        """Return the same with vectors of the tools, by name, in addition to those of other models."""
         other = copy(self)
         dense = DenseIndex(model, self._names, self._servers, vectors)
-        other._dense = {**self._dense, model: dense}  # noqa: SLF001  # a copy of its own
+        other._dense = {**self._dense, model: dense}  # noqa: SLF001  # a copy
         return other
 
     def weights(self, model: str) -> Weights:
@@ -67,7 +67,7 @@ class StaticIndex:
         return FALLBACK_MODEL if model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
 
     def evidence(self, context: Context) -> Scores:
-        """Return how far each tool stands out from all, in deviations; zeros where the context says nothing.
+        """Return how far each tool is above the mean, in deviations; zeros where the context has no information.
 
         Everyday tools that the context implies and does not mention come right after the first ten, or after all that
         stand out if these are fewer.

@@ -45,9 +45,9 @@ def split_name(name: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def hashed(stem: str, key: bytes = b"") -> int:
-    """32 bits that stand for a stem where words are not to be stored.
+    """Return 32 bits that represent a stem where words must not be stored.
 
-    Whoever has a dictionary finds most stems again, unless there is a `key` of at most 64 bytes that they have not.
+    With a dictionary most stems can be recovered, unless there is a secret `key` of at most 64 bytes.
     """
     said = stem.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(said, digest_size=4, key=key).digest(), "big")

@@ -43,8 +43,8 @@ def test_a_key_that_stands_twice_is_named_with_its_line(tmp_path: Path) -> None:
     for document, lines in ((yaml, ("line 4", "line 5")), (json, ("line 4", "line 5"))):
         assert sorted(problem.path for problem in document.problems) == sorted(lines)
         assert {problem.what for problem in document.problems} == {
-            "the key `a` stands twice in one place",
-            "the key `c` stands twice in one place",
+            "the key `a` occurs twice in one place",
+            "the key `c` occurs twice in one place",
         }
 
 

@@ -169,7 +169,7 @@ privacy: {arguments: {}}
     lines = place.refusal(None, RIGLM_NAMING="both")
     text = "\n".join(line.removeprefix(f"{place.directory}/") for line in lines)
     for expected in (
-        "riglm.yaml: line 5: the key `port` stands twice in one place — fix: keep one of them",
+        "riglm.yaml: line 5: the key `port` occurs twice in one place — fix: keep one of them",
         "riglm.yaml: mcpServers.github.comand: unknown key — fix: did you mean `command`?",
         "riglm.yaml: mcpServers.docs.url: this is not a URL",
         "riglm.yaml: downstream.port: this is not a whole number — fix: write digits only",

@@ -107,7 +107,7 @@ def test_a_file_that_changes_at_the_last_moment_is_not_overwritten(tmp_path: Pat
     written = riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     riglm.file.write_text(TEXT + "# by hand\n", "utf-8")
-    with pytest.raises(Conflict, match="changed just now"):
+    with pytest.raises(Conflict, match="changed by another process"):
         written.take_over()
     written.discard()
     assert [file.name for file in tmp_path.iterdir()] == ["riglm.yaml"]

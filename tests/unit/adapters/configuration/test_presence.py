@@ -16,7 +16,7 @@ def refusal(directory: Path, yaml: str, **environment: str) -> str:
 
 
 def test_no_server_at_all_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "naming: none").startswith("command line: there is no server to stand in front of — fix:")
+    assert refusal(tmp_path, "naming: none").startswith("command line: there is no server to proxy — fix:")
 
 
 def test_missing_programs_and_directories_are_all_named(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ async def test_an_unknown_session_is_not_found(front: Front, session: str):
     for method, body in (("POST", request("echo")), ("GET", None), ("DELETE", None)):
         answer = await (await peer.send(method, body, headers={"mcp-session-id": session})).whole()
         assert answer.status == 404
-        assert answer.message["error"]["message"] == "Session not found: initialize anew"
+        assert answer.message["error"]["message"] == "Session not found: initialize again"
 
 
 async def test_a_request_without_a_session_is_refused(front: Front):

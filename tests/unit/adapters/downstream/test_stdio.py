@@ -547,6 +547,6 @@ def test_a_process_whose_reader_does_not_read_fails():
             process.stdin.write(question * 1000)
             process.stdin.flush()
         assert process.wait(timeout=30) == 1
-        assert b"RiglmError: the client did not read what it asked for" in process.stderr.read()
+        assert b"RiglmError: the client did not read its responses" in process.stderr.read()
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()

@@ -392,7 +392,7 @@ async def test_a_fault_of_riglm_when_it_greets_again_is_reported_and_logged(monk
     async with standing(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
-        assert "riglm's log says why" in await ask(link, 1, "tools/call").words()
+        assert "see riglm's log" in await ask(link, 1, "tools/call").words()
         assert "greeting again failed" in caplog.text
 
 

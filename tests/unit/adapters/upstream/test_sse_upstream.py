@@ -170,7 +170,7 @@ async def test_an_endpoint_elsewhere_is_refused(endpoint, words):
     ("opening", "words"),
     [
         (refusal(401), "answered HTTP 401 instead of an event stream: see `auth` and `headers`"),
-        (refusal(405), "it may speak Streamable HTTP"),
+        (refusal(405), "it may support Streamable HTTP"),
         (refusal(503), "answered HTTP 503 instead"),
         (refusal(200), "answered HTTP 200 instead of an event stream"),
         (b"nonsense\r\n\r\n", "lost its event stream"),
@@ -315,7 +315,7 @@ async def test_a_cut_connection_is_tried_again_but_for_what_may_have_effects():
         server.cut = "tools/list"
         await ask(link, 2, "tools/list").result()
         server.cut = "tools/call"
-        assert "could not be told" in (await ask(link, 3, "tools/call").error())["message"]
+        assert "could not be sent" in (await ask(link, 3, "tools/call").error())["message"]
         assert server.methods.count("tools/call") == 1
         link.send(notification("notifications/vendor"))
         await eventually(lambda: "notifications/vendor" in server.methods)

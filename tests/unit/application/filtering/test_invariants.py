@@ -4,7 +4,7 @@ import asyncio
 import json
 from uuid import uuid4
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from riglm.domain.invocation import Found
@@ -108,7 +108,8 @@ class Life:
 
     def list(self):
         listed = self.stage.filtering.compose(self.session, self.catalogue)
-        assert self.stage.filtering.compose(self.session, self.catalogue) == listed
+        again = self.stage.filtering.compose(self.session, self.catalogue)
+        assert (again, again.raw) == (listed, listed.raw)
         names = names_in(listed.raw)
         self.nothing_denied_is_named([name for name in names if name not in OWN], listed)
         self.order_is_the_catalogues([name for name in names if name not in OWN])
@@ -130,7 +131,16 @@ class Life:
         assert names == [name for name in self.catalogue.names if name in set(names)]
 
 
+def lists_context_later(rules, era=Era.HANDSHAKE):
+    """A story in which set_context pays only with what is learned while the session lasts."""
+    learned = ("learn", dict.fromkeys(("tool00", "tool03", "tool04", "tool05"), 1.0))
+    first = ("learn", {"tool00": 1.0, "tool03": 1.0, "tool04": 0.5, "tool01": 0.0, "tool05": 1.0})
+    about = ("context", 0, ("tool00",), 0.0)
+    return {"rules": rules, "era": era, "story": [about, first, ("catalogue", 2), about, learned, (*about[:3], 1.0)]}
+
+
 @settings(max_examples=150, deadline=None)
+@example(**lists_context_later({"pinned": ("tool0[12]",), "max_tools": 4, "surface": "dynamic"}))
 @given(rules=surroundings, era=st.sampled_from(Era), story=steps)
 def test_in_any_life_lists_stay_ordered_and_free_of_what_is_denied_and_nothing_is_sent_twice(rules, era, story):
     async def live():

@@ -358,3 +358,5 @@ def test_a_client_with_a_connection_for_each_request_keeps_its_session(caller):
             found.append(sessions.of_request(each, CODE, "2026-07-28", b"", starts=starts))
         found[-1].next_sequence_number()
     assert all(session is found[0] for session in found)
+    sessions.discovered(replace(caller, connection="20"), CODE, b"")
+    assert sessions.of_request(replace(caller, connection="21"), CODE, "2026-07-28", b"", starts=True) is not found[0]
