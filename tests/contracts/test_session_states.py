@@ -223,7 +223,7 @@ async def test_a_server_that_is_slow_again_and_again_counts_as_away_until_it_is_
         slow.answers_after = 0.0
         await back(state)
     assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == [
-        "shared state is away: sessions stay with this process"
+        "shared state is unavailable: sessions stay with this process"
     ]
 
 
@@ -278,7 +278,7 @@ async def test_riglm_starts_without_the_server_and_finds_it_later(caplog: pytest
     with valkey.own_server() as server:
         server.kill()
         async with RedisSessionState(server.url, deadline=0.3) as state:
-            assert "shared state is away" in caplog.text
+            assert "shared state is unavailable" in caplog.text
             heard = Heard(state)
             await state.keep("a", b"1", LONG)
             await state.tell(b"news")

@@ -158,7 +158,7 @@ def test_a_command_says_that_the_store_is_a_file_of_something_else(stage: Stage,
     database.write_bytes(NO_DATABASE)
     done = commanded(stage, command)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "this file never was a database of riglm" in done.stderr
+    assert "this file is not a database of riglm" in done.stderr
     assert "storage.path" in done.stderr
     assert [each.name for each in database.parent.glob("riglm.db*")] == [database.name]
     assert database.read_bytes() == NO_DATABASE

@@ -202,7 +202,7 @@ def test_indexes_that_are_damaged_are_made_anew_and_nothing_is_lost(file, caplog
     assert stored == {session.id: 5.0 for session in sessions} | {sessions[0].id: 2.0**31}
     assert faults(file) == ["ok"]
     assert aside(file) == []
-    assert f"indexes of the database {file} were damaged; they were made anew" in caplog.text
+    assert f"indexes of the database {file} were damaged; they were rebuilt" in caplog.text
 
 
 def test_a_record_that_met_indexes_which_another_process_mended_meanwhile_is_stored(file):
@@ -278,7 +278,7 @@ def test_a_file_that_never_was_a_database_of_riglm_stays_as_it_is(file, what, se
     file.write_bytes(FOREIGN[what])
     for _ in range(2):
         with (
-            pytest.raises(NoStore, match=r"usage\.db.*never was a database of riglm.*storage\.path"),
+            pytest.raises(NoStore, match=r"usage\.db.*is not a database of riglm.*storage\.path"),
             SqlAnalytics(url(file), sets_aside=sets_aside),
         ):
             pass
