@@ -85,6 +85,17 @@ with FastembedEmbedder(models, directory=place.parent / "models", shared_in=plac
     assert server.is_running()
 
 
+def test_model_server_gets_no_credentials_from_the_process_that_starts_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "ghp_canary")
+    with sharing(place) as embedder:
+        embedder.embed(["Read a file"])
+        environment = only_server(place).environ()
+    assert environment["PATH"] == os.environ["PATH"]
+    assert "ghp_canary" not in environment.values()
+
+
 def test_model_server_exits_when_idle_and_the_next_request_starts_another(place: Path) -> None:
     with sharing(place, idle=0.1) as embedder:
         before = embedder.embed(["Read a file"])

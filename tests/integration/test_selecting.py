@@ -447,7 +447,9 @@ def test_a_forked_process_is_told_to_make_its_own(make):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_where_the_model_cannot_be_had_hashed_words_stand_in_and_the_status_says_so(make, tmp_path):
+def test_if_the_model_cannot_be_loaded_the_static_model_is_used_and_the_status_names_it(make, tmp_path, monkeypatch):
+    (tmp_path / "riglm").touch()  # in place of the directory of the shared server, which may have the model in memory
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "riglm.yaml").write_text(
         "embedder: {start_deadline: 0.001}\nstorage: {kind: memory}\nfiltering: {coverage: 0.9, cold_start_limit: 6}\n"
     )

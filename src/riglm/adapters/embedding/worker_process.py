@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -25,6 +25,7 @@ _ENVIRONMENT: Final = NOTHING_REPORTED | {
     "TOKENIZERS_PARALLELISM": "false",
     "OMP_NUM_THREADS": "1",
 }
+_SERVER_VARIABLES: Final = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
 class WorkerCrashed(EmbedderUnavailable):
@@ -64,7 +65,7 @@ class WorkerProcess:
         link, theirs = socket.socketpair()
         with theirs:
             try:
-                return cls(link, _start(theirs), lambda: None)
+                return cls(link, _start(theirs, os.environ), lambda: None)
             except OSError as error:
                 link.close()
                 raise WorkerCrashed(f"the embedding process cannot be started: {error}") from error
@@ -73,10 +74,13 @@ class WorkerProcess:
     def join(cls, server: SharedServer) -> Self:
         """Connect to the server that all riglm processes of this user share, which is started if there is none.
 
+        It gets none of the credentials in this process's environment, which may differ from those of other clients.
+
         Raises:
             OSError: there can be no such server here.
         """
-        link, remove = server.connect(lambda listener, path: _detach(_start(listener, str(path))))
+        environment = {name: os.environ[name] for name in _SERVER_VARIABLES if name in os.environ}
+        link, remove = server.connect(lambda listener, path: _detach(_start(listener, environment, str(path))))
         return cls(link, None, remove)
 
     @property
@@ -159,14 +163,14 @@ class WorkerProcess:
         return answer
 
 
-def _start(link: socket.socket, *arguments: str) -> "subprocess.Popen[bytes]":
+def _start(link: socket.socket, environment: Mapping[str, str], *arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         # -P: a module of the user's directory must not replace a library.
         [sys.executable, "-P", "-m", "riglm.adapters.embedding.worker", *arguments],
         stdin=link.fileno(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | _ENVIRONMENT,
+        env={**environment, **_ENVIRONMENT},
         start_new_session=True,
     )
 
