@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from tests.stores.postgres import PostgresServer
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.analytics.sqlite import memory_database
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
@@ -132,10 +132,9 @@ def main() -> None:
         "refresh",
     ):
         table.add_column(column, justify="left" if column == "store" else "right")
-    with tempfile.TemporaryDirectory() as directory, PostgresServer(fsync="on") as server:
-        memory = InMemoryAnalytics()
+    with tempfile.TemporaryDirectory() as directory, PostgresServer(fsync="on") as server, memory_database() as memory:
         stores: dict[str, Callable[[], AnalyticsPort]] = {
-            "memory": lambda: memory,
+            "SQLite in memory": lambda: SqlAnalytics(memory),
             "SQLite, WAL, NORMAL": lambda: SqlAnalytics(f"sqlite:///{Path(directory) / 'usage.db'}"),
             "PostgreSQL, fsync": lambda: SqlAnalytics(server.url),
         }

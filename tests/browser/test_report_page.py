@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.control.page.files import page_files
 from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
@@ -14,6 +13,7 @@ from riglm.application.reporting.report import Findings, build_report
 from riglm.domain.prices import Prices
 from riglm.domain.schemas.settings import Settings
 from tests.browser.window import Window
+from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.reporting.shadowed import worked
 
 CHARTS = "vendor/echarts/echarts.common.min.js"

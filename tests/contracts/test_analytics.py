@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from riglm.adapters.analytics.engine import make_engine, writing
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.analytics.sqlite import memory_database
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
@@ -49,25 +49,11 @@ def execute(place: str, statement: str) -> None:
     engine.dispose()
 
 
-class TestInMemoryAnalytics(AnalyticsContract):
+class TestAnalyticsInMemory(AnalyticsContract):
     @pytest.fixture
     def analytics(self) -> Iterator[AnalyticsPort]:
-        with InMemoryAnalytics() as store:
+        with memory_database() as place, SqlAnalytics(place) as store:
             yield store
-
-    def test_the_oldest_make_room_when_the_capacity_is_reached(self):
-        store = InMemoryAnalytics(capacity=2)
-        session = a_session()
-        calls = [an_invocation(session, "read") for _ in range(3)]
-        store.record_many(calls)
-        assert list(store.list_invocations(session.id)) == calls[1:]
-
-    def test_it_remembers_when_it_is_opened_again(self):
-        store = InMemoryAnalytics()
-        with store:
-            store.create_session(a_session())
-        with store:
-            assert len(store.list_sessions()) == 1
 
 
 class TestSqliteAnalytics(AnalyticsContract):

@@ -7,18 +7,18 @@ import pytest
 from sqlalchemy import text
 
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.sqlite import memory_database
 from riglm.domain.knowledge.capping import capped
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import KnowledgePort
 from riglm.testing.knowledge import MINE, KnowledgeContract, a_thought, an_embedding
 
 
-class TestInMemoryKnowledge(KnowledgeContract):
+class TestKnowledgeInMemory(KnowledgeContract):
     @pytest.fixture
     def knowledge(self) -> Iterator[KnowledgePort]:
-        with InMemoryKnowledge() as store:
+        with memory_database() as place, SqlKnowledge(place) as store:
             yield store
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors, VectorLimits
+from riglm.adapters.analytics.vectors import SqlVectors, VectorLimits
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.vector_cache import VectorCachePort
 from riglm.testing.records import a_session
@@ -25,24 +25,6 @@ for number in range(20):
     vectors.put_many("minilm", {"shared": a_vector(1), f"{sys.argv[2]} {number}": a_vector(number)})
 vectors.close()
 """
-
-
-class TestInMemoryVectors(VectorCacheContract):
-    @pytest.fixture
-    def vectors(self) -> VectorCachePort:
-        return InMemoryVectors()
-
-    def test_the_longest_unused_make_room(self) -> None:
-        vectors = InMemoryVectors(limits=VectorLimits(count=2))
-        vectors.put_many("minilm", {"a": a_vector(1), "b": a_vector(2)})
-        vectors.get_many("minilm", ["a"])
-        vectors.put_many("minilm", {"c": a_vector(3)})
-        assert set(vectors.get_many("minilm", ["a", "b", "c"])) == {"a", "c"}
-
-    def test_many_bytes_make_room_as_well(self) -> None:
-        vectors = InMemoryVectors(limits=VectorLimits(size_bytes=4000))
-        vectors.put_many("minilm", {name: np.ones((10, 50), np.float32) for name in "abc"})
-        assert set(vectors.get_many("minilm", list("abc"))) == {"b", "c"}
 
 
 class TestSqliteVectors(VectorCacheContract):

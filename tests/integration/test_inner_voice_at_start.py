@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.application.knowledge.definition import NAME
-from riglm.composition import knowledge
 from tests.integration.live import FILE, PATIENCE, standing
 
 _START = """
@@ -53,12 +52,13 @@ def test_a_start_loads_no_more_than_it_needs(tmp_path: Path, is_on: bool):
 async def test_the_first_list_with_the_tool_has_it_made_ready_for_the_first_question(tmp_path: Path, monkeypatch):
     asked = threading.Event()
 
-    class Watched(InMemoryKnowledge):
-        def nearest(self, *given: Any) -> Any:
-            asked.set()
-            return super().nearest(*given)
+    nearest = SqlKnowledge.nearest
 
-    monkeypatch.setattr(knowledge, "knowledge_store", lambda _: Watched())
+    def watched(store: SqlKnowledge, *given: Any) -> Any:
+        asked.set()
+        return nearest(store, *given)
+
+    monkeypatch.setattr(SqlKnowledge, "nearest", watched)
     async with standing(tmp_path, FILE + "knowledge: {{enabled: true}}\n") as stage:
         client = await stage.client()
         assert not asked.is_set()

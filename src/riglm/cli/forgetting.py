@@ -45,7 +45,7 @@ def forget(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
-    from riglm.composition.storage import knowledge_store
+    from riglm.composition.container import build
     from riglm.domain.retention import Removed
 
     settings = settings_of(config)
@@ -76,7 +76,7 @@ def forget(
             for _ in paced(store.compact()):
                 pass
         if pieces:
-            with knowledge_store(settings) as knowledge:
+            with build(settings).knowledge() as knowledge:
                 pieces = knowledge.forget_owner(whom.key)
         dropped = _drop_shared(settings, store.forgotten_sessions())
     waiting = _spooled(settings)
@@ -148,12 +148,12 @@ def _told(whom: "Forgotten", name: str | None) -> str:
 
 def _pieces(settings: "Settings", whom: "Forgotten") -> int:
     """Return the number of knowledge pieces of a principal; only principals have any."""
-    from riglm.composition.storage import knowledge_store
+    from riglm.composition.container import build
     from riglm.domain.forgetting import Whose
 
     if whom.whose is not Whose.PRINCIPAL:
         return 0
-    with knowledge_store(settings) as knowledge:
+    with build(settings).knowledge() as knowledge:
         counts = knowledge.counts(whom.key, "")
     return counts.thoughts + counts.entities + counts.observations
 

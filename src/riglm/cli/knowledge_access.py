@@ -50,12 +50,11 @@ def opened_knowledge(settings: "Settings", *, make: bool = False) -> "Iterator[K
         AnalyticsUnavailable: it cannot be used.
     """
     from riglm.composition.container import build
-    from riglm.composition.storage import knowledge_store
 
-    build(settings)  # complains of a driver that is not installed
+    container = build(settings)
     if not make:
         require_store(settings)
-    with knowledge_store(settings) as store:
+    with container.knowledge() as store:
         yield store
 
 

@@ -117,12 +117,14 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
         AnalyticsUnavailable: it cannot be used.
         ConfigurationError: its key cannot be kept.
     """
+    from riglm.adapters.analytics.sql import SqlAnalytics
+    from riglm.adapters.analytics.sqlite import memory_database
     from riglm.composition.container import build
     from riglm.composition.importing import passing_hasher, steady_hasher
-    from riglm.composition.storage import memory, store_path
+    from riglm.composition.storage import store_path
 
     if dry_run and settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
-        with memory() as empty:
+        with memory_database() as url, SqlAnalytics(url) as empty:
             yield empty, passing_hasher()
         return
     hasher = steady_hasher(settings)

@@ -27,12 +27,13 @@ from riglm.composition.prediction import (
 )
 from riglm.composition.sessions import evidence, make_sharing, make_state
 from riglm.composition.storage import (
+    create_store,
+    database_url,
     kept_open,
+    knowledge_store,
     make_hasher,
     make_maintenance,
     make_recorder,
-    memory,
-    sql,
     sqlite_choices,
 )
 from riglm.composition.telemetry import make_metrics, make_overhead, make_tracer
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from riglm.application.showing.showing import Showing
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
+    from riglm.ports.knowledge import KnowledgePort
     from riglm.ports.session_state import SessionStatePort
 
 
@@ -70,18 +72,12 @@ class Container(containers.DeclarativeContainer):
     logs: providers.Dependency[JsonLogs | None] = providers.Dependency(default=None)
     is_guest: providers.Dependency[bool] = providers.Dependency(default=False)
     hasher: providers.Provider[KeyedHasher] = providers.Singleton(make_hasher, settings)
-    analytics: providers.Provider[AnalyticsPort] = providers.Selector(
-        settings.provided.storage.kind,
-        memory=providers.Singleton(memory),
-        sqlite=providers.Factory(sql, settings, hasher.provider),
-        postgresql=providers.Factory(sql, settings, hasher.provider),
+    url: providers.Provider[str] = providers.Resource(database_url, settings)
+    analytics: providers.Provider[AnalyticsPort] = providers.Factory(create_store, settings, url, hasher.provider)
+    kept: providers.Provider[AnalyticsPort] = providers.Factory(
+        create_store, settings, url, hasher.provider, sets_aside=True
     )
-    kept: providers.Provider[AnalyticsPort] = providers.Selector(  # whoever opens it may set a damaged file aside
-        settings.provided.storage.kind,
-        memory=analytics,
-        sqlite=providers.Factory(sql, settings, hasher.provider, sets_aside=True),
-        postgresql=analytics,
-    )
+    knowledge: "providers.Provider[KnowledgePort]" = providers.Factory(knowledge_store, settings, url)
     recorder: providers.Provider[Recorder] = providers.Singleton(make_recorder, settings, kept.provider)
     tracer: "providers.Provider[OpenTelemetryTracer | None]" = providers.Singleton(make_tracer, settings)
     metrics: "providers.Provider[PrometheusMetrics | None]" = providers.Singleton(make_metrics, settings)
@@ -108,15 +104,15 @@ class Container(containers.DeclarativeContainer):
     )
     choices: "providers.Provider[AnalyticsPort | SqliteChoices]" = providers.Selector(
         settings.provided.storage.kind,
-        memory=analytics,
+        memory=providers.Resource(kept_open, settings, url, hasher.provider),
         sqlite=providers.Factory(sqlite_choices, settings),
-        postgresql=providers.Resource(kept_open, settings, hasher.provider),
+        postgresql=providers.Resource(kept_open, settings, url, hasher.provider),
     )
     worker: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-prediction")
     asking: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-asking")
     overrides: "providers.Provider[Overrides]" = providers.Singleton(make_overrides, asking, choices.provider)
     warm_sets: "providers.Provider[WarmSets]" = providers.Singleton(make_warm_sets, settings, asking, choices.provider)
-    embedders: "providers.Provider[Embedders]" = providers.Singleton(make_embedders, settings)
+    embedders: "providers.Provider[Embedders]" = providers.Singleton(make_embedders, settings, url)
     prediction: "providers.Provider[PredictionService]" = providers.Singleton(
         make_prediction,
         settings,
@@ -130,7 +126,7 @@ class Container(containers.DeclarativeContainer):
         is_guest=is_guest,
     )
     voice: "providers.Provider[InnerVoice | None]" = providers.Singleton(
-        make_voice, settings, worker, embedders.provider
+        make_voice, settings, worker, embedders.provider, knowledge.provider
     )
     filtering: "providers.Provider[FilteringService]" = providers.Singleton(
         make_filtering, settings, services, prediction, warm_sets, overrides
@@ -183,4 +179,6 @@ def build(
         raise ConfigurationError(
             "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
         )
-    return Container(settings=settings, configuration=configuration, logs=logs, is_guest=is_guest)
+    container = Container(settings=settings, configuration=configuration, logs=logs, is_guest=is_guest)
+    container.url()  # a resource must be initialized before several threads request it
+    return container

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riglm.composition.prediction import build_embedder
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.installation import ENTRY
 from riglm.domain.schemas.settings import Settings
@@ -151,10 +150,11 @@ def context_lessons(
         AnalyticsUnavailable: the store cannot be read.
     """
     from riglm.application.importing.lessons import ContextLessons
+    from riglm.composition.container import build
     from riglm.domain.retrieval.pairs import LearnedPairs
 
     most = settings.learning.max_pairs
-    with build_embedder(settings) as embedder:
+    with build(settings).embedders().always as embedder:
         pairs = LearnedPairs(hasher.derived_key("learned pairs"))
         pairs.restore(store.list_learned_pairs(embedder.model, most))
         scope = principal if settings.learning.scope == "principal" else ""

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from riglm.composition.storage import knowledge_store
 from riglm.composition.wanted import is_silent
 from riglm.domain.schemas.knowledge import Knowledge
 from riglm.domain.schemas.settings import Settings
@@ -12,9 +11,15 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
+    from riglm.ports.knowledge import KnowledgePort
 
 
-def make_voice(settings: Settings, worker: "Worker", embedders: "Callable[[], Embedders]") -> "InnerVoice | None":
+def make_voice(
+    settings: Settings,
+    worker: "Worker",
+    embedders: "Callable[[], Embedders]",
+    create_knowledge: "Callable[[], KnowledgePort]",
+) -> "InnerVoice | None":
     """The tool that asks the knowledge store, if it is switched on."""
     if not settings.knowledge.enabled:
         return None
@@ -24,7 +29,7 @@ def make_voice(settings: Settings, worker: "Worker", embedders: "Callable[[], Em
         settings.knowledge,
         worker,
         embedders,
-        lambda: knowledge_store(settings),
+        create_knowledge,
         is_silent=is_silent(),
     )
 

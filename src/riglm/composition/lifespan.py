@@ -41,6 +41,7 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
     tracer = container.tracer()
     with contextlib.ExitStack() as stack:
+        stack.callback(container.shutdown_resources)
         if tracer is not None:
             stack.enter_context(tracer)
         stack.enter_context(recorder)
@@ -87,7 +88,6 @@ async def lifespan(container: Container, control: "ControlDoor | None" = None) -
 def _working(container: Container, *, filtered: bool) -> Iterator[None]:
     """Run the threads that read the store, and those of prediction where lists are filtered."""
     with contextlib.ExitStack() as stack:
-        stack.callback(container.shutdown_resources)
         stack.enter_context(container.asking())
         if filtered:
             stack.enter_context(container.worker())

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from riglm.application.forwarding.services import Services
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.recorder import Recorder
-from riglm.composition.storage import store_url
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from riglm.application.sharing.sharing import Sharing
     from riglm.application.showing.showing import Showing
     from riglm.application.worker import Worker
-    from riglm.ports.embedder import EmbedderPort, Embedders
+    from riglm.ports.embedder import Embedders
     from riglm.ports.predictor import PredictorPort
     from riglm.ports.telemetry import MeterPort
 
@@ -56,20 +55,14 @@ def build_predictor(settings: Settings) -> "PredictorPort":
     return GuardedPredictor(chosen, select_predictor("hybrid"))
 
 
-def build_embedder(settings: Settings) -> "EmbedderPort":
-    """The embedder that the configuration asks for, with its vectors kept in the store; not open yet."""
-    return make_embedders(settings).always
-
-
-def make_embedders(settings: Settings) -> "Embedders":
-    """The one embedder of a process, whoever uses it; made on the worker, since numpy comes with it."""
-    from riglm.adapters.analytics.vectors import InMemoryVectors, SqlVectors
+def make_embedders(settings: Settings, url: str) -> "Embedders":
+    """Create the embedder that the parts of a process share. It keeps vectors in the database at `url`."""
+    from riglm.adapters.analytics.vectors import SqlVectors
     from riglm.adapters.embedding.building import build_embedders
     from riglm.adapters.embedding.shared import SharedEmbedder
     from riglm.adapters.embedding.shared_server import socket_directory
 
-    is_kept = settings.storage.kind != "memory"
-    vectors = SqlVectors(store_url(settings), timeout=settings.storage.timeout) if is_kept else InMemoryVectors()
+    vectors = SqlVectors(url, timeout=settings.storage.timeout)
     made = build_embedders(settings.embedder, vectors, socket_directory(os.environ))
     return dataclasses.replace(made, always=SharedEmbedder(made.always))
 

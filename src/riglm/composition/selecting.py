@@ -89,9 +89,9 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
     recorder, prediction = container.recorder(), container.prediction()
     container.tracking().when_listed(recorder.begin)
     with contextlib.ExitStack() as stack:
+        stack.callback(container.shutdown_resources)
         stack.enter_context(recorder)
         stack.enter_context(container.maintenance())
-        stack.callback(container.shutdown_resources)
         stack.enter_context(container.worker())
         stack.enter_context(container.asking())
         overrides = container.overrides()

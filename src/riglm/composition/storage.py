@@ -39,31 +39,33 @@ def store_url(settings: Settings) -> str:
     return f"sqlite:///{store_path(settings)}" if url is None else url.get_secret_value()
 
 
-def knowledge_store(settings: Settings) -> "KnowledgePort":
-    """Where knowledge is kept; not open yet."""
-    if settings.storage.kind == "memory":
-        from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
+def database_url(settings: Settings) -> Iterator[str]:
+    """Yield the URL of the database, with its password. One in memory is lost when the generator is closed."""
+    if settings.storage.kind != "memory":
+        yield store_url(settings)
+        return
+    from riglm.adapters.analytics.sqlite import memory_database
 
-        return InMemoryKnowledge()
+    with memory_database() as url:
+        yield url
+
+
+def knowledge_store(settings: Settings, url: str) -> "KnowledgePort":
+    """Create the store of knowledge in the database at `url`; it is not open yet."""
     from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 
-    return SqlKnowledge(store_url(settings), timeout=settings.storage.timeout)
+    return SqlKnowledge(url, timeout=settings.storage.timeout)
 
 
-def memory() -> AnalyticsPort:
-    """A store that forgets everything at the end."""
-    from riglm.adapters.analytics.memory import InMemoryAnalytics
-
-    return InMemoryAnalytics()
-
-
-def sql(settings: Settings, hasher: Callable[[], KeyedHasher], *, sets_aside: bool = False) -> AnalyticsPort:
-    """The store in a database, not open yet."""
+def create_store(
+    settings: Settings, url: str, hasher: Callable[[], KeyedHasher], *, sets_aside: bool = False
+) -> AnalyticsPort:
+    """Create the store in the database at `url`; it is not open yet."""
     from riglm.adapters.analytics.sql import SqlAnalytics
 
     storage = settings.storage
     return SqlAnalytics(
-        store_url(settings),
+        url,
         timeout=storage.timeout,
         durable=storage.durability == "full",
         sets_aside=sets_aside,
@@ -115,9 +117,9 @@ def sqlite_choices(settings: Settings) -> "SqliteChoices":
     return SqliteChoices(store_path(settings))
 
 
-def kept_open(settings: Settings, hasher: Callable[[], KeyedHasher]) -> Iterator[AnalyticsPort]:
-    """A server's store, open from the first question on: what was decided is asked for again and again."""
-    with sql(settings, hasher) as store:
+def kept_open(settings: Settings, url: str, hasher: Callable[[], KeyedHasher]) -> Iterator[AnalyticsPort]:
+    """Yield a store that stays open, because overrides are read again and again."""
+    with create_store(settings, url, hasher) as store:
         yield store
 
 

@@ -4,10 +4,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable
+from tests.stores.memory import InMemoryAnalytics
 
 SOON = 10.0
 AT_ONCE = Backoff(first=0.001, longest=0.002)

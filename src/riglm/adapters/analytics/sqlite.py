@@ -3,9 +3,10 @@
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 
@@ -19,6 +20,7 @@ _JOURNAL_BYTES: Final = 16 << 20
 """What stays of the journal's file once a large one was written back."""
 
 _FILE: Final = "sqlite:///"
+_IN_MEMORY: Final = "?vfs=memdb"
 _WAL_SECONDS: Final = 5.0
 _WAL_PAUSE_SECONDS: Final = 0.01
 
@@ -33,14 +35,18 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
         connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}").close()
 
-    def make_file(_dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
-        file = Path(arguments[0])
-        store_file.make(file)
-        arguments[0] = f"{file.as_uri()}?mode=rw"  # SQLite creates none: a concurrent move of the file would be missed
+    def name_database(_dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
+        if is_file:
+            file = Path(arguments[0])
+            store_file.make(file)
+            arguments[0] = f"{file.as_uri()}?mode=rw"  # SQLite creates none: a move of the file would be missed
+        else:
+            arguments[0] = parsed(url).database
         options["uri"] = True
 
-    if database_file(url) is not None:
-        event.listen(engine, "do_connect", make_file)
+    is_file = database_file(url) is not None
+    if parsed(url).database:
+        event.listen(engine, "do_connect", name_database)
     event.listen(engine, "connect", set_up)
     event.listen(engine, "begin", _begin)
     return engine
@@ -91,17 +97,24 @@ def use_wal(cursor: Any) -> None:
 
 
 @contextmanager
-def lease(url: str) -> Iterator[bool]:
-    """Hold the exclusive lock on a file next to the database, if it is free.
+def memory_database() -> Iterator[str]:
+    """Create an empty database in the memory of this process, and yield its URL. It is lost when the block ends."""
+    database = f"file:/riglm-{uuid4().hex}{_IN_MEMORY}"
+    with closing(sqlite3.connect(database, uri=True, check_same_thread=False)):
+        yield f"{_FILE}{database}"
 
-    It is not the database's own lock, for others write meanwhile. A database in memory has no others.
-    """
-    database = database_file(url)
-    if database is None:
-        yield True
+
+@contextmanager
+def lease(url: str) -> Iterator[bool]:
+    """Hold the exclusive lock on a database next to this one, to which others write; yields False if it is taken."""
+    file = database_file(url)
+    if file is not None:
+        with store_file.locked(file.with_name(f"{file.name}-lease"), timeout=0) as mine:
+            yield mine
         return
-    with store_file.locked(database.with_name(f"{database.name}-lease"), timeout=0) as mine:
-        yield mine
+    database = (parsed(url).database or "").replace(_IN_MEMORY, f"-lease{_IN_MEMORY}")
+    with closing(sqlite3.connect(database, uri=True, timeout=0, isolation_level=None)) as connection:
+        yield store_file.is_locked_by(connection)
 
 
 def _begin(connection: Connection) -> None:

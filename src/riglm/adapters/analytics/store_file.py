@@ -132,10 +132,11 @@ def locked(file: Path, timeout: float) -> Iterator[bool]:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make_empty(file)
     with closing(sqlite3.connect(file, timeout=timeout, isolation_level=None)) as connection:
-        yield _is_locked_by(connection)
+        yield is_locked_by(connection)
 
 
-def _is_locked_by(connection: sqlite3.Connection) -> bool:
+def is_locked_by(connection: sqlite3.Connection) -> bool:
+    """Take the exclusive lock of a database until the connection is closed; False if another connection holds it."""
     try:
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:

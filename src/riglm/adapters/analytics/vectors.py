@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -106,40 +105,6 @@ class SqlVectors(VectorCachePort):
             count, size = connection.execute(select(func.count(), func.coalesce(func.sum(_size), 0))).one()
         self._uncounted = 0
         return bool(count > self._limits.count or size > self._limits.size_bytes)
-
-
-class InMemoryVectors(VectorCachePort):
-    """Keeps vectors in the memory of this process."""
-
-    def __init__(self, *, limits: VectorLimits | None = None) -> None:
-        self._limits = limits or VectorLimits(size_bytes=64 << 20)
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], Vector] = OrderedDict()
-        self._size = 0
-
-    def get_many(self, model: str, hashes: Sequence[str]) -> Mapping[str, "Vector"]:
-        """The vectors (or matrices) that are known, by hash of the text."""
-        with self._lock:
-            known = [hash_ for hash_ in dict.fromkeys(hashes) if (model, hash_) in self._kept]
-            for hash_ in known:
-                self._kept.move_to_end((model, hash_))
-            return {hash_: self._kept[model, hash_] for hash_ in known}
-
-    def put_many(self, model: str, vectors: Mapping[str, "Vector"]) -> None:
-        """Keep vectors; what is there already stays."""
-        with self._lock:
-            for hash_, vector in vectors.items():
-                if (model, hash_) not in self._kept and is_sound(vector):
-                    self._keep((model, hash_), vector)
-
-    def _keep(self, key: tuple[str, str], vector: "Vector") -> None:
-        kept = vector.copy()
-        kept.setflags(write=False)
-        self._kept[key] = kept
-        self._size += kept.nbytes
-        while len(self._kept) > self._limits.count or self._size > self._limits.size_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self._size -= oldest.nbytes
 
 
 def _rows(connection: Connection, model: str, hashes: Sequence[str]) -> Iterable[Any]:

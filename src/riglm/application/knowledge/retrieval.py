@@ -1,7 +1,6 @@
 """Answers a question with snippets of what is known: found by meaning, told as they are, never written anew."""
 
 import contextlib
-import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -122,7 +121,7 @@ class Retrieval:
             found = [await self._store.nearest(table, embedded.embedding, scope, most) for table in wanted]
         except AnalyticsUnavailable as error:
             raise Unanswered(Code.DB_ERROR, "the knowledge store does not answer now; ask again later") from error
-        candidates = [each for some in found for each in some if math.isfinite(each.score)]
+        candidates = [each for some in found for each in some]
         thoughts = [each for each in candidates if not each.table.is_graph]
         graph = [each for each in candidates if each.table.is_graph]
         snippets, floor_used = selected(request, thoughts, graph)

@@ -4,12 +4,12 @@ import asyncio
 import threading
 from contextlib import contextmanager
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.domain.control import ControlUnavailable
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.session import Client, Transport
 from riglm.ports.downstream import Caller
+from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.fakes import World
 
 SOON = 30.0

@@ -9,6 +9,7 @@ from riglm.domain.control import Conflict, ControlUnavailable, Invalid, NotThere
 from riglm.domain.identifier import uuid7
 from riglm.domain.override import OverrideKind, OverrideScope
 from riglm.testing.records import a_session, an_override
+from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.control.office import BRIEFLY, an_office, settled
 
 
@@ -38,7 +39,7 @@ class Desk:
         """The paths of what is wrong with a wish; nothing is stored of it."""
         with pytest.raises(Invalid) as refused:
             await self.put(**wish)
-        assert list(self.archive._overrides) == []
+        assert list(InMemoryAnalytics.list_overrides(self.archive)) == []
         return [fault.path for fault in refused.value.faults]
 
     def _tell(self):

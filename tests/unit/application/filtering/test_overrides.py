@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.filtering.overrides import Overrides
 from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.testing.records import an_override
+from tests.stores.memory import InMemoryAnalytics
 
 
 class Store(InMemoryAnalytics):

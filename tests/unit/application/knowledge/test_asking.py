@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import pytest
 
-from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.embedding.shared import SharedEmbedder
 from riglm.application.knowledge.embedding import QuestionEmbedder
@@ -17,6 +16,7 @@ from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.embedder import Embedders, EmbedderUnavailable
 from riglm.ports.knowledge import Scope
+from tests.stores.memory import InMemoryKnowledge
 from tests.unit.application.knowledge.voices import a_thought, embedded
 
 MINE = Scope(owner="")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
 from riglm.application.knowledge import importing
 from riglm.application.knowledge.importing import MOST_TOLD, Format, Importing, Source, check, format_of
 from riglm.domain.errors import UnusableInput
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import Scope
 from riglm.testing.knowledge import an_embedding
+from tests.stores.memory import InMemoryKnowledge
 
 ALICE = {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["Likes tea", "Has a cat"]}
 ACME = {"type": "entity", "name": "Acme", "entityType": "company", "observations": []}

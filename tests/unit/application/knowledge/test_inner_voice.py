@@ -207,14 +207,6 @@ async def test_a_principal_is_answered_from_its_own_unless_the_store_is_shared()
         assert len((await stage.ask("falcon", "me"))["snippets"]) == expected
 
 
-async def test_a_score_that_is_no_number_is_no_candidate():
-    stage = Stage()
-    broken = Embedding(model=embedded("x").model, vector=embedded("x").vector * float("nan"))
-    stage.kept.add_thoughts([a_thought("falcon"), a_thought("north", embedding=broken)])
-    answer = await stage.ask("falcon", floor=0)
-    assert [each["text"] for each in answer["snippets"]] == ["falcon"]
-
-
 async def test_it_is_rehearsed_once_however_often_it_is_listed_and_that_is_no_call():
     stage = Stage(is_silent=True)
     stage.kept.add_thoughts([a_thought("what is known")])

@@ -4,7 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-from riglm.adapters.analytics.knowledge.memory import InMemoryKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.inner_voice import InnerVoice
 from riglm.application.knowledge.journal import Journal
@@ -14,6 +13,7 @@ from riglm.domain.identifier import uuid7
 from riglm.domain.knowledge.pieces import Candidate, Embedding, Thought
 from riglm.domain.knowledge.provenance import Origin, Table
 from riglm.ports.knowledge import Scope
+from tests.stores.memory import InMemoryKnowledge
 
 EMBEDDER = HashingEmbedder()
 

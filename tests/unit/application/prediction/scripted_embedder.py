@@ -6,7 +6,6 @@ import threading
 from concurrent.futures import Future
 from uuid import uuid4
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.application.owners import ToolOwners
@@ -19,6 +18,7 @@ from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.tool import read_catalogue
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
+from tests.stores.memory import InMemoryAnalytics
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2

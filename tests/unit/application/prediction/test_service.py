@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.application.worker import Urgency
@@ -18,6 +17,7 @@ from riglm.domain.retrieval.retriever import passage
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import profile
 from riglm.ports.embedder import EmbedderUnavailable
+from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.prediction.scripted_embedder import (
     TOOLS,
     FailingStore,

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.worker import Worker
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import PROFILE, Client
 from riglm.testing.records import a_session, an_invocation
+from tests.stores.memory import InMemoryAnalytics
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.recording.maintenance import Maintenance, Rhythm
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.forgetting import Forgotten, Whose
 from riglm.domain.retention import Expiry
 from riglm.testing.records import a_learned_pair, a_session, an_invocation
+from tests.stores.memory import InMemoryAnalytics
 
 SOON = 30.0
 NOW = 10_000.0

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.testing.analytics import a_session, an_invocation
+from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
 

@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from riglm.adapters.analytics.memory import InMemoryAnalytics
 from riglm.adapters.spool.files import FileSpool
 from riglm.adapters.spool.survey import survey
 from riglm.application.recording.dispatch import Backoff
@@ -17,6 +16,7 @@ from riglm.application.recording.record_queue import QueueLimits
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 from riglm.ports.spool import SpoolUnavailable
 from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
+from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
 LIMITS = QueueLimits(records=1000, batch_records=7, batch_seconds=0.001, high_water=0.02)
