@@ -20,14 +20,13 @@ from rich.table import Table
 from benchmarks.store_filling import STORES, TOOLS, Shape, a_session_of, fill
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.recording.maintenance import MOST_LEARNED_PAIRS
-from riglm.application.sharing.link_record import LinkRecord
 from riglm.application.sharing.sealing import Sealer
 from riglm.application.sharing.session_record import encoded
-from riglm.domain.identifier import uuid7
+from riglm.application.sharing.shared_links import LinkRecord
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.session import Session
+from riglm.domain.session import Session, uuid7
 from riglm.domain.session_state import SessionState
 from riglm.ports.analytics import AnalyticsPort, Record
 

@@ -15,9 +15,8 @@ from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import invocation
 from riglm.domain.exposure import Exposure
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
 from riglm.ports.analytics import AnalyticsPort, Record
 
 TOOLS = tuple(f"server{number % 8}__tool_with_a_usual_name_{number}" for number in range(120))

@@ -12,11 +12,11 @@ import numpy as np
 import psycopg
 from rich.console import Console
 from rich.table import Table
+from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.stores.postgres import PostgresServer
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.ports.analytics import Record
-from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
 
 RECORDS = {1: 2_000, 100: 20_000, 500: 50_000}
 """How many records are stored in batches of which size."""

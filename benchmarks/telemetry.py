@@ -15,13 +15,13 @@ from rich.table import Table
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
 from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
 from riglm.application.forwarding.catalogues import Catalogues
-from riglm.application.forwarding.overhead import Overhead
+from riglm.application.forwarding.exchange import Overhead
 from riglm.application.forwarding.services import Services
 from riglm.application.proxy import ProxyService
 from riglm.application.recording.record_queue import Item
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions.registry import Evidence, SessionRegistry
-from riglm.application.tracing.traces import Traces
+from riglm.application.tracing.upstream import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind, Found

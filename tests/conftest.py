@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.stores.postgres import Databases
 
-pytest.register_assert_rewrite("riglm.testing")
+pytest.register_assert_rewrite("riglm.testing", "tests.contracts")
 
 settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", parent=settings.get_profile("same"), derandomize=False, max_examples=2000)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from riglm.domain.exposure import Exposure
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
 from riglm.ports.analytics import Record
 
 _LISTING: Final = Path(__file__).parents[2] / "tests" / "integration" / "listing_server.py"

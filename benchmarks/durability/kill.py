@@ -11,8 +11,7 @@ from uuid import UUID
 from benchmarks.cache import CHECKOUT
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
-from riglm.adapters.spool.files import FileSpool
-from riglm.adapters.spool.survey import survey
+from riglm.adapters.spool.files import FileSpool, survey
 from riglm.application.recording.recorder import Recorder
 
 _RATE = 3000.0

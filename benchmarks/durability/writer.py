@@ -18,9 +18,8 @@ from pathlib import Path
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.files import FileSpool
 from riglm.application.recording.recorder import Recorder
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.session import Era, Method, Session, Transport, uuid7
 
 _TICK_SECONDS = 0.002
 

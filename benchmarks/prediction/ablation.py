@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from riglm.adapters.prediction.blend import BlendPredictor
+from riglm.adapters.prediction.embedding import BlendPredictor
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
-from riglm.application.evaluation.prepared import prepare
+from riglm.application.evaluation.dataset import find_sets
+from riglm.application.evaluation.retrieval import prepare
 from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions
-from riglm.application.evaluation.sets import find_sets
 from riglm.cli.measuring import open_embedder, read_settings
 from riglm.ports.predictor import PredictorPort
 

@@ -15,10 +15,9 @@ from benchmarks.load import catalogue
 from benchmarks.load.stdio_session import StdioSession
 from benchmarks.subject import RIGLM, isolated
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
 
 TOOLS = 60
 _STARTS = 10

@@ -7,11 +7,17 @@ from typing import Any
 
 from benchmarks.retrieval.sets import print_table, untaught
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
-from riglm.application.evaluation.prepared import Prepared
-from riglm.application.evaluation.retrieval import BASELINES, baseline, evaluate_retrieval
-from riglm.application.evaluation.usage import evaluate_usage, halves, taught
-from riglm.domain.retrieval import contexts, reliability, retriever, static_index
-from riglm.domain.retrieval.lexical import FIELD_WEIGHTS, LexicalIndex
+from riglm.application.evaluation.retrieval import (
+    BASELINES,
+    Prepared,
+    baseline,
+    evaluate_retrieval,
+    evaluate_usage,
+    halves,
+    taught,
+)
+from riglm.domain.retrieval import contexts, pairs, retriever, static_index
+from riglm.domain.retrieval.scoring import FIELD_WEIGHTS, LexicalIndex
 from riglm.domain.retrieval.static_index import Weights
 
 Change = tuple[Any, str, Any]
@@ -34,12 +40,12 @@ RETRIEVAL: dict[str, Change | None] = {
     "words alone": (static_index, "REAL_MODEL", Weights(lexical=1.0, semantic=0.0)),
 }
 
-_squared = vars(reliability.Reliability)["trust"].fget
+_squared = vars(pairs.Reliability)["trust"].fget
 
 USAGE: dict[str, Change | None] = {
     "as it ships": None,
-    "votes always trusted": (reliability.Reliability, "trust", property(lambda _: 1.0)),
-    "trust not squared": (reliability.Reliability, "trust", property(lambda kept: _squared(kept) ** 0.5)),
+    "votes always trusted": (pairs.Reliability, "trust", property(lambda _: 1.0)),
+    "trust not squared": (pairs.Reliability, "trust", property(lambda kept: _squared(kept) ** 0.5)),
     "votes count half": (retriever, "LEARNED_WEIGHT", 3.0),
     "votes count twice": (retriever, "LEARNED_WEIGHT", 12.0),
     "contexts without words": (contexts, "WORDS_WEIGHT", 0.0),

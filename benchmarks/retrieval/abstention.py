@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.retrieval.sets import print_table
-from riglm.application.evaluation.abstention import AbstentionFigures, evaluate_abstention
-from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.retrieval import AbstentionFigures, Prepared, evaluate_abstention
 
 _MOST = 200
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.retrieval.sets import print_table, untaught
-from riglm.application.evaluation.prepared import Prepared
-from riglm.application.evaluation.retrieval import BASELINES, baseline, evaluate_retrieval
+from riglm.application.evaluation.retrieval import BASELINES, Prepared, baseline, evaluate_retrieval
 
 
 def print_distractors(sets: Sequence[Prepared]) -> None:

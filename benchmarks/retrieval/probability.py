@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.retrieval import Prepared
 from riglm.domain.prediction import Scores
-from riglm.domain.retrieval.probability import log_odds, probabilities
+from riglm.domain.retrieval.retriever import log_odds, probabilities
 from riglm.domain.retrieval.static_index import StaticIndex
 
 _MAX_REQUESTS = 60

@@ -8,9 +8,8 @@ from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.embedding.building import build_embedder
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
 from riglm.application.evaluation.dataset import Dataset, read_dataset, read_tools
-from riglm.application.evaluation.prepared import Prepared, prepare
-from riglm.application.evaluation.retrieval import PredictedRanking
-from riglm.domain.schemas.embedder import Embedder
+from riglm.application.evaluation.retrieval import PredictedRanking, Prepared, prepare
+from riglm.domain.schemas.section import Embedder
 
 NAMES = (
     "toolathlon",

@@ -7,7 +7,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.retrieval import Prepared
 from riglm.domain.prediction import Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from riglm.adapters.configuration.environment import PREFIX
-from riglm.domain.schemas.published import json_schema
+from riglm.adapters.configuration.loading import PREFIX
+from riglm.domain.schemas.settings import json_schema
 
 HERE = Path(__file__).parent
 HEAD = """# Configuration

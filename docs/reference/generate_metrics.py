@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found
-from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.session import Era, Method, Session, Transport, uuid7
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
 from riglm.ports.telemetry import Readings

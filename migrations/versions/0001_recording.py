@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText
+from riglm.adapters.analytics.tables import CompactUuid, JsonText, SafeText
 
 revision = "0001"
 down_revision = None

@@ -5,7 +5,7 @@ import time
 import sqlalchemy as sa
 from alembic import op
 
-from riglm.adapters.analytics.columns import CompactUuid, SafeText
+from riglm.adapters.analytics.tables import CompactUuid, SafeText
 
 revision = "0003"
 down_revision = "0002"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from riglm.adapters.analytics.columns import CompactUuid, SafeText
+from riglm.adapters.analytics.tables import CompactUuid, SafeText
 
 revision = "0004"
 down_revision = "0003"

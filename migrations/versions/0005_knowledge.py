@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText
+from riglm.adapters.analytics.tables import CompactUuid, JsonText, SafeText
 
 revision = "0005"
 down_revision = "0004"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from riglm.adapters.analytics.columns import JsonText, SafeText
+from riglm.adapters.analytics.tables import JsonText, SafeText
 
 revision = "0006"
 down_revision = "0005"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from riglm.adapters.analytics.columns import SafeText
+from riglm.adapters.analytics.tables import SafeText
 
 revision = "0007"
 down_revision = "0006"

@@ -6,9 +6,9 @@ As a library, for agents that own their loop: `ToolSelector`.
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all that is here
 if TYPE_CHECKING:
     from riglm.application.selecting.background import SelectorClosed
-    from riglm.application.selecting.selection import Findings, FoundTool, Reason, Selection
+    from riglm.application.selecting.offer import UnusableTool
+    from riglm.application.selecting.service import Findings, FoundTool, Reason, Selection
     from riglm.application.selecting.session import ToolSession
-    from riglm.application.selecting.shapes import UnusableTool
     from riglm.composition.selecting import USER_STORE
     from riglm.composition.tool_selector import ToolSelector
     from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInput

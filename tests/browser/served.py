@@ -17,8 +17,8 @@ from mcp import Client
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.invocation import Found
 from riglm.ports.analytics import Record
-from riglm.testing.records import a_session, an_exposure, an_invocation
 from tests.interaction.stage import Process
+from tests.records import a_session, an_exposure, an_invocation
 from tests.started import free_port
 
 HOSTILE: Final = "<img src=x onerror=document.title='broken'>"

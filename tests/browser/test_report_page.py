@@ -5,12 +5,12 @@ import json
 import pytest
 
 from riglm.adapters.control.page.files import page_files
-from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
 from riglm.application.evaluation.history import walk_history
 from riglm.application.evaluation.record import read_record
 from riglm.application.reporting.report import Findings, build_report
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
 from tests.browser.window import Window
 from tests.stores.memory import InMemoryAnalytics

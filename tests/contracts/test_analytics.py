@@ -16,13 +16,12 @@ from riglm.adapters.analytics.sqlite import memory_database
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
-from riglm.domain.identifier import uuid7
-from riglm.domain.override import OverrideKind
-from riglm.domain.session import Client
+from riglm.domain.policy import OverrideKind
+from riglm.domain.session import Client, uuid7
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordRefused, SessionClosed
-from riglm.testing.analytics import AnalyticsContract
-from riglm.testing.prediction_store import PredictionStoreContract
-from riglm.testing.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
+from tests.contracts.analytics_contract import AnalyticsContract
+from tests.contracts.prediction_store_contract import PredictionStoreContract
+from tests.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
 
 
 def url(file: Path) -> str:

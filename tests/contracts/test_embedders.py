@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from riglm.adapters.embedding.building import build_embedder
+from riglm.adapters.embedding.building import FallbackEmbedder, build_embedder
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.cached import CachedEmbedder
-from riglm.adapters.embedding.fallback import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.domain.schemas.embedder import Embedder
+from riglm.domain.schemas.section import Embedder
 from riglm.ports.embedder import EmbedderPort
 from riglm.testing.embedder import EmbedderContract
 

@@ -7,8 +7,8 @@ import psycopg
 
 from riglm.adapters.analytics import storing
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.forgetting import Forgotten, Whose
-from riglm.testing.maintenance import a_used_session, summed
+from riglm.domain.retention import Forgotten, Whose
+from tests.contracts.maintenance_contract import a_used_session, summed
 
 SOON = 60.0
 

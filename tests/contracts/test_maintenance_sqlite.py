@@ -8,8 +8,8 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.retention import DAY_SECONDS, Expiry
-from riglm.testing.maintenance import a_used_session
-from riglm.testing.records import a_session, an_exposure
+from tests.contracts.maintenance_contract import a_used_session
+from tests.records import a_session, an_exposure
 
 
 @pytest.fixture

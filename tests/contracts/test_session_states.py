@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from riglm.adapters.state.backlog import MOST_NEWS, MOST_VALUES
+from riglm.adapters.state.line import MOST_NEWS, MOST_VALUES
 from riglm.adapters.state.memory import InMemorySessionState
 from riglm.adapters.state.redis import RedisSessionState
+from riglm.domain.duration import Patience
 from riglm.domain.errors import ConfigurationError, StateUnavailable
-from riglm.domain.patience import Patience
 from riglm.ports.session_state import SessionStatePort
-from riglm.testing.session_state import LONG, Heard, SessionStateContract
+from tests.contracts.session_state_contract import LONG, Heard, SessionStateContract
 from tests.stores import valkey
 
 GENEROUS = 5.0

@@ -13,7 +13,7 @@ from riglm.adapters.mcp.upstream.building import Upstreams
 from riglm.domain.schemas.section import Timeouts
 from riglm.domain.upstream import Sharing, UpstreamSpec
 from riglm.ports.upstream import UpstreamPort
-from riglm.testing.upstream import UpstreamContract, within
+from tests.contracts.upstream_contract import UpstreamContract, within
 
 SERVER = (sys.executable, str(Path(__file__).parents[1] / "interaction" / "servers" / "scripted.py"))
 

@@ -12,14 +12,14 @@ import pytest
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.vectors import SqlVectors, VectorLimits
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.ports.vector_cache import VectorCachePort
-from riglm.testing.records import a_session
-from riglm.testing.vector_cache import VectorCacheContract, a_vector
+from riglm.ports.embedder import VectorCachePort
+from tests.contracts.vector_cache_contract import VectorCacheContract, a_vector
+from tests.records import a_session
 
 WRITER = """
 import sys
 from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.testing.vector_cache import a_vector
+from tests.contracts.vector_cache_contract import a_vector
 vectors = SqlVectors(sys.argv[1])
 for number in range(20):
     vectors.put_many("minilm", {"shared": a_vector(1), f"{sys.argv[2]} {number}": a_vector(number)})

@@ -11,10 +11,8 @@ from typing import Any, cast
 
 import yaml
 
-from riglm.adapters.configuration.environment import settings_in
-from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.configuration.problem import Problem
-from riglm.adapters.configuration.shape import TOP, Shape
+from riglm.adapters.configuration.loading import Options, load, settings_in
+from riglm.adapters.configuration.problem import TOP, Problem, Shape
 from riglm.adapters.control.app import api
 from riglm.domain.errors import RiglmError
 from riglm.ports.control import ControlPort

@@ -7,7 +7,7 @@ from typing import Final
 
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.ports.analytics import Record
-from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.records import a_session, an_exposure, an_invocation
 
 TOOLS: Final = tuple(
     f"{what}_{of}"

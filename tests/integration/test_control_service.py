@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from riglm.domain.control import NotThere, OverrideWish
-from riglm.domain.identifier import uuid7
-from riglm.domain.override import OverrideKind, OverrideScope
+from riglm.domain.policy import OverrideKind, OverrideScope
+from riglm.domain.session import uuid7
 from tests.integration.live import FILE, PATIENCE, TOOLS, standing
 
 SOME = ("tool05", "tool06", "tool07")

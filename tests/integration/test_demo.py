@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from riglm.cli import demo
 from riglm.cli.main import app
-from riglm.demo import packages, scene
-from riglm.demo.scene import Scene, Step, bundled_scene, npm_scene
+from riglm.demo import drive
+from riglm.demo.drive import Scene, Step, bundled_scene, npm_scene
 from riglm.domain.errors import RiglmError
 
 pytestmark = pytest.mark.timeout(120)
@@ -20,7 +20,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def _no_npm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages.shutil, "which", lambda _: None)
+    monkeypatch.setattr(drive.shutil, "which", lambda _: None)
 
 
 def test_what_went_through_is_what_was_recorded() -> None:
@@ -53,7 +53,7 @@ def test_people_are_shown_calls_sessions_and_pairs() -> None:
 def test_a_step_that_does_not_go_as_meant_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = bundled_scene().servers
     steps = (Step("notes__read_note", {"title": "missing"}),)
-    monkeypatch.setattr(scene, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=(steps,)))
+    monkeypatch.setattr(drive, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=(steps,)))
     result = runner.invoke(app, ["demo", "--json"])
     assert isinstance(result.exception, RiglmError)
     assert "notes__read_note did not answer as it should" in str(result.exception)
@@ -61,7 +61,7 @@ def test_a_step_that_does_not_go_as_meant_fails_the_demo(monkeypatch: pytest.Mon
 
 def test_a_riglm_that_does_not_start_fails_the_demo_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = {"gone": {"command": "no-such-program"}}
-    monkeypatch.setattr(scene, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=((),)))
+    monkeypatch.setattr(drive, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=((),)))
     result = runner.invoke(app, ["demo", "--json"])
     assert isinstance(result.exception, RiglmError)
     assert "the program 'no-such-program' was not found" in str(result.exception)
@@ -83,7 +83,7 @@ def test_a_record_that_is_not_what_was_sent_fails_the_demo(monkeypatch: pytest.M
 def test_the_servers_of_npm_are_played_where_they_can_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "install", lambda *_: tmp_path)
+    monkeypatch.setattr(drive, "install", lambda *_: tmp_path)
     scenes = [demo._scene(tmp_path, bundled, lambda _: None).title for bundled in (False, True)]
     assert scenes == ["the reference servers of npm", "two bundled servers"]
 
@@ -107,30 +107,30 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text("#!/bin/sh\n", "utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
-    monkeypatch.setattr(packages.shutil, "which", lambda name: name)
+    monkeypatch.setattr(drive.shutil, "which", lambda name: name)
     return program
 
 
 def test_without_npm_nothing_is_installed(tmp_path: Path) -> None:
-    assert packages.install(tmp_path, 5) is None
+    assert drive.install(tmp_path, 5) is None
 
 
 def test_installed_programs_are_found_below_the_directory(npm: Path, tmp_path: Path) -> None:
     said = tmp_path / "said"
     npm.write_text(f'#!/bin/sh\necho "$@" > {said}\n', "utf-8")
-    assert packages.install(tmp_path, 20) == tmp_path / "node_modules" / ".bin"
-    assert all(package in said.read_text("utf-8") for package in packages.PACKAGES)
+    assert drive.install(tmp_path, 20) == tmp_path / "node_modules" / ".bin"
+    assert all(package in said.read_text("utf-8") for package in drive.PACKAGES)
 
 
 def test_an_npm_that_fails_gives_nothing(npm: Path, tmp_path: Path) -> None:
     npm.write_text("#!/bin/sh\nexit 3\n", "utf-8")
-    assert packages.install(tmp_path, 20) is None
+    assert drive.install(tmp_path, 20) is None
 
 
 def test_an_npm_that_is_late_is_ended_with_all_that_it_started(npm: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     npm.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {started}\nwait\n", "utf-8")
-    assert packages.install(tmp_path, 1.0) is None
+    assert drive.install(tmp_path, 1.0) is None
     child = int(started.read_text("utf-8"))
     deadline = time.monotonic() + 10
     while (gone := subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, check=False)).stdout:

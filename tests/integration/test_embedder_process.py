@@ -19,13 +19,12 @@ import numpy as np
 import psutil
 import pytest
 
-from riglm.adapters.embedding.building import build_embedder, build_embedders, candidates
+from riglm.adapters.embedding.building import FallbackEmbedder, build_embedder, build_embedders, candidates
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL, TOKENIZER, bundled_file
-from riglm.adapters.embedding.fallback import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from riglm.adapters.embedding.onnx_model import described_model
-from riglm.domain.schemas.embedder import Embedder
+from riglm.domain.schemas.section import Embedder
 from riglm.ports.embedder import EmbedderUnavailable
 
 pytestmark = pytest.mark.timeout(120)
@@ -353,7 +352,7 @@ def test_riglm_itself_never_loads_the_models_libraries(tmp_path: Path) -> None:
     program = """
 import sys
 from riglm.adapters.embedding.building import build_embedder
-from riglm.domain.schemas.embedder import Embedder
+from riglm.domain.schemas.section import Embedder
 with build_embedder(Embedder()) as embedder:
     embedder.embed(["Read a file"])
 print(*sys.modules)
@@ -396,7 +395,7 @@ def test_checking_the_name_of_a_model_reports_to_nobody_and_leaves_the_environme
     program = """
 import os, sys
 from riglm.adapters.embedding.building import require_known_model
-from riglm.domain.schemas.embedder import Embedder
+from riglm.domain.schemas.section import Embedder
 before = dict(os.environ)
 require_known_model(Embedder(model="BAAI/bge-small-en-v1.5"))
 assert "onnxruntime" in sys.modules

@@ -18,10 +18,9 @@ from riglm.adapters.analytics.rows import learned_pair_row
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
-from riglm.domain.forgetting import Forgotten, Whose
-from riglm.domain.identifier import uuid7
-from riglm.domain.retention import Expiry, Removed
-from riglm.testing.records import a_learned_pair, a_session, an_invocation
+from riglm.domain.retention import Expiry, Forgotten, Removed, Whose
+from riglm.domain.session import uuid7
+from tests.records import a_learned_pair, a_session, an_invocation
 
 UPGRADER = """
 import sys

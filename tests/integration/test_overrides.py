@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.override import Override, OverrideKind, OverrideScope
-from riglm.testing.records import an_override
+from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from tests.integration.test_stable_bytes import HANDSHAKE, LESSON, MODERN, WITHIN, Wire, lessons, names, taught
+from tests.records import an_override
 
 __all__ = ["lessons", "taught"]  # fixtures
 

@@ -25,7 +25,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.session import Session
 from riglm.ports.analytics import PairsForgotten, SessionClosed
-from riglm.testing.records import a_learned_pair, a_session, an_invocation
+from tests.records import a_learned_pair, a_session, an_invocation
 from tests.stores.postgres import Databases
 from tests.stores.proxy import FaultProxy
 

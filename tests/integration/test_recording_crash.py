@@ -17,7 +17,7 @@ RECORDING = """
 import sys
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.recording.recorder import Recorder
-from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
+from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 
 session = a_session()
 print("session", session.id, flush=True)

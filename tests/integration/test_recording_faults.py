@@ -13,13 +13,12 @@ import pytest
 from benchmarks.durability.kill import kill
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.files import FileSpool
-from riglm.adapters.spool.place import spool_directory
-from riglm.adapters.spool.survey import survey
-from riglm.testing.records import a_session, an_invocation
+from riglm.adapters.spool.directory import spool_directory
+from riglm.adapters.spool.files import FileSpool, survey
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.stage import Process, Stage
+from tests.records import a_session, an_invocation
 from tests.started import free_port
 
 pytestmark = pytest.mark.timeout(120)

@@ -25,7 +25,7 @@ from riglm import (
 )
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.ports import plugging
+from riglm.ports import predictor
 from tests.integration.past import TOOLS as PAST_TOOLS
 from tests.integration.past import a_past
 
@@ -323,7 +323,7 @@ def test_a_plug_in_that_cannot_be_made_is_refused_at_once_with_the_fix(group, ar
         EntryPoint("gone", "riglm_gone_package:Gone", f"riglm.{group}"),
         EntryPoint("broken", f"{__name__}:Broken", f"riglm.{group}"),
     ]
-    monkeypatch.setattr(plugging, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    monkeypatch.setattr(predictor, "entry_points", lambda group: EntryPoints(points).select(group=group))
     with pytest.raises(ConfigurationError, match=r"'gone' .* cannot be loaded: No module named .* — fix: repair or "):
         ToolSelector(TOOLS, **{argument: "gone"})
     with pytest.raises(ConfigurationError, match=r"'broken' does not take {}: no licence — fix: "):

@@ -11,9 +11,9 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.invocation import Found
-from riglm.testing.records import a_session, an_exposure, an_invocation
 from tests.integration.controlled import PATIENCE, WRITE_TOKEN, controlled
 from tests.integration.past import TOOLS, listing_server
+from tests.records import a_session, an_exposure, an_invocation
 
 pytestmark = pytest.mark.timeout(300)
 

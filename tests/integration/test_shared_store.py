@@ -3,12 +3,12 @@ import subprocess
 import sys
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.testing.analytics import a_session
+from tests.contracts.analytics_contract import a_session
 
 OTHER_PROCESS = """
 import sys
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.testing.analytics import a_session
+from tests.contracts.analytics_contract import a_session
 with SqlAnalytics(sys.argv[1]) as store:
     store.create_session(a_session())
 """

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.analytics import store_file, storing
-from riglm.adapters.analytics.connected import Connected, FileChanged
-from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.database import Connected, Database, FileChanged
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.adapters.analytics.store_file import StoreFile
@@ -27,8 +26,8 @@ from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.storage import Storage
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
-from riglm.testing.records import a_session, an_invocation, an_override
-from riglm.testing.vector_cache import a_vector
+from tests.contracts.vector_cache_contract import a_vector
+from tests.records import a_session, an_invocation, an_override
 from tests.unit.application.shop import until
 
 pytestmark = pytest.mark.timeout(120)
@@ -46,7 +45,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 RECORDER = """
 import json, sys
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.testing.records import a_session
+from tests.records import a_session
 with SqlAnalytics(sys.argv[1], timeout=30, sets_aside=True) as store:
     print("open", flush=True)
     for line in sys.stdin:

@@ -13,8 +13,8 @@ import pytest
 from riglm.adapters.analytics import schema
 from riglm.adapters.analytics.looking import StoreLook
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.examining.listening import PortsLook
-from riglm.application.examining.once import Once
+from riglm.adapters.examining import PortsLook
+from riglm.application.examining.check import Once
 from riglm.application.examining.store import StoreCheck
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.finding import Severity

@@ -10,7 +10,7 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.retention import Expiry
-from riglm.testing.maintenance import a_used_session
+from tests.contracts.maintenance_contract import a_used_session
 
 DEADLINE = 60.0
 SESSIONS = 100

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.testing.maintenance import a_used_session
+from tests.contracts.maintenance_contract import a_used_session
 from tests.interaction.clients.raw import HANDSHAKE
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import RIGLM, Route

@@ -7,15 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.aggregating.conversation import AggregateConversation
+from riglm.application.aggregating.ensemble import check_names
 from riglm.application.aggregating.listings import Listings
 from riglm.application.aggregating.modern import AggregateModern
-from riglm.application.aggregating.preflight import check_names
-from riglm.application.conversations.connection import Connection
-from riglm.application.conversations.conversation import DirectConversation
+from riglm.application.conversations.conversation import Connection, DirectConversation
 from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.services import Services
 from riglm.application.showing.conversation import ShowingConversation, WholeConversation
-from riglm.application.showing.listeners import Listeners
+from riglm.application.showing.list_news import Listeners
 from riglm.application.showing.modern import ShowingModern, WholeModern
 from riglm.application.showing.showing import Showing
 from riglm.domain.naming import Naming
@@ -31,7 +30,7 @@ from riglm.ports.downstream import (
 from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:  # imported where requests are traced
-    from riglm.application.tracing.traces import Traces
+    from riglm.application.tracing.upstream import Traces
 
 _log: Final = logging.getLogger("riglm.proxy")
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from riglm.cli.options import ConfigOption, JsonOption, McpJsonOption
-from riglm.cli.output import print_json
+from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json
 from riglm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
     """
     from riglm.adapters.configuration.loading import Options, load
     from riglm.adapters.configuration.presence import require_all
-    from riglm.composition.examined import in_use
+    from riglm.composition.examining import in_use
     from riglm.composition.installing import installations
 
     found = in_use(Options(config=config, mcp_json=mcp_json), installations())
@@ -55,7 +54,7 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
 @app.command()
 def show(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: JsonOption = False) -> None:
     """Show every setting and where it comes from. Secrets stay covered."""
-    from riglm.adapters.configuration.disclosure import shown
+    from riglm.adapters.configuration.merging import shown
 
     configuration = _load(config, mcp_json)
     lines = shown(configuration)
@@ -69,7 +68,7 @@ def show(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: J
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of riglm.yaml, for editors."""
-    from riglm.domain.schemas.published import json_schema
+    from riglm.domain.schemas.settings import json_schema
 
     print_json(json_schema())
 
@@ -108,8 +107,7 @@ def _require_predictor(configuration: "Configuration") -> None:
 
 def _require_model(configuration: "Configuration") -> None:
     from riglm.adapters.configuration.presence import require_embedder
-    from riglm.adapters.embedding.building import require_known_model
-    from riglm.adapters.embedding.plugged import available
+    from riglm.adapters.embedding.building import available, require_known_model
 
     require_embedder(configuration, available)
     with _placed(configuration):

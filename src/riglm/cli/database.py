@@ -1,25 +1,182 @@
 """`riglm db`: the schema of the store, and what waits for it."""
 
+import sys
+import time
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riglm.cli import exporting, forgetting, purging
-from riglm.cli.options import ConfigOption, JsonOption
-from riglm.cli.output import print_json
+from riglm.cli import forgetting
+from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, progress
+from riglm.cli.store_access import alone, opened, paced, settings_of
 from riglm.domain.errors import ConfigurationError
+from riglm.ports.maintenance import Kind
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
-    from riglm.adapters.spool.survey import SpoolFound
+    from riglm.adapters.spool.files import SpoolFound
+    from riglm.domain.retention import Expiry
     from riglm.domain.schemas.settings import Settings
 
+
+def purge(
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="SPAN",
+            help="Such as 30d, 12h or 2w; by default the `retention` of each kind.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what is too old, in small steps, while riglm goes on. Running processes do so by themselves every hour."""
+    from riglm.domain.retention import Removed
+
+    settings = settings_of(config)
+    expiry = _expiry(settings, older_than)
+    with opened(settings) as store:
+        found = store.expired(expiry)
+        removed = Removed()
+        if not dry_run:
+            with alone(store), progress("purging", found.total) as advance:
+                for step in paced(store.purge(expiry)):
+                    removed += step
+                    advance(step.total)
+    if as_json:
+        limits = {name: json_time(limit) for name, limit in asdict(expiry).items() if name != "now"}
+        print_json({"dry_run": dry_run, "before": limits, "removed": asdict(found if dry_run else removed)})
+    else:
+        typer.echo(f"would be removed: {found}" if dry_run else f"removed: {removed}")
+
+
+def vacuum(
+    whole: Annotated[
+        bool,
+        typer.Option("--whole", help="Rewrite the store; what is recorded meanwhile waits until that is done."),
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give back the space that nothing is stored in."""
+    with opened(settings_of(config)) as store:
+        before = store.size_bytes()
+        with alone(store):
+            for done in paced(store.compact(whole=whole)):
+                if not as_json:
+                    typer.echo(done, err=True)
+        after = store.size_bytes()
+    told: dict[str, Any] = {"bytes_before": before, "bytes_after": after}
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+
+
+def _expiry(settings: "Settings", older_than: str | None) -> "Expiry":
+    from riglm.domain.duration import parsed_duration
+    from riglm.domain.retention import Expiry
+
+    now = time.time()
+    if older_than is None:
+        return settings.retention.expiry(now)
+    try:
+        return Expiry.of_all(now - parsed_duration(older_than), now)
+    except ValueError as error:
+        raise ConfigurationError(f"--older-than: {error}") from error
+
+
+class ExportFormat(StrEnum):
+    """How records are written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+def export(
+    out: Annotated[str, typer.Option("--out", metavar="DIR|-", help="A new directory, or - for stdout.")],
+    format_: Annotated[ExportFormat, typer.Option("--format", help="How records are written.")] = ExportFormat.JSONL,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE|SPAN", help="From then on: 2026-01-31, or 30d for the last.")
+    ] = None,
+    table: Annotated[list[Kind] | None, typer.Option("--table", help="Only these; may be repeated.")] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand out what is stored, ids hashed as they are, a part at a time. riglm may go on meanwhile."""
+    if not out.strip():
+        raise ConfigurationError("--out: no directory is named — fix: name a new one, or give - for stdout")
+    settings = settings_of(config)
+    kinds = list(dict.fromkeys(table or Kind))
+    start = _since(since)
+    with opened(settings) as store:
+        total = sum(store.count_rows(kind, start) for kind in kinds)
+        about = _about(settings.storage.kind, since and start)
+        with progress("exporting", total) as advance:
+            if out == "-":
+                _to_stdout(store, format_, kinds, start, lambda _, count: advance(count))
+                return
+            from riglm.adapters.export.files import export_files
+
+            tables = export_files(
+                store,
+                Path(out),
+                format_.value,
+                kinds,
+                since=start,
+                about=about,
+                progress=lambda _, count: advance(count),
+            )
+    if as_json:
+        print_json({"directory": out, "tables": {kind.value: asdict(each) for kind, each in tables.items()}})
+        return
+    for kind, each in tables.items():
+        typer.echo(f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}")
+
+
+def _to_stdout(store: Any, format_: ExportFormat, kinds: list[Kind], since: float, tell: Any) -> None:
+    from riglm.adapters.export.files import export_stream
+
+    counts = export_stream(store, sys.stdout.buffer, format_.value, kinds, since=since, progress=tell)
+    for kind, count in counts.items():
+        typer.echo(f"{count:>10} {kind.value}", err=True)
+
+
+def _since(text: str | None) -> float:
+    from riglm.domain.duration import parsed_moment
+
+    if text is None:
+        return 0.0
+    try:
+        return parsed_moment(text, time.time())
+    except ValueError as error:
+        raise ConfigurationError(f"--since: {error}") from error
+
+
+def _about(store: str, since: float | str | None) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    from riglm.adapters.analytics.tables import SCHEMA_REVISION
+
+    return {
+        "riglm": version("riglm"),
+        "schema": SCHEMA_REVISION,
+        "store": store,
+        "exported_at": json_time(time.time()),
+        "since": json_time(float(since)) if since else None,
+    }
+
+
 app = typer.Typer(help="Maintain the store.", rich_markup_mode=None, no_args_is_help=True)
-app.command()(purging.purge)
-app.command()(purging.vacuum)
-app.command()(exporting.export)
+app.command()(purge)
+app.command()(vacuum)
+app.command()(export)
 app.command()(forgetting.forget)
 
 
@@ -39,7 +196,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
-    from riglm.adapters.spool.survey import survey
+    from riglm.adapters.spool.files import survey
     from riglm.composition.storage import spool_path, store_url
 
     settings = _settings(config)
@@ -48,7 +205,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def _settings(config: Path | None) -> "Settings":
     from riglm.adapters.configuration.loading import Options, load
-    from riglm.cli.store_place import is_there
+    from riglm.cli.store_access import is_there
     from riglm.composition.storage import store_path
 
     settings = load(Options(config=config, with_servers=False)).settings

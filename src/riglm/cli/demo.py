@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from riglm.cli.options import JsonOption
-from riglm.cli.output import print_json, print_table
+from riglm.cli.output import JsonOption, print_json, print_table
 from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
-    from riglm.demo.drive import Visit
-    from riglm.demo.scene import Scene
+    from riglm.demo.drive import Scene, Visit
     from riglm.domain.cooccurrence import ToolCooccurrence
     from riglm.domain.invocation import ToolInvocation
     from riglm.ports.overview import SessionSummary
@@ -74,8 +72,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _scene(directory: Path, bundled: bool, tell: Callable[[str], None]) -> "Scene":
-    from riglm.demo.packages import install
-    from riglm.demo.scene import bundled_scene, npm_scene
+    from riglm.demo.drive import bundled_scene, install, npm_scene
 
     if not bundled:
         tell("installing three reference servers from npm")

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riglm.cli.options import ConfigOption, JsonOption
-from riglm.cli.output import print_json
+from riglm.cli.output import ConfigOption, JsonOption, print_json
 
 if TYPE_CHECKING:
-    from riglm.domain.schemas.embedder import Embedder
+    from riglm.domain.schemas.section import Embedder
 
 app = typer.Typer(help="Manage the model that turns texts into vectors.", rich_markup_mode=None, no_args_is_help=True)
 

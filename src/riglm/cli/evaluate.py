@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.cli import evaluate_retrieval
-from riglm.cli.files_in_use import settings_in_use
 from riglm.cli.measuring import (
     CacheOption,
     CutsOption,
@@ -19,11 +18,12 @@ from riglm.cli.measuring import (
     parse_cuts,
     parse_kinds,
     read_settings,
+    settings_in_use,
     show_progress,
     show_rows,
     tell_left_out,
 )
-from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import ConfigOption, JsonOption
 from riglm.cli.replaying import (
     BASELINE,
     DatabaseOption,
@@ -108,7 +108,7 @@ def sequences(
     holds as many calls, and the share of all tools that is not shown. Sets with fewer than 20 sessions of two calls or
     more are left out.
     """
-    from riglm.application.evaluation.prepared import prepare, text_count
+    from riglm.application.evaluation.retrieval import prepare, text_count
     from riglm.application.evaluation.sequences import FOLDS, evaluate_sequences
 
     cuts, settings = parse_cuts(k), read_settings(config)
@@ -229,7 +229,7 @@ def _set_costs(
     import asyncio
 
     from riglm.application.evaluation.cost import cost_rows, evaluate_cost, read_cost_set
-    from riglm.application.evaluation.sets import find_sets
+    from riglm.application.evaluation.dataset import find_sets
 
     rows = []
     for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
@@ -251,9 +251,8 @@ def _set_costs(
 
 def _session_sets(data: Path, names: Sequence[str] | None, side: str, limit: int) -> "list[SessionSet]":
     """The sets that are asked for, but those with few sessions; it is an error if there is none."""
-    from riglm.application.evaluation.lines import DatasetError
+    from riglm.application.evaluation.dataset import DatasetError, find_sets
     from riglm.application.evaluation.sequences import FEWEST, read_sessions
-    from riglm.application.evaluation.sets import find_sets
 
     kept = []
     for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):

@@ -22,12 +22,11 @@ from riglm.cli.measuring import (
     show_rows,
     tell_left_out,
 )
-from riglm.cli.options import ConfigOption, JsonOption
+from riglm.cli.output import ConfigOption, JsonOption
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.dataset import Dataset
-    from riglm.application.evaluation.prepared import Prepared
-    from riglm.application.evaluation.retrieval import Ranker
+    from riglm.application.evaluation.retrieval import Prepared, Ranker
     from riglm.domain.schemas.settings import Settings
 
 _DEFAULT_PREDICTOR: Final = "embedding"
@@ -97,8 +96,7 @@ def usage(
     `without_history`). The figures are those of `retrieval`; what learns nothing is measured once. Sets with fewer than
     20 requests on a half are left out.
     """
-    from riglm.application.evaluation.retrieval import BASELINES
-    from riglm.application.evaluation.usage import FEWEST, evaluate_usage, halves, taught
+    from riglm.application.evaluation.retrieval import BASELINES, FEWEST, evaluate_usage, halves, taught
 
     cuts, settings = parse_cuts(k), read_settings(config)
     kinds = _kinds(predictor, settings)
@@ -133,9 +131,7 @@ def _datasets(
     data: Path, names: Sequence[str] | None, side: str, limit: int, left_out: "Callable[[Dataset], str]"
 ) -> "list[Dataset]":
     """The sets that are asked for, but those for which `left_out` gives a reason; it is an error if there is none."""
-    from riglm.application.evaluation.dataset import read_dataset
-    from riglm.application.evaluation.lines import DatasetError
-    from riglm.application.evaluation.sets import find_sets
+    from riglm.application.evaluation.dataset import DatasetError, find_sets, read_dataset
 
     kept = []
     for directory in find_sets(data, names or (), side=side, file="queries.jsonl"):
@@ -159,7 +155,7 @@ def _measured(
 ) -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_limits
 
-    from riglm.application.evaluation.prepared import prepare, text_count
+    from riglm.application.evaluation.retrieval import prepare, text_count
 
     threadpool_limits(1, user_api="blas")  # as while serving: on a busy machine a second thread is waited for
     rows: list[dict[str, Any]] = []

@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riglm.cli.options import ConfigOption, JsonOption
-from riglm.cli.output import print_json, printable
-from riglm.cli.progress import progress
+from riglm.cli.output import ConfigOption, JsonOption, print_json, printable, progress
 from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
 from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from riglm.domain.forgetting import Forgotten, Whose
-    from riglm.domain.retention import Removed
+    from riglm.domain.retention import Forgotten, Removed, Whose
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
 
@@ -109,7 +106,7 @@ def _whom(
     settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
 ) -> "Forgotten":
     from riglm.composition.container import build
-    from riglm.domain.forgetting import Forgotten, Whose
+    from riglm.domain.retention import Forgotten, Whose
 
     def forgotten(whose: "Whose", key: str) -> Forgotten:
         return Forgotten(whose=whose, key=key, at=time.time())
@@ -128,7 +125,7 @@ def _whom(
 
 def _session_id(store: "AnalyticsPort", wanted: str) -> str:
     from riglm.cli.usage import the_session
-    from riglm.domain.identifier import parsed_uuid
+    from riglm.domain.session import parsed_uuid
 
     whole = parsed_uuid(wanted)
     if whole is not None:
@@ -149,7 +146,7 @@ def _told(whom: "Forgotten", name: str | None) -> str:
 def _pieces(settings: "Settings", whom: "Forgotten") -> int:
     """Return the number of knowledge pieces of a principal; only principals have any."""
     from riglm.composition.container import build
-    from riglm.domain.forgetting import Whose
+    from riglm.domain.retention import Whose
 
     if whom.whose is not Whose.PRINCIPAL:
         return 0
@@ -163,7 +160,7 @@ def _and(pieces: int) -> str:
 
 
 def _spooled(settings: "Settings") -> int:
-    from riglm.adapters.spool.survey import survey
+    from riglm.adapters.spool.files import survey
     from riglm.composition.storage import spool_path
 
     return sum(spool.records for spool in survey(spool_path(settings)))
@@ -178,9 +175,9 @@ def _drop_shared(settings: "Settings", sessions: "Sequence[Forgotten]") -> int:
         return 0
     import asyncio
 
-    from riglm.application.sharing.dropping import drop_sessions
+    from riglm.application.sharing.sealing import drop_sessions
     from riglm.composition.container import build
-    from riglm.domain.identifier import parsed_uuid
+    from riglm.domain.session import parsed_uuid
 
     container = build(settings)
     secret = container.hasher().derived_key("shared state")

@@ -1,11 +1,15 @@
 """`riglm knowledge`: what riglm knows and is asked by `inner_voice.retrieve`."""
 
-from dataclasses import asdict
-from typing import Annotated
+import time
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
-from riglm.cli import knowledge_embedding, knowledge_forgetting, knowledge_importing, knowledge_search
+from riglm.cli import knowledge_search
 from riglm.cli.knowledge_access import (
     PrincipalOption,
     PrivateOption,
@@ -17,18 +21,272 @@ from riglm.cli.knowledge_access import (
     shown_text,
     told_owner,
 )
-from riglm.cli.options import MOST_ROWS, ConfigOption, JsonOption
-from riglm.cli.output import print_json, print_table, written_time
+from riglm.cli.output import (
+    MOST_ROWS,
+    ConfigOption,
+    JsonOption,
+    print_json,
+    print_table,
+    printable,
+    progress,
+    written_time,
+)
+from riglm.domain.errors import RiglmError, UnusableInput
+
+if TYPE_CHECKING:
+    from riglm.application.knowledge.importing import Imported, Source
+    from riglm.domain.knowledge.pieces import Table
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.knowledge import KnowledgePort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """How many pieces were given vectors of a model, and how many still wait for theirs, with the reason if any do."""
+
+    model: str
+    given: int
+    waiting: int
+    reason: str = ""
+
+    def require_all(self) -> None:
+        """Raise `RiglmError` if pieces still wait."""
+        if self.reason:
+            raise RiglmError(
+                f"{self.waiting} pieces cannot be found yet, since the embedder's model cannot be used "
+                f"({self.reason}) — fix: see `riglm embedder status`, then run `riglm knowledge embed`"
+            )
+
+
+def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Compute missing vectors for all owners: after an import that was interrupted, or with another model.
+
+    An import does so by itself.
+    """
+    settings = knowledge_settings(config)
+    with opened_knowledge(settings) as store:
+        done = give_missing_vectors(settings, store)
+    if as_json:
+        print_json({"model": done.model, "embedded": done.given, "without_vector": done.waiting})
+    else:
+        typer.echo(f"{done.given} pieces were given vectors of {done.model}")
+    done.require_all()
+
+
+def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> Embedded:
+    """Embed what lacks a vector of the current model, with a progress bar."""
+    from riglm.application.knowledge.importing import give_vectors
+    from riglm.ports.embedder import EmbedderUnavailable
+
+    given = 0
+    with chosen_embedder(settings) as embedder:
+        lacking = store.counts(None, embedder.model).without_vector
+        with progress("embedding", lacking) as advance:
+
+            def done(count: int) -> None:
+                nonlocal given
+                given += count
+                advance(count)
+
+            try:
+                give_vectors(store, embedder, settings.embedder.batch, done)
+            except EmbedderUnavailable as error:
+                return Embedded(model=embedder.model, given=given, waiting=lacking - given, reason=str(error))
+        return Embedded(model=embedder.model, given=given, waiting=0)
+
+
+_MOST_SHOWN = 20
+
+
+class ImportFormat(StrEnum):
+    """What the lines of a file are."""
+
+    THOUGHTS = "thoughts"
+    MEMORY = "memory"
+
+
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON lines: thoughts, or what the MCP memory server wrote.")
+    ],
+    format_: Annotated[
+        ImportFormat | None, typer.Option("--format", help="What the lines are; by default what the first one says.")
+    ] = None,
+    principal: PrincipalOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Look at all files first, and store nothing if a line is wrong.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take files into the store; what it knows already is not taken twice, so an import can be repeated at any time."""
+    settings = knowledge_settings(config)
+    sources = _sources(files, format_)
+    owner = owner_of(settings, principal)
+    if strict:
+        from riglm.application.knowledge.importing import check
+
+        check(sources)
+    with opened_knowledge(settings, make=True) as store:
+        done = _stored(store, sources, owner)
+        _tell_left_out(done)
+        embedded = give_missing_vectors(settings, store)
+    if as_json:
+        print_json(
+            {
+                "files": [{"file": str(source.path), "format": source.format} for source in sources],
+                "read": asdict(done.read),
+                "new": asdict(done.new),
+                "changed": asdict(done.changed),
+                "left_out": done.left_out,
+                "problems": [{"file": str(path), "line": line, "reason": why} for path, line, why in done.problems],
+                "unknown_keys": done.unknown_keys,
+                "embedded": embedded.given,
+                "without_vector": embedded.waiting,
+                "model": embedded.model,
+            }
+        )
+    else:
+        _show(done, embedded)
+    embedded.require_all()
+
+
+def _sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
+    """The files, each with its format, said where it was guessed; empty ones are passed over."""
+    from riglm.application.knowledge.importing import Format, Source, format_of
+
+    sources = []
+    for file in files:
+        found = format_of(file, None if asked is None else Format(asked))
+        if found is None:
+            typer.echo(f"{printable(str(file))}: empty", err=True)
+            continue
+        if asked is None:
+            typer.echo(f"{printable(str(file))}: read as {found}, by what its lines say", err=True)
+        sources.append(Source(file, found))
+    return sources
+
+
+def _stored(store: "KnowledgePort", sources: "list[Source]", owner: str) -> "Imported":
+    from riglm.application.knowledge.importing import Importing
+
+    with progress("reading bytes", sum(source.path.stat().st_size for source in sources)) as advance:
+        return Importing(store, owner, time.time()).run(sources, advance)
+
+
+def _tell_left_out(done: "Imported") -> None:
+    for problem in done.problems[:_MOST_SHOWN]:
+        typer.echo(f"left out: {printable(str(problem))}", err=True)
+    if done.left_out > _MOST_SHOWN:
+        typer.echo(f"left out: {done.left_out - _MOST_SHOWN} more lines", err=True)
+    if done.unknown_keys:
+        told = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
+        typer.echo(f"unknown keys: {printable(told)}", err=True)
+    if done.left_out and not done.read.total:
+        raise UnusableInput("no line could be used, and nothing was stored — fix: what is said above, line by line")
+
+
+def _show(done: "Imported", embedded: "Embedded") -> None:
+    read = asdict(done.read)
+    kinds = [f"{new} of {read[kind]} {kind}" for kind, new in asdict(done.new).items() if read[kind]]
+    typer.echo(f"new: {', '.join(kinds) or 'nothing'}")
+    if done.changed.total:
+        others = [f"{number} {kind}" for kind, number in asdict(done.changed).items() if number]
+        typer.echo(f"changed: {', '.join(others)}")
+    if done.left_out:
+        typer.echo(f"left out: {done.left_out} lines")
+    typer.echo(f"given vectors: {embedded.given}")
+
+
+def forget(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Pieces by id, as list and search show it.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="All with one of these tags.")] = None,
+    principal: PrincipalOption = None,
+    all_: Annotated[bool, typer.Option("--all", help="The pieces of all owners.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove pieces, private ones as well; an entity takes along its observations and relations.
+
+    Entities that had a relation to it get a new text and new vectors. IDs and --tag are of one
+    owner; --principal alone is all that is its, "" all that is the local user's.
+    """
+    from riglm.domain.knowledge.pieces import Table
+
+    if sum((bool(ids), bool(tag), all_)) > 1 or not (ids or tag or all_ or principal is not None):
+        raise UnusableInput("what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all")
+    if all_ and principal is not None:
+        raise UnusableInput("--all covers all owners, --principal one — fix: give one of them")
+    settings = knowledge_settings(config)
+    named = _parsed(ids or [])
+    owner = None if all_ else owner_of(settings, principal)
+    with opened_knowledge(settings) as store:
+        found = _chosen(store, owner, named, tag)
+        count = sum(map(len, found.values()))
+        if not count and (ids or tag):
+            raise RiglmError(f"nothing of this is {told_owner(principal)}'s — fix: see `riglm knowledge list`")
+        whose = "all owners" if all_ else told_owner(principal)
+        if not yes:
+            typer.confirm(f"Delete {_words(found)} of {whose} permanently?", abort=True, err=True)
+        if ids or tag:
+            gone = sum(store.forget(table, some, owner) for table, some in found.items())
+        else:
+            gone = store.forget_owner(owner)
+        embedded = give_missing_vectors(settings, store) if (ids or tag) and found[Table.ENTITIES] else None
+    if as_json:
+        print_json({"removed": gone, "embedded": 0 if embedded is None else embedded.given})
+    else:
+        typer.echo(f"removed: {gone}")
+    if embedded is not None:
+        embedded.require_all()
+
+
+def _chosen(
+    store: "KnowledgePort", owner: str | None, named: "dict[Table, set[UUID]]", tags: list[str] | None
+) -> "dict[Table, list[UUID]]":
+    """What is to go, by table: all that is seen with these tags, among the named where any are."""
+    from riglm.domain.knowledge.pieces import Table
+    from riglm.ports.knowledge import Scope
+
+    scope = Scope(owner=owner, include_private=True, include_tags=frozenset(tags or ()))
+    found = {table: store.ids(table, scope) for table in Table}
+    return {table: [id_ for id_ in there if not named or id_ in named[table]] for table, there in found.items()}
+
+
+def _parsed(ids: list[str]) -> "dict[Table, set[UUID]]":
+    from riglm.domain.knowledge.pieces import Table
+    from riglm.domain.session import parsed_uuid
+
+    if not ids:
+        return {}
+    letters = {table.public_id("").removesuffix(":"): table for table in Table}
+    named: dict[Table, set[UUID]] = {table: set() for table in Table}
+    for given in ids:
+        letter, _, rest = given.partition(":")
+        id_ = parsed_uuid(rest)
+        if letter not in letters or id_ is None:
+            raise UnusableInput(f"{given!r} is no id of a piece — fix: write it as `riglm knowledge list` shows it")
+        named[letters[letter]].add(id_)
+    return named
+
+
+def _words(found: "dict[Table, list[UUID]]") -> str:
+    counts = [f"{len(ids)} {table.removeprefix('kg_')}" for table, ids in found.items() if ids]
+    return ", ".join(counts) or "nothing"
+
 
 app = typer.Typer(
     help="Fill, search and maintain the store of thoughts and of the knowledge graph.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-app.command(name="import")(knowledge_importing.import_)
-app.command()(knowledge_embedding.embed)
+app.command(name="import")(import_)
+app.command()(embed)
 app.command()(knowledge_search.search)
-app.command()(knowledge_forgetting.forget)
+app.command()(forget)
 
 _SHOWN = 300
 
@@ -51,7 +309,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is known, newest first; private thoughts when asked for."""
-    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge.pieces import Table
     from riglm.ports.knowledge import Scope
 
     settings = knowledge_settings(config)

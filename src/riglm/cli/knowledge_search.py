@@ -14,14 +14,12 @@ from riglm.cli.knowledge_access import (
     opened_knowledge,
     owner_of,
 )
-from riglm.cli.options import ConfigOption, JsonOption
-from riglm.cli.output import print_json, print_table
+from riglm.cli.output import ConfigOption, JsonOption, print_json, print_table
 from riglm.domain.errors import RiglmError, UnusableInput
 
 if TYPE_CHECKING:
     from riglm.application.knowledge.retrieval import Answer, Embedded
-    from riglm.domain.knowledge.pieces import Candidate, Embedding
-    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge.pieces import Candidate, Embedding, Table
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.knowledge import KnowledgePort, Scope
 
@@ -47,8 +45,8 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Ask what is known: the answer is that of the tool inner_voice.retrieve, which need not be switched on."""
-    from riglm.application.knowledge.answers import fields_of
-    from riglm.application.knowledge.errors import Code, Unanswered
+    from riglm.application.knowledge.definition import Code, Unanswered
+    from riglm.application.knowledge.inner_voice import fields_of
 
     settings = knowledge_settings(config)
     asked = {
@@ -73,9 +71,8 @@ def search(
 
 
 def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Answer":
-    from riglm.application.knowledge.building import bounds_of, defaults_of
-    from riglm.application.knowledge.parameters import question
-    from riglm.application.knowledge.retrieval import Retrieval
+    from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
+    from riglm.application.knowledge.retrieval import Retrieval, question
 
     knowledge = settings.knowledge
     wanted = question(asked, defaults_of(knowledge))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.predictor import PredictorPort
 
+
 Advance: TypeAlias = Callable[[int], None]
 
 SideOption = Annotated[
@@ -126,3 +127,27 @@ def show_rows(title: str, rows: Sequence[dict[str, Any]], hidden: Sequence[str],
     columns = [column for column in rows[0] if column not in hidden]
     cells = [["-" if row[column] is None else row[column] for column in columns] for row in rows]
     print_table(title, columns, cells, labels=1 + ("dataset" in columns))
+
+
+def files_in_use(config: Path | None) -> list[Path]:
+    """The file that is named, else ./riglm.yaml, else those that `riglm init` made; none when there are none."""
+    from riglm.adapters.configuration.loading import FILE_NAME
+
+    if config is not None:
+        return [config]
+    here = Path(FILE_NAME)
+    return [here] if here.is_file() else [file for _, file in installed()]
+
+
+def settings_in_use(config: Path | None) -> "Settings":
+    """The settings that the first of these files makes, for a command that looks at what was recorded."""
+    files = files_in_use(config)
+    return read_settings(files[0] if files else None)
+
+
+def installed() -> list[tuple[str, Path]]:
+    """The clients that `riglm init` put riglm in front of, each with its configuration; every file once."""
+    from riglm.composition.installing import installations
+
+    found = {one.configuration: one.client for one in installations() if one.configuration.is_file()}
+    return [(client, file) for file, client in found.items()]

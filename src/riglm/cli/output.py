@@ -2,15 +2,18 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riglm.domain.moments import told_moment
+from riglm.domain.duration import told_moment
 
 if TYPE_CHECKING:
     from rich.table import Table
+
 
 _WIDTH_OF_A_PIPE = 200
 _BORDER = 3
@@ -92,3 +95,46 @@ def json_time(seconds: float | None) -> str | None:
 
 def _written(cell: object) -> str:
     return f"{cell:.1f}" if isinstance(cell, float) else str(cell)
+
+
+MOST_ROWS: Final = 1_000_000
+"""The most that a limit of what is shown may be."""
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="F", help="The configuration; by default ./riglm.yaml if it is there."),
+]
+McpJsonOption = Annotated[
+    Path | None, typer.Option("--mcp-json", metavar="F", help="A client's own file of servers, for example .mcp.json.")
+]
+UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="URL of one upstream server to proxy.")]
+CommandArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND", help="Command of one upstream server to proxy; options of riglm come before it."
+    ),
+]
+NoFilterOption = Annotated[bool, typer.Option("--no-filter", help="Show all tools, as the servers list them.")]
+LogLevelOption = Annotated[
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+
+
+Advance = Callable[[int], None]
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Advance]:
+    """A progress bar; none if stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda count: bars.advance(task, count)

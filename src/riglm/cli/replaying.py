@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riglm.cli.measuring import make_predictor, parse_kinds, show_progress
-from riglm.cli.options import MOST_ROWS
+from riglm.cli.output import MOST_ROWS
 from riglm.domain.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def strategies(asked: Sequence[str] | None, settings: "Settings") -> list[str]:
 def maker(kind: str, settings: "Settings") -> "Callable[[], PredictorPort]":
     """Makes predictors of a kind, which may be the baseline."""
     if kind == BASELINE:
-        from riglm.adapters.prediction.blend import BlendPredictor
+        from riglm.adapters.prediction.embedding import BlendPredictor
 
         return BlendPredictor
     return lambda: make_predictor(kind, settings)

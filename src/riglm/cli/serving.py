@@ -4,14 +4,7 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli.options import (
-    CommandArgument,
-    ConfigOption,
-    LogLevelOption,
-    McpJsonOption,
-    NoFilterOption,
-    UrlOption,
-)
+from riglm.cli.output import CommandArgument, ConfigOption, LogLevelOption, McpJsonOption, NoFilterOption, UrlOption
 from riglm.cli.starting import common_values, ready
 
 

@@ -1,5 +1,6 @@
 """The store as maintenance commands open it."""
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -7,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from riglm.domain.errors import ConfigurationError, RiglmError
+from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
+
 
 _PATIENCE_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 0.25
@@ -54,7 +56,6 @@ def require_store(settings: "Settings") -> None:
     Raises:
         RiglmError: there is no file; whether a server has the tables is seen when it is asked.
     """
-    from riglm.cli.store_place import is_there
     from riglm.composition.storage import store_path
 
     if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
@@ -107,3 +108,28 @@ def paced(steps: Iterator[_Step]) -> Iterator[_Step]:
 def is_hash(text: str) -> bool:
     """Whether it reads like a keyed hash, as the store has them in the place of names."""
     return _HASH.fullmatch(text) is not None
+
+
+def is_there(file: Path) -> bool:
+    """Whether the database file is there; nothing is made.
+
+    Raises:
+        AnalyticsUnavailable: it does not exist and could not be created, or its directory cannot be read.
+    """
+    try:
+        file.lstat()
+    except FileNotFoundError:
+        place = next(parent for parent in file.absolute().parents if parent.exists())
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise _unusable(file, f"{place} is not writable") from None
+        return False
+    except OSError as error:
+        raise _unusable(file, error.strerror) from None
+    return True
+
+
+def _unusable(file: Path, reason: str | None) -> AnalyticsUnavailable:
+    return AnalyticsUnavailable(
+        f"the data directory {file.parent} cannot be used ({reason}) — fix: make it a directory that you may write "
+        "in, or name another in RIGLM_DATA_DIR or storage.path"
+    )

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riglm.cli.control_asking import ControlApi, ControlApiAway, ControlApiRefused, configured
-from riglm.cli.files_in_use import files_in_use, installed
-from riglm.cli.measuring import read_settings
-from riglm.cli.options import ConfigOption, JsonOption
-from riglm.cli.output import json_time, print_json, printable
+from riglm.cli.control import ControlApi, ControlApiAway, ControlApiRefused, configured
+from riglm.cli.measuring import files_in_use, installed, read_settings
+from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, printable
 from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInput
 from riglm.domain.exposure import Mode
 
 if TYPE_CHECKING:
-    from riglm.adapters.configuration.switching import ModeSwitch
+    from riglm.adapters.configuration.file_changes import ModeSwitch
 
 ClientsOption = Annotated[
     list[str] | None,
@@ -140,7 +138,7 @@ def _files(config: Path | None, clients: Sequence[str] | None) -> list[Path]:
 
 def _prepared(files: Sequence[Path], mode: Mode) -> "list[ModeSwitch]":
     """All files made ready, or none."""
-    from riglm.adapters.configuration.switching import switch_mode
+    from riglm.adapters.configuration.file_changes import switch_mode
 
     found: list[ModeSwitch] = []
     try:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from riglm.cli.installing_output import (
+from riglm.cli.init import (
     NOT_CONFIRMED,
     ClientOption,
     DryRunOption,
@@ -20,8 +20,7 @@ from riglm.cli.installing_output import (
     require_directory,
     shown_name,
 )
-from riglm.cli.options import JsonOption
-from riglm.cli.output import print_json
+from riglm.cli.output import JsonOption, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

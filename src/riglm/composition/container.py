@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.forwarding.catalogues import Catalogues
-from riglm.application.forwarding.known_catalogs import KnownCatalogs
+from riglm.application.forwarding.catalogues import Catalogues, KnownCatalogs
 from riglm.application.forwarding.services import Services
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.control import make_control, make_live
-from riglm.composition.knowledge import make_voice
 from riglm.composition.prediction import (
     make_converging,
     make_embedders,
@@ -25,10 +23,19 @@ from riglm.composition.prediction import (
     make_warm_sets,
     make_worker,
 )
-from riglm.composition.sessions import evidence, make_sharing, make_state
+from riglm.composition.services import (
+    evidence,
+    make_metrics,
+    make_overhead,
+    make_sharing,
+    make_state,
+    make_tracer,
+    make_voice,
+)
 from riglm.composition.storage import (
     create_store,
     database_url,
+    is_shared,
     kept_open,
     knowledge_store,
     make_hasher,
@@ -36,8 +43,6 @@ from riglm.composition.storage import (
     make_recorder,
     sqlite_choices,
 )
-from riglm.composition.telemetry import make_metrics, make_overhead, make_tracer
-from riglm.composition.wanted import is_shared
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.schemas.settings import Settings
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
-    from riglm.application.filtering.overrides import Overrides
+    from riglm.application.filtering.decisions import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.converging import Converging

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from riglm.adapters.configuration.data_directory import data_directory
-from riglm.adapters.configuration.loading import Configuration
+from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.forwarding.services import Services
 from riglm.application.identity import server_info
@@ -16,19 +15,18 @@ from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions.registry import SessionRegistry
-from riglm.composition.knowledge import going_by
 from riglm.composition.prediction import build_predictor, plan_of
-from riglm.composition.sessions import evidence
+from riglm.composition.services import evidence, going_by
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:
-    from riglm.adapters.control.rights import Tokens
+    from riglm.adapters.control.tokens import Tokens
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
-    from riglm.application.filtering.overrides import Overrides
+    from riglm.application.filtering.decisions import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.service import PredictionService
@@ -53,8 +51,13 @@ def make_live(
 ) -> "LiveConfiguration":
     """The configuration that can be changed, with all that follows it."""
     from riglm.adapters.configuration.persisting import ConfigurationDocuments
-    from riglm.application.control.configuration import LiveConfiguration
-    from riglm.application.control.following import FilteringFollower, Follower, Following, PredictionFollower
+    from riglm.application.control.configuration import (
+        FilteringFollower,
+        Follower,
+        Following,
+        LiveConfiguration,
+        PredictionFollower,
+    )
 
     def learned_anew() -> None:
         filtering.rechoose()
@@ -97,8 +100,8 @@ def make_control(
     upstreams: Sequence[UpstreamPort],
 ) -> "ControlService":
     """What the control API asks."""
-    from riglm.application.control.building import Proxy, build_control
     from riglm.application.control.health import Identity
+    from riglm.application.control.service import Proxy, build_control
 
     identity = Identity(
         version=server_info()["version"],
@@ -130,7 +133,7 @@ def door_of(settings: Settings, *, is_needed: bool) -> ControlDoor | None:
     control = settings.control
     if not control.enabled:
         return None
-    from riglm.adapters.control.rights import guarded
+    from riglm.adapters.control.tokens import guarded
     from riglm.adapters.mcp.downstream.http import bound_socket
 
     tokens = guarded(control, data_directory(os.environ))

@@ -14,9 +14,9 @@ from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
     from riglm.application.importing.collecting import Background
-    from riglm.application.importing.lessons import ContextLessons
+    from riglm.application.importing.conversations import ContextLessons
     from riglm.application.importing.naming import Front
-    from riglm.ports.transcripts import TranscriptsPort
+    from riglm.ports.clients import TranscriptsPort
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on", "y", "t"})  # as settings take a text for a truth
 _MOST_SESSIONS: Final = 100_000
@@ -122,9 +122,8 @@ def background(
     Raises:
         AnalyticsUnavailable: the store cannot be read.
     """
-    from riglm.application.importing.collecting import Background
+    from riglm.application.importing.collecting import Background, RecordedLive
     from riglm.application.importing.naming import ToolNames
-    from riglm.application.importing.recorded_live import RecordedLive
 
     kept_since = settings.retention.expiry(now).invocations or 0.0
     listed = [one.tool for one in store.tool_statistics() if one.in_lists]
@@ -149,7 +148,7 @@ def context_lessons(
     Raises:
         AnalyticsUnavailable: the store cannot be read.
     """
-    from riglm.application.importing.lessons import ContextLessons
+    from riglm.application.importing.conversations import ContextLessons
     from riglm.composition.container import build
     from riglm.domain.retrieval.pairs import LearnedPairs
 

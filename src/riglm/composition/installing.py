@@ -9,21 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from riglm.adapters.clients.dialect import own_command
 from riglm.adapters.clients.files import ClientFiles, home_of, values_of
-from riglm.adapters.clients.own_command import own_command
 from riglm.adapters.clients.record import InstallationRecord, JoinedRecords
 from riglm.adapters.clients.secret_texts import Cover
-from riglm.adapters.configuration.data_directory import (
+from riglm.adapters.configuration.file_changes import ServersFile
+from riglm.adapters.configuration.loading import (
     VARIABLE,
     configuration_directory,
     data_directory,
     other_data_directories,
 )
-from riglm.adapters.configuration.safe_files import SafeFiles
-from riglm.adapters.configuration.servers_file import ServersFile
-from riglm.application.installing.clearing import Clearing
-from riglm.application.installing.installing import Installer
-from riglm.application.installing.planning import Planner, Surroundings
+from riglm.adapters.configuration.persisting import SafeFiles
+from riglm.application.installing.planning import Clearing, Installer, Planner, Surroundings
 from riglm.application.installing.undoing import Undoer
 from riglm.domain.errors import RiglmError
 from riglm.domain.installation import ClientServer, Installation, Place, Rewriting, RiglmEntry, is_riglm

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.identity import server_info
 from riglm.application.proxy import ProxyService
-from riglm.application.sessions.forgetting import Forgetting
+from riglm.application.sessions.registry import Forgetting
 from riglm.composition.container import Container
 from riglm.composition.control import ControlDoor
 from riglm.composition.prediction import SWITCH_SECONDS
-from riglm.composition.telemetry import make_traces
-from riglm.composition.wanted import is_shared, stands_in_the_way
-from riglm.domain.forgetting import Forgotten
-from riglm.domain.tool_catalog import ToolCatalog
+from riglm.composition.services import make_traces
+from riglm.composition.storage import is_shared, stands_in_the_way
+from riglm.domain.retention import Forgotten
+from riglm.domain.tool import ToolCatalog
 from riglm.ports.telemetry import Readings
 from riglm.ports.upstream import UpstreamPort
 

@@ -15,7 +15,7 @@ from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.sqlite_choices import SqliteChoices
-    from riglm.application.filtering.overrides import Overrides
+    from riglm.application.filtering.decisions import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.converging import Converging
@@ -58,8 +58,7 @@ def build_predictor(settings: Settings) -> "PredictorPort":
 def make_embedders(settings: Settings, url: str) -> "Embedders":
     """Create the embedder that the parts of a process share. It keeps vectors in the database at `url`."""
     from riglm.adapters.analytics.vectors import SqlVectors
-    from riglm.adapters.embedding.building import build_embedders
-    from riglm.adapters.embedding.shared import SharedEmbedder
+    from riglm.adapters.embedding.building import SharedEmbedder, build_embedders
     from riglm.adapters.embedding.shared_server import socket_directory
 
     vectors = SqlVectors(url, timeout=settings.storage.timeout)
@@ -76,7 +75,7 @@ def make_worker(name: str) -> "Worker":
 
 def make_overrides(asking: "Worker", open_choices: "Callable[[], AnalyticsPort | SqliteChoices]") -> "Overrides":
     """What people decided by hand."""
-    from riglm.application.filtering.overrides import Overrides
+    from riglm.application.filtering.decisions import Overrides
 
     return Overrides(asking, open_choices)
 
@@ -194,7 +193,7 @@ def make_showing(
     if voice is None:
         return Showing(services, filtering, meta_tools)
     from riglm.application.knowledge.definition import definition
-    from riglm.application.showing.always_listed import AlwaysListed
+    from riglm.application.showing.showing import AlwaysListed
 
     return Showing(services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0]), voice.get_ready))
 

@@ -10,16 +10,15 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from riglm.adapters.configuration.data_directory import data_directory
-from riglm.adapters.configuration.loading import Configuration
+from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.proxy import ProxyService
 from riglm.composition.container import Container, build
 from riglm.composition.control import door_of
 from riglm.composition.lifespan import lifespan
-from riglm.composition.wanted import is_shared, is_silent
+from riglm.composition.storage import is_shared, is_silent
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.state import State
+from riglm.domain.schemas.storage import State
 
 _log: Final = logging.getLogger("riglm")
 _USUAL_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
@@ -60,7 +59,7 @@ def run_http(configuration: Configuration) -> int:
 
 def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
     """Keep a second server off the data directory, as far as anything is kept there."""
-    from riglm.adapters.spool.sole_server import sole_server
+    from riglm.adapters.spool.directory import sole_server
 
     if settings.storage.kind == "memory":
         return contextlib.nullcontext()

@@ -16,18 +16,17 @@ from riglm.adapters.configuration.presence import (
     require_predictor,
     require_store_file,
 )
-from riglm.adapters.embedding.plugged import available as embedders_there
-from riglm.adapters.embedding.plugged import select_embedder
+from riglm.adapters.embedding.building import available as embedders_there
+from riglm.adapters.embedding.building import select_embedder
 from riglm.adapters.prediction.selection import available as predictors_there
 from riglm.application.selecting.service import SelectingService
 from riglm.composition.container import build
 from riglm.composition.prediction import build_predictor
 from riglm.composition.storage import store_path
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.embedder import OWN_PROVIDERS
-from riglm.domain.schemas.prediction import OWN_KINDS
+from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.state import State
+from riglm.domain.schemas.storage import State
 
 _OVERRIDES_SECONDS: Final = 0.25
 _NOWHERE: Final = Path(os.devnull)  # a directory without any file

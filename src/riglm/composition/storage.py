@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riglm.adapters.configuration.data_directory import data_directory
+from riglm.adapters.configuration.loading import data_directory
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
-from riglm.composition.wanted import stands_in_the_way
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
@@ -23,6 +22,22 @@ if TYPE_CHECKING:
     from riglm.application.prediction.service import PredictionService
     from riglm.ports.knowledge import KnowledgePort
     from riglm.ports.spool import SpoolPort
+
+
+def is_shared(settings: Settings) -> bool:
+    """Whether other processes may go on with the sessions of this one."""
+    return settings.state.kind != "memory"
+
+
+def stands_in_the_way(settings: Settings) -> bool:
+    """Whether riglm looks at lists and calls: for the filter, also if that may be switched on, or for its own voice."""
+    return settings.filtering.is_on or settings.control.enabled or settings.knowledge.enabled
+
+
+def is_silent() -> bool:
+    """Whether what is about knowledge is not to be logged."""
+    return os.environ.get("MCP_NO_LOG", "").lower() not in {"", "0", "false"}
+
 
 _log: Final = logging.getLogger("riglm")
 
@@ -75,7 +90,7 @@ def create_store(
 
 def spool_path(settings: Settings) -> Path:
     """The directory of the spools of all processes that record into this store."""
-    from riglm.adapters.spool.place import spool_directory
+    from riglm.adapters.spool.directory import spool_directory
 
     url, named = settings.storage.url, settings.storage.spool.path
     store = url.get_secret_value() if url else str(store_path(settings).absolute())

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from riglm.application.selecting.background import Background
-from riglm.application.selecting.given import shortly, text
-from riglm.application.selecting.offer import Reader
+from riglm.application.selecting.offer import Reader, shortly, text
 from riglm.application.selecting.service import SelectingService
 from riglm.application.selecting.session import ToolSession
 from riglm.composition.selecting import Place, Store, selecting, settings_for

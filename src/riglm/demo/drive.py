@@ -1,17 +1,88 @@
 """A real MCP client that plays a scene through `riglm run`."""
 
 import asyncio
+import os
+import shutil
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
-from riglm.demo.scene import Scene, Step
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call: the tool as riglm names it, its arguments, and whether it is meant to fail."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    fails: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Servers in the shape of `mcpServers`, and the visits of a client: each one session with its calls in order."""
+
+    title: str
+    servers: Mapping[str, Mapping[str, Any]]
+    visits: tuple[tuple[Step, ...], ...]
+
+
+def npm_scene(programs: Path, directory: Path) -> Scene:
+    """Three reference servers from npm, whose programs are in one directory; they may write below the other."""
+    files = directory / "files"
+    files.mkdir()
+    letter = str(files / "letter.txt")
+    servers: dict[str, dict[str, Any]] = {
+        "everything": {"command": str(programs / "mcp-server-everything")},
+        "filesystem": {"command": str(programs / "mcp-server-filesystem"), "args": [str(files)]},
+        "memory": {
+            "command": str(programs / "mcp-server-memory"),
+            "env": {"MEMORY_FILE_PATH": str(directory / "memory.jsonl")},
+        },
+    }
+    entity = {"name": "Ada", "entityType": "person", "observations": ["wrote the letter"]}
+    first = (
+        Step("everything__echo", {"message": "hello through riglm"}),
+        Step("filesystem__write_file", {"path": letter, "content": "Dear Charles,\n"}),
+        Step("filesystem__read_text_file", {"path": letter}),
+        Step("filesystem__read_text_file", {"path": str(files / "missing.txt")}, fails=True),
+        Step("memory__create_entities", {"entities": [entity]}),
+        Step("memory__search_nodes", {"query": "letter"}),
+    )
+    second = (
+        Step("memory__search_nodes", {"query": "Ada"}),
+        Step("filesystem__read_text_file", {"path": letter}),
+        Step("everything__get-sum", {"a": 40, "b": 2}),
+        Step("everything__trigger-long-running-operation", {"duration": 1, "steps": 4}),
+    )
+    return Scene(title="the reference servers of npm", servers=servers, visits=(first, second))
+
+
+def bundled_scene() -> Scene:
+    """Two small servers that come with riglm."""
+    servers = {name: {"command": sys.executable, "args": ["-m", f"riglm.demo.{name}"]} for name in ("notes", "units")}
+    first = (
+        Step("notes__write_note", {"title": "trip", "text": "12 miles along the coast"}),
+        Step("units__convert_length", {"value": 12, "unit": "mi", "to": "km"}),
+        Step("notes__read_note", {"title": "trip"}),
+        Step("notes__read_note", {"title": "missing"}, fails=True),
+        Step("units__celsius_to_fahrenheit", {"degrees": 21}),
+    )
+    second = (
+        Step("units__known_units"),
+        Step("notes__write_note", {"title": "shopping", "text": "3 m of rope"}),
+        Step("notes__find_notes", {"word": "rope"}),
+        Step("units__convert_length", {"value": 3, "unit": "m", "to": "ft"}),
+    )
+    return Scene(title="two bundled servers", servers=servers, visits=(first, second))
+
 
 _MOST_PAGES = 50
 _PATIENCE_S = 30.0
@@ -95,3 +166,29 @@ async def _take(client: Client, step: Step) -> Answer:
 def _beginning(result: CallToolResult) -> str:
     texts = (part.text for part in result.content if isinstance(part, TextContent))
     return " ".join(next(texts, "").split())[:60]
+
+
+_VERSION = "2026.8.31"
+PACKAGES = tuple(f"@modelcontextprotocol/server-{name}@{_VERSION}" for name in ("everything", "filesystem", "memory"))
+"""What is installed: the versions that the demo was tried with."""
+
+_OPTIONS = ("--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+
+
+def install(directory: Path, deadline_s: float, packages: Sequence[str] = PACKAGES) -> Path | None:
+    """Install servers below a directory; where their programs are, or None when npm is missing, late or fails."""
+    if shutil.which("npx") is None or shutil.which("npm") is None:
+        return None
+    command = ["npm", "install", *_OPTIONS, "--prefix", str(directory), *packages]
+    npm = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        done = npm.wait(deadline_s) == 0
+    except subprocess.TimeoutExpired:
+        done = False
+    finally:
+        if npm.poll() is None:
+            os.killpg(npm.pid, signal.SIGKILL)
+            npm.wait()
+    return directory / "node_modules" / ".bin" if done else None

@@ -11,7 +11,7 @@ from uuid import UUID
 from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.override import OverrideKind, OverrideScope
+from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.session import Client, Confidence, Era, Method, Transport
 from riglm.domain.upstream import Kind
 

@@ -1,8 +1,9 @@
 """Spans of time as people write them."""
 
 import re
+from contextvars import ContextVar, Token
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Self
 
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.ASCII | re.IGNORECASE)
@@ -40,3 +41,37 @@ def parsed_moment(text: str, now: float) -> float:
             "last 30 days, 30d"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+_EARLIEST: Final = datetime(1, 1, 3, tzinfo=UTC).timestamp()
+_LATEST: Final = datetime(9999, 12, 29, tzinfo=UTC).timestamp()  # so that every time zone has the day
+
+
+def told_moment(seconds: float) -> datetime:
+    """Return a time, in seconds since the epoch, in UTC, or the nearest one that every time zone can represent."""
+    return datetime.fromtimestamp(min(_LATEST, max(_EARLIEST, seconds)), UTC)
+
+
+_current: Final[ContextVar["Patience | None"]] = ContextVar("riglm-patience", default=None)
+
+
+class Patience:
+    """What is left of a request's time for shared state; as a context, what is asked inside it draws from it."""
+
+    def __init__(self) -> None:
+        """Nothing was spent yet."""
+        self.spent = 0
+        """Slices of the deadline; their length is set by the code that waits for the state."""
+        self._tokens: list[Token[Patience | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    @classmethod
+    def current(cls) -> "Patience":
+        """That of the request which is being served, or a new one outside of requests."""
+        return _current.get() or cls()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.domain import rawjson, salvage
+from riglm.domain import rawjson
 from riglm.domain.rawjson import UNREADABLE, Raw, elements, encode, join_object, members, plain, text, with_member
 
 __all__ = [  # code that reads messages also reads their content
@@ -214,7 +214,7 @@ def _keys(raw: bytes) -> list[str]:
 def _second_reading(line: bytes, error: Exception) -> _Envelope:
     """Read a line that the strict decoder refused, or explain why it is no message."""
     if isinstance(error, RecursionError):
-        raise Malformed(PARSE_ERROR, "Parse error: nested too deeply", salvage.asked_id(line, line)) from None
+        raise Malformed(PARSE_ERROR, "Parse error: nested too deeply", rawjson.asked_id(line, line)) from None
     with contextlib.suppress(*UNREADABLE):
         if rawjson.has_surrogates(line):
             envelope = _decode_envelope(rawjson.mended(line))

@@ -1,13 +1,64 @@
 """The one decision about a tool: whether it may run, whether it is shown in any case, or whether prediction decides."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from fnmatch import translate
 from functools import lru_cache
 from typing import Final
+from uuid import UUID
 
-from riglm.domain.naming import SEPARATOR
-from riglm.domain.override import Override, OverrideKind, OverrideScope
-from riglm.domain.spelling import Spellings
+from riglm.domain.naming import SEPARATOR, Spellings
+
+
+class OverrideKind(StrEnum):
+    """The action on the tool: show it, hide it, or keep it in every list.
+
+    A shown or kept tool has its place in the catalog's order, for the sake of clients' prompt caches.
+    """
+
+    INCLUDE = "include"
+    EXCLUDE = "exclude"
+    PIN = "pin"
+
+
+class OverrideScope(StrEnum):
+    """Whom an override concerns."""
+
+    SESSION = "session"
+    PRINCIPAL = "principal"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """A manual decision about one tool, regardless of predictions.
+
+    `tool` is the name as clients see it. `key` says which session (its id) or which principal (its keyed hash) is
+    concerned; it is empty where the scope is all, and for the principal of callers without a name, such as the local
+    user. Times are in seconds since the epoch; `expires_at` is None when it holds until it is deleted.
+    """
+
+    id: UUID
+    kind: OverrideKind
+    tool: str
+    created_at: float
+    scope: OverrideScope = OverrideScope.ALL
+    key: str = ""
+    expires_at: float | None = None
+    reason: str = ""
+
+    def holds(self, at: float) -> bool:
+        """Whether it has not expired at the given time."""
+        return self.expires_at is None or at < self.expires_at
+
+    def concerns(self, session_id: str, principal: str) -> bool:
+        """True if it applies to this session of this principal."""
+        if self.scope is OverrideScope.ALL:
+            return True
+        return self.key == (session_id if self.scope is OverrideScope.SESSION else principal)
+
 
 LONGEST_NAME: Final = 512
 """Where anything is denied, a longer name is denied as well: the protocol ends names at 128."""
@@ -113,3 +164,43 @@ def _with_own_names(name: str) -> Iterator[str]:
     while start != -1:
         yield name[start + len(SEPARATOR) :]
         start = name.find(SEPARATOR, start + 1)
+
+
+_CLIENT_PREFIX: Final = f"mcp{SEPARATOR}"
+_CLASS: Final = re.compile(r"\[!?\]?[^\]]*\]")
+_NOTHING: Final = "(?!)"
+"""What `fnmatch` makes of brackets that no sign fits."""
+
+
+def fault(pattern: str) -> tuple[str, str] | None:
+    """Return the problem and the fix; None if there may be tools that the pattern matches."""
+    if not pattern.strip():
+        return "an empty pattern matches no tool", "remove it, or name a tool"
+    if pattern != pattern.strip():
+        return f"{pattern!r} has spaces at an end, and matches no tool", f"write {pattern.strip()!r}"
+    plain = _CLASS.sub("", pattern)
+    if "," in plain:
+        parts = [part.strip() for part in pattern.split(",") if part.strip()]
+        return (
+            f"{pattern!r} is one pattern with a comma in it",
+            f"make one entry of each: {', '.join(map(repr, parts))}",
+        )
+    if "[" in plain:
+        return f"{pattern!r} opens a bracket and does not close it", "close it, or write [[] for the sign itself"
+    for each in _CLASS.findall(pattern):
+        if _NOTHING in translate(each):
+            return f"no sign fits {each} in {pattern!r}", "write the range from its lower end to its upper one"
+    return _name_of_a_client(pattern)
+
+
+def _name_of_a_client(pattern: str) -> tuple[str, str] | None:
+    if not pattern.startswith(_CLIENT_PREFIX):
+        return None
+    server, _, own = pattern.removeprefix(_CLIENT_PREFIX).partition(SEPARATOR)
+    if not server or not own:
+        return None
+    return (
+        f"{pattern!r} is a name as clients show it, with {_CLIENT_PREFIX}{server}{SEPARATOR} before the tool's own",
+        f"write {own!r}, or {server + SEPARATOR + own!r} where riglm has several servers; "
+        f"if one is called 'mcp', write [m]{pattern[1:]}",
+    )

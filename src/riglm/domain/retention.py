@@ -1,6 +1,7 @@
 """How long records are kept, and what was removed."""
 
 from dataclasses import asdict, astuple, dataclass
+from enum import StrEnum
 from typing import Final, Self
 
 DAY_SECONDS: Final = 86_400.0
@@ -66,3 +67,25 @@ class Removed:
     def total(self) -> int:
         """All of them."""
         return sum(astuple(self))
+
+
+class Whose(StrEnum):
+    """What distinguishes the records to erase from all others."""
+
+    SESSION = "session"
+    CLIENT = "client"
+    PRINCIPAL = "principal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """A subject to erase, at a time in seconds since the epoch.
+
+    `key` is the id of a session; the keyed hash of a client, or of the name that clients gave themselves; or the keyed
+    hash of a principal, empty for callers without a name. A client and a principal may come back: their sessions that
+    start later are recorded. A session that was forgotten stays so.
+    """
+
+    whose: Whose
+    key: str
+    at: float

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Final
 
-from riglm.domain.exposure import Exposure, Mode
-from riglm.domain.prices import CALL_TOKENS, RESULT_OVERHEAD, SEARCH_TOKENS, Prices, SessionPrice
-from riglm.domain.surface import Surface
+from riglm.domain.exposure import Exposure, Mode, Surface
+from riglm.domain.list_plan import CALL_TOKENS, RESULT_OVERHEAD, SEARCH_TOKENS, Prices, SessionPrice
 
 HOST_LIST_TOKENS: Final = 300
 """Estimated tokens of a host's own search tool, the only tool in its list."""

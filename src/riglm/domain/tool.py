@@ -1,9 +1,10 @@
 """Tools as upstreams list them: names for riglm, raw bytes for the client."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from typing import Final
 
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Raw
@@ -134,3 +135,95 @@ def profile(tool: Tool, *, server: str = "", bare_name: str = "") -> ToolProfile
         parameters=tuple(properties),
         parameter_descriptions=tuple(text for text in descriptions if text),
     )
+
+
+BYTES_PER_TOKEN: Final = 4
+"""Bytes per token of JSON Schema in English with common tokenizers; good to about a fifth."""
+
+CACHED_PRICE: Final = 0.1
+WRITTEN_PRICE: Final = 1.25
+"""What a token of a prompt costs when the provider has it cached, and when it writes it to its cache, in units of
+an uncached token; the ratio is much the same with all large providers."""
+
+
+def estimated_tokens(size: int) -> int:
+    """Return the tokens of definitions of this number of bytes, rounded up."""
+    return -(-size // BYTES_PER_TOKEN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The tools of a catalogue that a session may know of.
+
+    `candidates` can be shown, in the catalogue's order, `kept` are those among them that always are. `away` may run and
+    are never shown. All others are denied.
+    """
+
+    catalogue: Catalogue
+    candidates: tuple[str, ...]
+    kept: frozenset[str] = frozenset()
+    away: frozenset[str] = frozenset()
+
+    @cached_property
+    def candidate_set(self) -> frozenset[str]:
+        """The candidates, for membership tests."""
+        return frozenset(self.candidates)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every tool of the catalogue can be shown."""
+        return len(self.candidates) == len(self.catalogue.names)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each candidate's definition."""
+        return {name: memoryview(self.catalogue.by_name[name].raw).nbytes for name in self.candidates}
+
+    @cached_property
+    def tokens(self) -> int:
+        """The estimated tokens of all candidates."""
+        return estimated_tokens(sum(self.sizes.values()))
+
+    def tokens_of(self, names: frozenset[str]) -> int:
+        """The estimated tokens of some candidates."""
+        return estimated_tokens(sum(self.sizes.get(name, 0) for name in names))
+
+    def allows(self, name: str) -> bool:
+        """Whether the catalogue has a tool of this name that may run."""
+        return name in self.candidate_set or name in self.away
+
+
+MAX_CATALOG_BYTES: Final = 1 << 20
+"""Maximum size of a stored catalog. A larger one is not stored."""
+
+KEPT_SECONDS: Final = 180 * 86_400.0
+"""Seconds after which a stored catalog that no process has refreshed is removed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCatalog:
+    """The tools of one upstream server as it listed them, and what it declared about itself.
+
+    `fingerprint` is a keyed hash of the server's name and of how it is started or reached. `variant` tells catalogs of
+    one server apart: by protocol era and, since servers may go by it, by the capabilities of the client. `capabilities`
+    is the raw JSON object that the server declared, `tools` the raw JSON array of its tools; each is empty while it is
+    not known. `updated_at` is in seconds since the epoch.
+    """
+
+    fingerprint: str
+    variant: str
+    server: str
+    capabilities: bytes
+    instructions: str
+    tools: bytes
+    updated_at: float
+
+    @cached_property
+    def entries(self) -> Sequence[Raw]:
+        """The raw tools."""
+        return jsonrpc.elements(self.tools)
+
+    @property
+    def size_bytes(self) -> int:
+        """About the size in the store."""
+        return len(self.tools) + len(self.capabilities) + len(self.instructions)

@@ -14,12 +14,10 @@ from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
-from riglm.domain.tool_catalog import ToolCatalog
+from riglm.domain.tool import ToolCatalog
 from riglm.ports.maintenance import ROWS_AT_ONCE, MaintenancePort
-from riglm.ports.overrides import OverridesPort
 from riglm.ports.overview import OverviewPort, SessionSummary, ToolStatistics
-from riglm.ports.tool_catalogs import ToolCatalogsPort
-from riglm.ports.warm_sets import WarmSetsPort
+from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

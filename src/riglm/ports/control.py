@@ -21,7 +21,7 @@ from riglm.domain.control import (
     ToolDetail,
     ToolEntry,
 )
-from riglm.domain.override import Override
+from riglm.domain.policy import Override
 
 
 class LiveConfigurationPort(Protocol):

@@ -1,7 +1,7 @@
 """Turns texts into vectors."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self
@@ -99,3 +99,18 @@ class Embedders:
 
     always: EmbedderPort
     chosen: EmbedderPort
+
+
+class VectorCachePort(Protocol):
+    """Keeps vectors by model and text, the most lately used ones. What it gives cannot be changed.
+
+    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    """
+
+    @abstractmethod
+    def get_many(self, model: str, hashes: Sequence[str]) -> Mapping[str, Vector]:
+        """The vectors (or matrices) that are known, by hash of the text."""
+
+    @abstractmethod
+    def put_many(self, model: str, vectors: Mapping[str, Vector]) -> None:
+        """Keep vectors; what is there already stays, and what holds a number that is not finite is left out."""

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from riglm.domain.forgetting import Forgotten
-from riglm.domain.retention import Expiry, Removed
+from riglm.domain.retention import Expiry, Forgotten, Removed
 
 ROWS_AT_ONCE: Final = 250
 """Rows that are removed in one step: writers wait for the end of a step, and it ends within a few milliseconds."""

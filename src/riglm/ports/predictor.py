@@ -1,8 +1,12 @@
 """Which tools are called next."""
 
 from abc import abstractmethod
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol
 
+from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Prediction, Situation
 
 
@@ -26,3 +30,64 @@ class PredictorPort(Protocol):
 
         Changes nothing: asking twice gives the same answer. No candidates, no scores.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Socket:
+    """A place for parts of one kind.
+
+    `group` is that of the entry points, `what` a part is called in messages, `key` names a part in the configuration
+    and `options` has its options; `methods` are what every part has, and `port` says more of them.
+    """
+
+    group: str
+    what: str
+    key: str
+    options: str
+    methods: Sequence[str]
+    port: str
+
+    def names(self) -> tuple[str, ...]:
+        """The parts that are installed, sorted; nothing of theirs is imported."""
+        return tuple(sorted({point.name for point in entry_points(group=self.group)}))
+
+    def make(self, name: str, options: Mapping[str, Any] | None = None, *, own: Sequence[str] = ()) -> Any:
+        """Make a part with these options; `own` are the names that no package brings.
+
+        Raises:
+            ConfigurationError: nothing of this name is installed, it cannot be loaded, it is no such part, or it does
+                not take the options.
+        """
+        point = next((point for point in entry_points(group=self.group) if point.name == name), None)
+        if point is None:
+            known = ", ".join(dict.fromkeys([*own, *self.names()]))
+            raise ConfigurationError(f"{self.key}: unknown {self.what} {name!r} — fix: one of {known}")
+        made = self._made(point, options or {})
+        missing = [method for method in self.methods if not callable(getattr(made, method, None))]
+        if missing:
+            raise ConfigurationError(
+                f"{self.key}: {name!r} ({point.value}) is no {self.what}: it has no {' and no '.join(missing)} — fix: "
+                f"give it the methods of {self.port}"
+            )
+        return made
+
+    def _made(self, point: EntryPoint, options: Mapping[str, Any]) -> object:
+        try:
+            maker = point.load()
+        except Exception as error:
+            raise ConfigurationError(
+                f"{self.key}: {point.name!r} ({point.value}) cannot be loaded: {error} "
+                "— fix: repair or remove its package"
+            ) from error
+        if not callable(maker):
+            raise ConfigurationError(
+                f"{self.key}: {point.name!r} ({point.value}) is no class — fix: name a class in its entry point"
+            )
+        try:
+            return maker(**options)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f"{self.options}: {point.name!r} does not take {dict(options)!r}: {error} — fix: options it knows"
+            ) from error

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
 from riglm.domain.upstream import UpstreamHealth
 

@@ -3,8 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from riglm.application.forwarding.catalogues import Catalogues
-from riglm.application.forwarding.known_catalogs import KnownCatalogs
+from riglm.application.forwarding.catalogues import Catalogues, KnownCatalogs
 from riglm.application.forwarding.services import Services
 from riglm.application.recording.tracking import CalledNote, TrackingService
 from riglm.application.sessions.registry import Evidence, SessionRegistry
@@ -13,7 +12,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Era, Session
-from riglm.domain.tool_catalog import ToolCatalog
+from riglm.domain.tool import ToolCatalog
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import ClientChannel, ReplySink

@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.prediction import selection
-from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.cli.main import app
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.published import json_schema
-from riglm.ports import plugging
+from riglm.domain.schemas.settings import json_schema
+from riglm.ports import predictor
 
 runner = CliRunner()
 
@@ -62,7 +62,7 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("loud", f"{__name__}:Loud", selection.GROUP),
         EntryPoint("lost", "no.such.module:Lost", selection.GROUP),
     ]
-    monkeypatch.setattr(plugging, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
+    monkeypatch.setattr(predictor, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
 
 
 @pytest.mark.usefixtures("stranger")

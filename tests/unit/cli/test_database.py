@@ -6,13 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.spool.directory import spool_directory
 from riglm.adapters.spool.files import FileSpool
-from riglm.adapters.spool.place import spool_directory
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError
 from riglm.domain.secret import mask_url
 from riglm.domain.session import Client
-from riglm.testing.records import a_session, an_invocation
+from tests.records import a_session, an_invocation
 
 runner = CliRunner()
 

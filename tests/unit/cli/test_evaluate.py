@@ -8,7 +8,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import main as entrance
 from riglm.cli.main import app
 from riglm.domain.invocation import Found
-from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.records import a_session, an_exposure, an_invocation
 
 TOOLS = [{"name": name, "description": f"{name} a file", "server": "files"} for name in ("read", "write", "find")]
 SEQUENCES = {"dataset", "side", "predictor", "calls", "new_calls", "p50_ms", "p99_ms"} | {

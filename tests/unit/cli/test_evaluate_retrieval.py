@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from riglm.application.evaluation.lines import DatasetError
+from riglm.application.evaluation.dataset import DatasetError
 from riglm.cli.main import app
 from tests.unit.application.evaluation.sets import write
 

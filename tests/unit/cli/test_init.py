@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from riglm.adapters.clients.record import InstallationRecord
 from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.configuration.persisting import SafeFiles
 from riglm.adapters.configuration.presence import require_upstreams
-from riglm.adapters.configuration.safe_files import SafeFiles
 from riglm.cli.config import app as check_app
 from riglm.cli.init import init
 from riglm.cli.undo import undo

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.keyfile import load_or_create_key
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.cli import knowledge_embedding, knowledge_search
+from riglm.cli import knowledge, knowledge_search
 from riglm.cli import main as entrance
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError, UnusableInput
@@ -273,7 +273,7 @@ def test_who_is_forgotten_is_named_by_no_neighbour_and_these_are_found_at_once(m
 
 
 def test_who_is_forgotten_is_gone_also_while_no_neighbour_can_get_a_vector(memory, monkeypatch, ended):
-    monkeypatch.setattr(knowledge_embedding, "chosen_embedder", lambda _: Away())
+    monkeypatch.setattr(knowledge, "chosen_embedder", lambda _: Away())
     [alice] = [each["id"] for each in told("list") if each["text"].startswith("Alice")]
     code, said = ended("forget", alice, "--yes")
     assert (code, "1 pieces cannot be found yet" in said) == (1, True)
@@ -326,7 +326,7 @@ class Away(HashingEmbedder):
 
 def test_without_a_model_texts_are_stored_and_vectors_come_later(tmp_path, monkeypatch, ended):
     with monkeypatch.context() as away:
-        away.setattr(knowledge_embedding, "chosen_embedder", lambda _: Away())
+        away.setattr(knowledge, "chosen_embedder", lambda _: Away())
         away.setattr(knowledge_search, "chosen_embedder", lambda _: Away())
         code, said = ended("import", written(tmp_path, THOUGHTS))
         assert (code, "3 pieces cannot be found yet" in said, " — fix: " in said) == (1, True, True)
@@ -341,7 +341,7 @@ def test_without_a_model_texts_are_stored_and_vectors_come_later(tmp_path, monke
 def test_what_an_import_left_without_vectors_gets_them_from_the_next(tmp_path, monkeypatch):
     path = written(tmp_path, THOUGHTS)
     with monkeypatch.context() as away:
-        away.setattr(knowledge_embedding, "chosen_embedder", lambda _: Away())
+        away.setattr(knowledge, "chosen_embedder", lambda _: Away())
         with pytest.raises(RiglmError):
             run("import", path)
     assert told("import", written(tmp_path, MEMORY))["embedded"] == 8

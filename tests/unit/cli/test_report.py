@@ -12,7 +12,7 @@ from riglm.cli import main as entrance
 from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
 from riglm.domain.session import Method
-from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reporting.shadowed import TOOLS, worked
 
 KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "blend")

@@ -13,15 +13,14 @@ from typer.testing import CliRunner
 
 from riglm.adapters.analytics.keyfile import load_or_create_key
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.sharing.dropping import count_name, session_name
-from riglm.application.sharing.sealing import Sealer
+from riglm.application.sharing.sealing import Sealer, count_name, session_name
 from riglm.cli import store_access
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.session import Client
-from riglm.testing.maintenance import a_used_session
-from riglm.testing.records import a_learned_pair, an_invocation
+from tests.contracts.maintenance_contract import a_used_session
+from tests.records import a_learned_pair, an_invocation
 from tests.stores import valkey
 
 DAY = 86_400.0

@@ -8,7 +8,7 @@ import pytest
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import main as entrance
 from riglm.domain.session import Client
-from riglm.testing.records import a_session
+from tests.records import a_session
 from tests.started import free_port
 
 FILE = """\

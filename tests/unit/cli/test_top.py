@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.cli import top
-from riglm.cli.control_asking import ControlApi
+from riglm.cli.control import ControlApi
 from riglm.cli.main import app
 from tests.started import free_port
 

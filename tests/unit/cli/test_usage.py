@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
 
 runner = CliRunner()
 HOSTILE = "evil\x1b[31m[red]\nname"

@@ -1,8 +1,6 @@
 import pytest
 
-from riglm.domain.chance import looks_random
-from riglm.domain.command_line import mask_command, secrets_of_command
-from riglm.domain.secret import MASK, Redactor
+from riglm.domain.secret import MASK, Redactor, looks_random, mask_command, secrets_of_command
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import threading
 import time
 import uuid
 
-from riglm.domain import identifier
-from riglm.domain.identifier import uuid7
+from riglm.domain import session
+from riglm.domain.session import uuid7
 
 
 def test_an_identifier_is_a_uuid_of_version_7_that_tells_its_time():
@@ -33,6 +33,6 @@ def test_identifiers_made_by_many_threads_are_distinct_and_ascend_in_each():
 def test_identifiers_ascend_when_the_clock_stands_still_or_steps_back(monkeypatch):
     now = time.time_ns()
     ticks = iter([now] * 5000 + [now - 10**12] * 100)
-    monkeypatch.setattr(identifier.time, "time_ns", lambda: next(ticks))
+    monkeypatch.setattr(session.time, "time_ns", lambda: next(ticks))
     made = [uuid7() for _ in range(5100)]
     assert made == sorted(set(made))

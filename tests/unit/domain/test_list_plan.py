@@ -1,8 +1,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.list_plan import COLD_USAGE, META_TOOL_TOKENS, ListPlan, ToolCosts, cheapest_list, covering_list
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import (
+    COLD_USAGE,
+    META_TOOL_TOKENS,
+    ListPlan,
+    Prices,
+    ToolCosts,
+    cheapest_list,
+    covering_list,
+)
 from riglm.domain.usage import Usage
 
 TOOLS = tuple(f"tool_{number:02}" for number in range(40))

@@ -1,7 +1,7 @@
 import pytest
 
-from riglm.domain.identifier import uuid7
-from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.policy import Override, OverrideKind, OverrideScope
+from riglm.domain.session import uuid7
 
 
 def override(**known):

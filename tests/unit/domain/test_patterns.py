@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain.patterns import fault
+from riglm.domain.policy import fault
 
 
 @pytest.mark.parametrize(

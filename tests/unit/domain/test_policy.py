@@ -4,9 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from riglm.domain.override import Override, OverrideKind, OverrideScope
-from riglm.domain.policy import Policy, Standing, by_tool
-from riglm.domain.spelling import Spellings
+from riglm.domain.naming import Spellings
+from riglm.domain.policy import Override, OverrideKind, OverrideScope, Policy, Standing, by_tool
 
 
 def override(tool, kind, scope=OverrideScope.ALL, at=0.0):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riglm.domain.ranking import ranked
+from riglm.domain.coverage import ranked
 
 NAMES = ("a", "b", "c", "d")
 

@@ -1,7 +1,7 @@
 import pytest
 
 from riglm.domain import jsonrpc
-from riglm.domain.salvage import EDGE, asked_id
+from riglm.domain.rawjson import EDGE, asked_id
 
 PARAMS = b'"params":{"id":9,"text":"' + b"x" * 2 * EDGE + b'"}'
 

@@ -4,7 +4,7 @@ import pytest
 
 from riglm.domain.exposure import available_tools
 from riglm.domain.session import CONFIDENCE, Confidence, Method
-from riglm.testing.analytics import a_session
+from tests.contracts.analytics_contract import a_session
 
 
 def test_sequence_numbers_count_from_one():

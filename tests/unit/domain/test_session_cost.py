@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 from riglm.domain.session_cost import Cost, SessionCost
-from riglm.testing.records import a_session, an_exposure
+from tests.records import a_session, an_exposure
 
 SESSION = a_session()
 TOKENS = {"tokens_shown": 1_200, "tokens_hidden": 3_000, "tokens_own": 200}

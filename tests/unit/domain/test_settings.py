@@ -2,8 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from riglm.domain.schemas.downstream import is_loopback
-from riglm.domain.schemas.published import json_schema
-from riglm.domain.schemas.settings import RESERVED_NAMES, Settings
+from riglm.domain.schemas.settings import RESERVED_NAMES, Settings, json_schema
 from riglm.domain.upstream import UpstreamSpec
 
 

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from riglm.domain.spelling import Spellings
+from riglm.domain.naming import Spellings
 
 CAFE = "café"
 

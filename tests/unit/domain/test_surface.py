@@ -2,8 +2,8 @@
 
 import pytest
 
+from riglm.domain.exposure import Surface, surface_for
 from riglm.domain.session import Era
-from riglm.domain.surface import Surface, surface_for
 
 
 @pytest.mark.parametrize(

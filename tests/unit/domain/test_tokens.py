@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain.tokens import estimated_tokens
+from riglm.domain.tool import estimated_tokens
 
 
 @pytest.mark.parametrize(("size", "tokens"), [(0, 0), (1, 1), (4, 1), (5, 2), (4000, 1000)])

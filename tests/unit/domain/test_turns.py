@@ -2,8 +2,16 @@
 
 import pytest
 
-from riglm.domain.session_state import MOST_CALLS, MOST_QUERIES, MOST_USED, SessionState
-from riglm.domain.turns import begin_turn, begins_turn, turn_key, used_lately
+from riglm.domain.session_state import (
+    MOST_CALLS,
+    MOST_QUERIES,
+    MOST_USED,
+    SessionState,
+    begin_turn,
+    begins_turn,
+    turn_key,
+    used_lately,
+)
 
 KEYS = ("vscode.requestId", "traceparent")
 

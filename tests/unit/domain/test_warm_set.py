@@ -1,7 +1,6 @@
 import pytest
 
-from riglm.domain.usage import Usage
-from riglm.domain.warm_set import WarmSet
+from riglm.domain.usage import Usage, WarmSet
 
 PERIOD = 100.0
 

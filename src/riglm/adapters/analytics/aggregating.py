@@ -7,8 +7,7 @@ from sqlalchemy import Connection, delete, func, select, tuple_
 
 from riglm.adapters.analytics import queries
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.lookups import insert_into
-from riglm.adapters.analytics.rows import Row
+from riglm.adapters.analytics.rows import Row, insert_into
 from riglm.adapters.analytics.storing import end_sessions
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence

@@ -8,8 +8,8 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from riglm.adapters.analytics import file_check, sqlite, store_file
-from riglm.adapters.analytics.transactions import APART, SECONDS, WRITES
+from riglm.adapters.analytics import sqlite, store_file
+from riglm.adapters.analytics.sqlite import APART, SECONDS, WRITES
 from riglm.domain.errors import AnalyticsUnavailable, NoStore
 from riglm.domain.secret import mask_url
 
@@ -60,7 +60,7 @@ def _is_ours(url: str) -> bool:
 def is_damage(error: BaseException | None) -> bool:
     """Whether a failure, or what caused it, is SQLite's word that the file is damaged or no database."""
     while error is not None:
-        if file_check.is_damage(error):
+        if store_file.is_damage(error):
             return True
         error = error.__cause__
     return False

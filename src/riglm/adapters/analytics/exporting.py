@@ -7,10 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, func, literal, select, tuple_
 
-from riglm.adapters.analytics.arrays import from_bytes
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.lookups import toolsets
-from riglm.adapters.analytics.rows import Names
+from riglm.adapters.analytics.rows import Names, from_bytes, toolsets
 from riglm.adapters.analytics.tables import (
     cooccurrence,
     exposure,

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, exists, false, func, or_, select, update
 
-from riglm.adapters.analytics.admission import note
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.lookups import insert_into, slices
+from riglm.adapters.analytics.rows import insert_into, slices
+from riglm.adapters.analytics.storing import forget_teacher, note, taught_only_by
 from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
@@ -25,11 +25,9 @@ from riglm.adapters.analytics.tables import (
     teacher,
     warm_set,
 )
-from riglm.adapters.analytics.teachers import forget_teacher, taught_only_by
-from riglm.domain.forgetting import Forgotten, Whose
-from riglm.domain.identifier import parsed_uuid
-from riglm.domain.override import OverrideScope
-from riglm.domain.retention import Removed
+from riglm.domain.policy import OverrideScope
+from riglm.domain.retention import Forgotten, Removed, Whose
+from riglm.domain.session import parsed_uuid
 
 _SESSIONS_AT_ONCE: Final = 50
 _HASH: Final = re.compile(r"[0-9a-f]{32}")

@@ -1,7 +1,11 @@
 """Reads the store from outside: nothing is created or changed, and no lock is waited for."""
 
+import os
 import shutil
-from collections.abc import Iterator
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,12 +15,53 @@ from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.pool import NullPool
 
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated
-from riglm.adapters.analytics.file_check import connect
-from riglm.adapters.analytics.lock_holder import holder, lasting
 from riglm.adapters.analytics.schema import current_revision, pending_after
 from riglm.adapters.analytics.sqlite import database_file
+from riglm.adapters.analytics.store_file import connect
 from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought
 from riglm.ports.examining import ClientSeen, KnowledgeKept, StoreFacts, StoreLookPort
+
+_LOOKS: Final = 5
+_PAUSE_SECONDS: Final = 0.25
+_FLOCK: Final = "@hhqqi4x"
+"""The kernel's `struct flock` on 64-bit Linux: type, whence, start, length, process."""
+
+
+def holder(file: Path, start: int, length: int) -> str | None:
+    """Return the id of the process that locks these bytes of a file for writing; None if there is none.
+
+    The lookup works for POSIX locks, which SQLite uses. Where it is impossible, the result is None. A process
+    that has the file open itself must not ask: closing any descriptor of it drops all its locks there.
+    """
+    if sys.platform != "linux":
+        return None
+    import fcntl  # noqa: PLC0415  # there is none on Windows
+
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else f"process {process}"
+
+
+def lasting(look: Callable[[], str | None]) -> str | None:
+    """What a look shows each time for a second; None as soon as it shows nothing, or something else."""
+    first = look()
+    for _ in range(_LOOKS - 1):
+        if first is None:
+            return None
+        time.sleep(_PAUSE_SECONDS)
+        if look() != first:
+            return None
+    return first
+
 
 _MOST_CLIENTS: Final = 20
 _EXCLUSIVE: Final = (0x40000000, 512)

@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError
 
-from riglm.adapters.analytics.arrays import from_bytes
+from riglm.adapters.analytics.rows import from_bytes
 from riglm.adapters.analytics.tables import learned_pair
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 
-from riglm.adapters.analytics.packing import Packed, PackedDumper
-from riglm.adapters.analytics.transactions import APART, SECONDS
+from riglm.adapters.analytics.bulk import Packed, PackedDumper
+from riglm.adapters.analytics.sqlite import APART, SECONDS
 from riglm.domain.errors import AnalyticsUnavailable
 
 _GRACE_SECONDS: Final = 1.0  # a server that works ends a statement by itself first, and keeps its connection

@@ -1,21 +1,49 @@
 """Domain records as rows of the tables, and back."""
 
 import hashlib
+import importlib
 import math
 import operator
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from sqlalchemy import RowMapping
+from sqlalchemy import Connection, RowMapping, Table, delete, exists, or_, select
 
-from riglm.adapters.analytics.arrays import from_bytes, is_sound, to_bytes
-from riglm.adapters.analytics.columns import to_json
+from riglm.adapters.analytics.tables import exposure, session, to_json, toolset
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.learning import LearnedPair
+from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session import Client, Era, Method, Session, Transport
+
+if TYPE_CHECKING:
+    from riglm.domain.prediction import Vector
+
+
+def is_sound(array: "Vector") -> bool:
+    """Whether it is a vector or a matrix of finite numbers."""
+    import numpy as np  # noqa: PLC0415  # a writer that never meets a vector need not load it
+
+    return array.ndim in {1, 2} and bool(np.isfinite(array).all())
+
+
+def to_bytes(array: "Vector") -> bytes:
+    """The numbers of an array, row by row."""
+    import numpy as np  # noqa: PLC0415  # see is_sound
+
+    return np.ascontiguousarray(array, dtype="<f4").tobytes()
+
+
+def from_bytes(data: bytes, dimensions: int, rows: int | None = None) -> "Vector":
+    """The array of these bytes, which cannot be changed: a vector, or a matrix when `rows` is not None."""
+    import numpy as np  # noqa: PLC0415  # see is_sound
+
+    shape = (dimensions,) if rows is None else (rows, dimensions)
+    return np.frombuffer(data, dtype="<f4").reshape(shape)
+
 
 _WORD_BITS: Final = 64
 _LONGEST_HASH: Final = 64
@@ -184,3 +212,73 @@ def learned_pair_from(row: RowMapping) -> LearnedPair:
     told = {name: value for name, value in row.items() if name != "dimensions"}
     told |= {"vector": from_bytes(row["vector"], row["dimensions"]), "terms": tuple(row["terms"])}
     return LearnedPair(**told)
+
+
+_AT_ONCE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
+
+_Value = TypeVar("_Value")
+
+
+def slices(values: Sequence[_Value]) -> Iterator[Sequence[_Value]]:
+    """The values in parts that one statement takes."""
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+
+
+def toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Names]:
+    """The lists of names with these ids."""
+    found: dict[UUID, Names] = {}
+    for some in slices(list(set(ids))):
+        for id_, names in connection.execute(select(toolset.c.id, toolset.c.names).where(toolset.c.id.in_(some))):
+            found[id_] = tuple(names)
+    return found
+
+
+def sessions_there(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
+    """Which of these sessions are stored."""
+    found: set[UUID] = set()
+    for some in slices(list(ids)):
+        found.update(connection.execute(select(session.c.id).where(session.c.id.in_(some))).scalars())
+    return found
+
+
+def insert_into(connection: Connection, table: Table) -> Any:
+    """This database's own INSERT, which knows ON CONFLICT."""
+    return importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
+
+
+UNUSED_SECONDS: Final = 2 * DAY_SECONDS
+"""Seconds that a list is kept longer than anything that refers to it: its use is noted once a day, by any clock."""
+
+
+def keep_lists(connection: Connection, lists: Iterable[Names]) -> None:
+    """Store the lists that are not stored, and note the use of those that were not used today.
+
+    A list that was used today is safe from removal, so that its row need not be locked, which every writer uses.
+    """
+    wanted = {row["id"]: row for row in toolset_rows(lists)}
+    now = time.time()
+    for some in slices(list(wanted)):
+        fresh = select(toolset.c.id).where(toolset.c.id.in_(some), toolset.c.used_at > now - DAY_SECONDS)
+        for id_ in connection.execute(fresh).scalars():
+            del wanted[id_]
+    if wanted:
+        new = insert_into(connection, toolset)
+        upsert = new.on_conflict_do_update(index_elements=["id"], set_={"used_at": new.excluded.used_at})
+        # In one order for all: two writers that lock the same rows in different orders would wait for each other.
+        connection.execute(upsert, [{**wanted[id_], "used_at": now} for id_ in sorted(wanted)])
+
+
+def unused_lists(connection: Connection, before: float, most: int) -> list[object]:
+    """The ids of lists that were last used before the given time, by nothing that is still there."""
+    by_session = exists().where(session.c.tools_available == toolset.c.id, session.c.started_at < before)
+    by_exposure = exists().where(
+        or_(exposure.c.shown == toolset.c.id, exposure.c.available == toolset.c.id), exposure.c.timestamp < before
+    )
+    query = select(toolset.c.id).where(toolset.c.used_at < before - UNUSED_SECONDS, ~by_session, ~by_exposure)
+    return list(connection.execute(query.limit(most)).scalars())
+
+
+def remove_lists(connection: Connection, ids: list[object], before: float) -> int:
+    """Remove lists unless they were used in the meantime, and give their number."""
+    chosen = toolset.c.id.in_(ids) & (toolset.c.used_at < before - UNUSED_SECONDS)
+    return connection.execute(delete(toolset).where(chosen)).rowcount

@@ -6,22 +6,20 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
 
-from riglm.adapters.analytics import aggregating, choices, exposures, queries, storing, warm_start
-from riglm.adapters.analytics.connected import FileChanged, FileSound
-from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics import aggregating, prediction_store, queries, storing
+from riglm.adapters.analytics.database import Database, FileChanged, FileSound
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict
-from riglm.adapters.analytics.sql_maintenance import SqlMaintenance
-from riglm.adapters.analytics.sql_overview import SqlOverview
+from riglm.adapters.analytics.maintenance import SqlMaintenance
+from riglm.adapters.analytics.overview import SqlOverview
 from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
-from riglm.domain.override import Override
+from riglm.domain.policy import Override
 from riglm.domain.session import Session
-from riglm.domain.tool_catalog import ToolCatalog
-from riglm.domain.usage import MAX_SESSIONS, SessionUse
-from riglm.domain.warm_set import WarmSet
+from riglm.domain.tool import ToolCatalog
+from riglm.domain.usage import MAX_SESSIONS, SessionUse, WarmSet
 from riglm.ports.analytics import (
     AnalyticsPort,
     Record,
@@ -138,7 +136,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
     def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
         """Return the exposures of sessions, each session's in the order of their time."""
         with self._database.reading() as connection:
-            return exposures.exposures(connection, session_ids)
+            return queries.exposures(connection, session_ids)
 
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros."""
@@ -148,60 +146,60 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
     def exposure_totals(self, since: float = 0.0) -> Sequence[ExposureTotals]:
         """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
         with self._database.reading() as connection:
-            return exposures.totals(connection, since)
+            return queries.totals(connection, since)
 
     def recent_calls(
         self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
     ) -> Sequence[RecordedSession]:
         """The latest sessions, of a principal or of all, with a successful call, oldest first, with all their uses."""
         with self._database.reading() as connection:
-            return warm_start.recent_sessions(connection, limit_sessions, since, principal)
+            return prediction_store.recent_sessions(connection, limit_sessions, since, principal)
 
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
         """The learned pairs of one model, newest first, then the most confident."""
         with self._database.reading() as connection:
-            return warm_start.learned_pairs(connection, model, limit)
+            return prediction_store.learned_pairs(connection, model, limit)
 
     def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
         """Delete all learned pairs but the `most` newest, of any model, about `at_once` in each step."""
-        return warm_start.prune_learned_pairs(self._database, most, at_once)
+        return prediction_store.prune_learned_pairs(self._database, most, at_once)
 
     def put_override(self, override: Override) -> None:
         """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
         with self._database.writing() as connection:
-            choices.put_override(connection, override)
+            prediction_store.put_override(connection, override)
 
     def list_overrides(self) -> Sequence[Override]:
         """All overrides, expired ones perhaps among them, in the order in which they were made."""
         with self._database.reading(seconds=None) as connection:
-            return choices.list_overrides(connection)
+            return prediction_store.list_overrides(connection)
 
     def delete_override(self, override_id: UUID) -> bool:
         """Remove an override; False when there is none with this id."""
         with self._database.writing() as connection:
-            return choices.delete_override(connection, override_id)
+            return prediction_store.delete_override(connection, override_id)
 
     def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
         """Return the warm set of a principal, client and profile, None if there is none."""
         with self._database.reading(seconds=None) as connection:
-            return choices.get_warm_set(connection, principal, client, profile)
+            return prediction_store.get_warm_set(connection, principal, client, profile)
 
     def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
         """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
         with self._database.writing() as connection:
-            return choices.put_warm_set(connection, warm_set, replaces)
+            return prediction_store.put_warm_set(connection, warm_set, replaces)
 
     def forget_warm_sets(self) -> None:
         """Remove all warm sets."""
         with self._database.writing() as connection:
-            choices.forget_warm_sets(connection)
+            prediction_store.forget_warm_sets(connection)
 
     def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
         """Return the stored catalogs with these fingerprints."""
         with self._database.reading(seconds=None) as connection:
-            return choices.list_tool_catalogs(connection, fingerprints)
+            return prediction_store.list_tool_catalogs(connection, fingerprints)
 
     def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
         """Return the latest sessions with a successful call of an upstream tool, newest first."""
         with self._database.reading(seconds=None) as connection:
-            return warm_start.session_uses(connection, principal, limit)
+            return prediction_store.session_uses(connection, principal, limit)

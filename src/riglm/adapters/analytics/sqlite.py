@@ -11,7 +11,16 @@ from uuid import uuid4
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 
 from riglm.adapters.analytics import store_file
-from riglm.adapters.analytics.transactions import APART, WRITES
+
+WRITES: Final = "riglm_writes"
+"""Whether it will write."""
+
+SECONDS: Final = "riglm_seconds"
+"""How many seconds one statement in it may take; None for what the engine was given."""
+
+APART: Final = "riglm_apart"
+"""True if there is no transaction: each statement is independent, as some of maintenance must be."""
+
 
 _CACHE_KIB: Final = 512
 """The most memory for pages, a quarter of SQLite's own: riglm mostly appends, and what was used once stays with it."""

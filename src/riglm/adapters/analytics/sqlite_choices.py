@@ -5,25 +5,54 @@ A first list is made from it, and importing SQLAlchemy takes longer than a clien
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from riglm.adapters.analytics.file_check import connect
 from riglm.adapters.analytics.odd_text import original, storable
-from riglm.adapters.analytics.session_uses import SessionRow, to_session_uses
-from riglm.adapters.analytics.store_file import StoreFile
+from riglm.adapters.analytics.store_file import StoreFile, connect
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.domain.invocation import OWN_UPSTREAM
-from riglm.domain.override import Override, OverrideKind, OverrideScope
-from riglm.domain.tool_catalog import ToolCatalog
-from riglm.domain.usage import MAX_SESSIONS, SessionUse, Usage
-from riglm.domain.warm_set import KEPT_SECONDS, WarmSet
-from riglm.ports.overrides import OverridesPort
-from riglm.ports.tool_catalogs import ToolCatalogsPort
-from riglm.ports.warm_sets import WarmSetsPort
+from riglm.domain.policy import Override, OverrideKind, OverrideScope
+from riglm.domain.session import PROFILE
+from riglm.domain.tool import ToolCatalog
+from riglm.domain.usage import KEPT_SECONDS, MAX_SESSIONS, SessionUse, Usage, WarmSet
+from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
+
+_DEFAULT_PROFILE: Final = "default"
+
+
+class SessionRow(NamedTuple):
+    """The stored fields of a session that count for its use."""
+
+    id: Hashable
+    started_at: float
+    client: str
+    principal: str
+    metadata: Mapping[str, str]
+
+
+def to_session_uses(sessions: Iterable[SessionRow], calls: Iterable[tuple[Hashable, str]]) -> Sequence[SessionUse]:
+    """Return the uses of those sessions that have calls; `calls` are session ids and tools in the order of use."""
+    tools: defaultdict[Hashable, list[str]] = defaultdict(list)
+    for session_id, tool in calls:
+        tools[session_id].append(tool)
+    return [
+        SessionUse(
+            started_at=each.started_at,
+            tools=tuple(dict.fromkeys(tools[each.id])),
+            calls=len(tools[each.id]),
+            client=each.client,
+            principal=each.principal,
+            profile=each.metadata.get(PROFILE, _DEFAULT_PROFILE),
+        )
+        for each in sessions
+        if each.id in tools
+    ]
+
 
 BUSY_TIMEOUT_MS: Final = 250
 """How long a statement waits for another process that writes: a list waits for it."""

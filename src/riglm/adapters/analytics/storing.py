@@ -2,30 +2,179 @@
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, func, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    false,
+    func,
+    not_,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from riglm.adapters.analytics import pgvector, rows
-from riglm.adapters.analytics.admission import without_forgotten
 from riglm.adapters.analytics.bulk import insert_new
-from riglm.adapters.analytics.choices import put_tool_catalogs
 from riglm.adapters.analytics.engine import reason_of
-from riglm.adapters.analytics.lists import keep_lists
-from riglm.adapters.analytics.lookups import insert_into, sessions_there, slices
-from riglm.adapters.analytics.rows import Row
-from riglm.adapters.analytics.tables import exposure, invocation, learned_pair, lesson, session
-from riglm.adapters.analytics.teachers import note_teachers
+from riglm.adapters.analytics.prediction_store import put_tool_catalogs
+from riglm.adapters.analytics.rows import Row, insert_into, keep_lists, sessions_there, slices
+from riglm.adapters.analytics.tables import exposure, forgotten, invocation, learned_pair, lesson, session, teacher
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair, Teacher
+from riglm.domain.retention import Forgotten, Whose
 from riglm.domain.session import Session
-from riglm.domain.tool_catalog import ToolCatalog
+from riglm.domain.tool import ToolCatalog
 from riglm.ports.analytics import PairsForgotten, Record, RecordRefused, SessionClosed
+
+
+def note(connection: Connection, whom: Sequence[Forgotten]) -> None:
+    """Note who is forgotten; what was stored of them is still to be removed. Of two times the later one counts."""
+    new_note = insert_into(connection, forgotten)
+    later = case((new_note.excluded.at > forgotten.c.at, new_note.excluded.at), else_=forgotten.c.at)
+    taken = {"at": later, "is_done": new_note.excluded.is_done}
+    upsert = new_note.on_conflict_do_update(index_elements=["whose", "key"], set_=taken)
+    new = [{"whose": each.whose.value, "key": each.key, "at": float(each.at), "is_done": False} for each in whom]
+    connection.execute(upsert, new)
+
+
+def without_forgotten(
+    connection: Connection, records: Sequence[Record], names: Callable[[str], str]
+) -> Sequence[Record]:
+    """Return the records without those of erased subjects; sessions erased before they were stored are noted.
+
+    `names` gives the keyed hash of the name that a client gave itself.
+    """
+    if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
+        return records
+    unwanted = _Unwanted(connection, records, names)
+    if unwanted.sessions_by_person:
+        note(connection, unwanted.sessions_by_person)
+    return [record for record in records if not unwanted.holds(record)]
+
+
+class _Unwanted:
+    """Return which records of a batch belong to an erased subject."""
+
+    def __init__(self, connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
+        sessions = [record for record in records if isinstance(record, Session)]
+        named = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
+        self._names = {name: names(name) for name in {session.client.name for session in sessions}}
+        pairs = [record for record in records if isinstance(record, LearnedPair)]
+        persons = {key for session in sessions for _, key in self._persons(session)}
+        persons |= {key for pair in pairs for _, key in _teacher_of(pair)}
+        scopes = {pair.scope for pair in pairs}
+        self._at: dict[tuple[str, str], float] = {}
+        for some in slices(sorted(named | persons | scopes)):
+            query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
+            self._at |= {(whose, key): at for whose, key, at in connection.execute(query)}
+        self.sessions_by_person = [
+            Forgotten(whose=Whose.SESSION, key=str(session.id), at=at)
+            for session in sessions
+            if (at := self._since(session)) is not None and (Whose.SESSION, str(session.id)) not in self._at
+        ]
+        self._at |= {(Whose.SESSION, each.key): each.at for each in self.sessions_by_person}
+
+    def holds(self, record: Record) -> bool:
+        """True if this record belongs to an erased subject."""
+        id_ = _session_of(record)
+        if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
+            return True
+        if not isinstance(record, LearnedPair):
+            return False
+        whose = _teacher_of(record)
+        if record.scope:  # the empty one is shared by all callers
+            whose.append((Whose.PRINCIPAL, record.scope))
+        return any(self._at.get(each, -1.0) >= record.updated_at for each in whose)
+
+    def _since(self, session: Session) -> float | None:
+        """When it was that the client or principal of a session that had started already was forgotten."""
+        times = [self._at[key] for key in self._persons(session) if key in self._at]
+        return max((at for at in times if at >= session.started_at), default=None)
+
+    def _persons(self, session: Session) -> list[tuple[Whose, str]]:
+        name = session.client.name
+        clients = (session.client_id, self._names[name], name)  # the name itself is what an earlier riglm noted
+        return [*((Whose.CLIENT, key) for key in clients), (Whose.PRINCIPAL, session.principal)]
+
+
+def _teacher_of(pair: LearnedPair) -> list[tuple[Whose, str]]:
+    by = pair.teacher
+    if by is None:
+        return []
+    return [(Whose.CLIENT, by.client_id), (Whose.CLIENT, by.client_name), (Whose.PRINCIPAL, by.principal)]
+
+
+def _session_of(record: Record) -> UUID | None:
+    match record:
+        case Session():
+            return record.id
+        case ToolInvocation() | Exposure() | LearnedPair() | SessionClosed():
+            return record.session_id
+    return None
+
+
+def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Callable[[str], str]) -> None:
+    """Put whose these sessions are in the place of what they taught; `names` hashes the name of a client."""
+    known = select(lesson.c.pair_id, session.c.client_id, session.c.client_name, session.c.principal).join_from(
+        lesson, session, lesson.c.session_id == session.c.id
+    )
+    found = connection.execute(known.where(lesson.c.session_id.in_(sessions)).distinct()).all()
+    note_teachers(
+        connection,
+        {
+            (pair, Teacher(client_id=client, client_name=names(name), principal=principal))
+            for pair, client, name, principal in found
+        },
+    )
+    connection.execute(delete(lesson).where(lesson.c.session_id.in_(sessions)))
+
+
+def note_teachers(connection: Connection, taught: Iterable[tuple[UUID, Teacher]]) -> None:
+    """Note who taught which pairs, in sessions that are not there any more."""
+    columns = [column.name for column in teacher.c]
+    found = sorted((pair, by.client_id, by.client_name, by.principal) for pair, by in taught)
+    if found:
+        kept = [dict(zip(columns, row, strict=True)) for row in found]
+        connection.execute(insert_into(connection, teacher).on_conflict_do_nothing(), kept)
+
+
+def taught_only_by(connection: Connection, whom: Forgotten) -> Sequence[UUID]:
+    """The learned pairs of which nothing is known but that this client or principal taught them."""
+    other = teacher.alias()
+    by_another = exists().where(and_(other.c.pair_id == teacher.c.pair_id, not_(_is(other, whom))))
+    lately = exists().where(lesson.c.pair_id == teacher.c.pair_id)
+    there = exists().where(learned_pair.c.id == teacher.c.pair_id)
+    query = select(teacher.c.pair_id).where(_is(teacher, whom), ~by_another, ~lately, there).distinct()
+    return connection.execute(query).scalars().all()
+
+
+def forget_teacher(connection: Connection, whom: Forgotten) -> None:
+    """Keep nowhere that this client or principal taught anything."""
+    connection.execute(delete(teacher).where(_is(teacher, whom)))
+
+
+def _is(kept: FromClause, whom: Forgotten) -> ColumnElement[bool]:
+    """Of a row: this client or principal."""
+    match whom.whose:
+        case Whose.PRINCIPAL:
+            return kept.c.principal == whom.key
+        case Whose.CLIENT:
+            return or_(kept.c.client_id == whom.key, kept.c.client_name == whom.key)
+    return false()
+
 
 _BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError, struct.error)
 _UNBINDABLE: Final = "Error binding parameter"  # Python's words for a type that SQLite does not know

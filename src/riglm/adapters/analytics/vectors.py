@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, delete, func, select, tuple_, update
 
-from riglm.adapters.analytics.arrays import from_bytes, is_sound, to_bytes
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.lookups import insert_into, slices
-from riglm.adapters.analytics.rows import Row
+from riglm.adapters.analytics.rows import Row, from_bytes, insert_into, is_sound, slices, to_bytes
 from riglm.adapters.analytics.tables import cached_vector
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.ports.vector_cache import VectorCachePort
+from riglm.ports.embedder import VectorCachePort
 
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector

@@ -1,14 +1,124 @@
 """What is particular to Claude Code: servers by project in the user's file, and what is said of servers elsewhere."""
 
-from collections.abc import Collection, Iterator, Mapping
+import fnmatch
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from riglm.adapters.clients import json_members
-from riglm.adapters.clients.cannot_change import CannotChange
-from riglm.adapters.clients.claude_code_policy import Settings, is_ruled, obstacle, settings_files
+from riglm.adapters.clients.json_members import CannotChange
 from riglm.domain.installation import ClientServer, Place
+
+_NOBODY: Final = "4-name-that-no-server-has"
+
+
+def names_server(pattern: str, name: str) -> bool:
+    """Whether a regular expression means a server of this name, and does not mean all of them.
+
+    One that cannot be read means whom it names.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error:
+        return re.search(rf"(?<![A-Za-z0-9-]){re.escape(name)}(?![A-Za-z0-9-])", pattern) is not None
+    return expression.fullmatch(name) is not None and expression.fullmatch(_NOBODY) is None
+
+
+def begins_with_server(wildcard: str, prefix: str) -> bool:
+    """Whether names that a wildcard means begin with a server's prefix, and not those of all servers do.
+
+    Only the part before the first `*` or `?` counts.
+    """
+    literal = re.split(r"[*?]", wildcard, maxsplit=1)[0]
+    is_open = literal != wildcard
+    return bool(literal) and (literal.startswith(prefix) or (is_open and prefix.startswith(literal)))
+
+
+_MANAGED: Final = {
+    "darwin": ("/Library/Application Support/ClaudeCode",),
+    "win32": ("C:/Program Files/ClaudeCode", "C:/ProgramData/ClaudeCode"),
+}
+_MANAGED_ELSEWHERE: Final = ("/etc/claude-code",)
+_SERVER: Final = re.compile(r"mcp__(?=(.+?)(?:__|$))")
+_RULED: Final = "has rules for its tools by their names, which would change"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One file of settings as it was read."""
+
+    file: Path
+    values: Mapping[str, Any]
+
+    def rules(self, kind: str) -> list[str]:
+        """What is said under `permissions`: `allow`, `ask` or `deny`."""
+        permissions = self.values.get("permissions")
+        return _texts(permissions.get(kind)) if isinstance(permissions, Mapping) else []
+
+    def matchers(self) -> Iterator[tuple[str, str]]:
+        """The hooks that choose tools by their names: each one's event and expression."""
+        hooks = self.values.get("hooks")
+        for event, groups in hooks.items() if isinstance(hooks, Mapping) else ():
+            for group in groups if isinstance(groups, list) else ():
+                if isinstance(group, Mapping) and isinstance(group.get("matcher"), str):
+                    yield str(event), group["matcher"]
+
+
+def settings_files(user: Path, projects: Collection[Path], platform: str) -> list[Path]:
+    """Where settings may be that hold for servers: the user's, those of projects, and those of an organisation."""
+    found = []
+    for directory in map(Path, _MANAGED.get(platform, _MANAGED_ELSEWHERE)):
+        found += [directory / "managed-settings.json", *sorted(directory.glob("managed-settings.d/*.json"))]
+    for directory in (user, *(project / ".claude" for project in projects)):
+        found += [directory / "settings.json", directory / "settings.local.json"]
+    return found
+
+
+def obstacle(server: ClientServer, settings: Sequence[Settings]) -> str:
+    """Why a server has to stay for what the settings say, or nothing."""
+    for each in settings:
+        if _is_listed(server, each.values.get("deniedMcpServers")):
+            return f"`deniedMcpServers` in {each.file} forbids it"
+        if isinstance(each.values.get("allowedMcpServers"), list):
+            return f"`allowedMcpServers` in {each.file} names the servers that may be used, and riglm is not among them"
+        for kind in ("deny", "ask"):
+            if any(is_ruled(server.name, rule) for rule in each.rules(kind)):
+                return f"`permissions.{kind}` {_RULED} ({each.file})"
+        for event, matcher in each.matchers():
+            if any(names_server(pattern, _plain(server.name)) for pattern in _SERVER.findall(matcher)):
+                return f"the hook `{event}` chooses its tools by their names, which would change ({each.file})"
+    return ""
+
+
+def is_ruled(name: str, rule: str) -> bool:
+    """Whether a rule of `permissions` is about the tools of a server, and not of those of any other as well."""
+    found = re.match(r"mcp__([^(]+?)(?:__|\(|$)", rule)
+    return found is not None and names_server(fnmatch.translate(found[1]), _plain(name))
+
+
+def _is_listed(server: ClientServer, listed: Any) -> bool:
+    for each in listed if isinstance(listed, list) else ():
+        if not isinstance(each, Mapping):
+            continue
+        if each.get("serverName") == server.name:
+            return True
+        if server.starts and each.get("serverCommand") == list(server.starts):
+            return True
+        if server.url and fnmatch.fnmatchcase(server.url, str(each.get("serverUrl", ""))):
+            return True
+    return False
+
+
+def _plain(name: str) -> str:
+    """Return a server's name as it appears in the names of its tools."""
+    return re.sub("[^A-Za-z0-9_-]", "_", name)
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
 
 _CLIENT = "claude-code"
 
@@ -101,3 +211,44 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+RULED: Final = frozenset({"gemini", "opencode", "zed"})
+"""The clients whose files with servers hold rules for them as well."""
+
+
+def ruled(place: Place, names: Collection[str], documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Servers that have to stay for what these files of their client say, and what that is."""
+    if place.client == "opencode":
+        rules = {rule for document in documents for rule in _rules_of_opencode(document)}
+        found = [name for name in names if any(begins_with_server(rule, f"{name}_") for rule in rules)]
+        return dict.fromkeys(
+            found, "`tools` or `permission` has rules for its tools by their names, which would change"
+        )
+    if place.client == "zed":
+        return {name: why for document in documents for name, why in _rules_of_zed(document, names)}
+    if place.client != "gemini":
+        return {}
+    lists = [_mapping(document.get("mcp")) for document in documents]
+    if any(isinstance(each.get("allowed"), list) for each in lists):
+        return dict.fromkeys(names, "`mcp.allowed` names the servers that may be used, and riglm is not among them")
+    excluded = [str(name) for each in lists for name in each.get("excluded") or ()]
+    return dict.fromkeys(excluded, "`mcp.excluded` switches it off")
+
+
+def _rules_of_opencode(document: Mapping[str, Any]) -> Iterator[str]:
+    agents = [agent for key in ("agent", "mode") for agent in _mapping(document.get(key)).values()]
+    for said in (document, *agents):
+        for key in ("tools", "permission"):
+            yield from map(str, _mapping(_mapping(said).get(key)))
+
+
+def _rules_of_zed(document: Mapping[str, Any], names: Collection[str]) -> Iterator[tuple[str, str]]:
+    agent = _mapping(document.get("agent"))
+    for key, profile in _mapping(agent.get("profiles")).items():
+        for name in _mapping(_mapping(profile).get("context_servers")):
+            yield str(name), f"`agent.profiles.{key}` chooses its tools by its name, which would change"
+    for rule in _mapping(_mapping(agent.get("tool_permissions")).get("tools")):
+        for name in names:
+            if str(rule).startswith(f"mcp:{name}:"):
+                yield name, "`agent.tool_permissions` has rules for its tools by its name, which would change"

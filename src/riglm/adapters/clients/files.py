@@ -11,11 +11,10 @@ from typing import Any, Final
 import yaml
 
 from riglm.adapters.clients import claude_code, json_members, toml_tables
-from riglm.adapters.clients.cannot_change import CannotChange
-from riglm.adapters.clients.dialect import dialect_of
-from riglm.adapters.clients.places import Candidate, project_candidates, user_candidates
+from riglm.adapters.clients.claude_code import RULED, ruled
+from riglm.adapters.clients.dialect import Candidate, dialect_of, project_candidates, user_candidates
+from riglm.adapters.clients.json_members import CannotChange
 from riglm.adapters.clients.reading import understood
-from riglm.adapters.clients.rules import RULED, ruled
 from riglm.domain.installation import ClientServer, Place
 from riglm.ports.clients import ClientsPort
 

@@ -6,13 +6,35 @@ and the order of keys stay as their owner wrote them.
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from riglm.adapters.clients.cannot_change import CannotChange
-from riglm.adapters.clients.returning import behind_whom, stands_behind
+from riglm.domain.errors import ConfigurationError
+
+
+def behind_whom(were: Sequence[str], returning: Collection[str], there: Collection[str]) -> dict[str | None, list[str]]:
+    """Those that return, in their order, by the one of those there that they go behind; None: in front of all."""
+    groups: dict[str | None, list[str]] = defaultdict(list)
+    last = None
+    for name in were:
+        if name in returning:
+            groups[last].append(name)
+        elif name in there:
+            last = name
+    return groups
+
+
+def stands_behind(name: str, are: Sequence[str], were: Collection[str]) -> str | None:
+    """The nearest in front of this one that was there before as well; None when there is none."""
+    return next((other for other in reversed(are[: are.index(name)]) if other in were), None)
+
+
+class CannotChange(ConfigurationError):
+    """The file is not what its client reads, or is written in a way that only people can change; see the text."""
+
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"'
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)

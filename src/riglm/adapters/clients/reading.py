@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from riglm.adapters.clients.dialect import dialect_of
-from riglm.adapters.clients.references import References, Untranslatable
+from riglm.adapters.clients.dialect import References, Untranslatable, dialect_of
 from riglm.domain.installation import ClientServer, Place
 
 _URLS: Final = ("url", "serverUrl", "httpUrl")

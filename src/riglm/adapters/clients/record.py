@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.cannot_change import CannotChange
+from riglm.adapters.clients.json_members import CannotChange
 from riglm.domain.installation import Installation, Place
 from riglm.ports.clients import InstallationsPort
 

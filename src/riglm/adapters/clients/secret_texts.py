@@ -5,9 +5,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from riglm.domain.chance import looks_random
-from riglm.domain.command_line import secrets_of_command
-from riglm.domain.secret import MASK, Redactor, secrets_of_options, secrets_of_url, sounds_secret
+from riglm.domain.secret import (
+    MASK,
+    Redactor,
+    looks_random,
+    secrets_of_command,
+    secrets_of_options,
+    secrets_of_url,
+    sounds_secret,
+)
 
 _HOLDING: Final = frozenset({"env", "environment", "headers", "http_headers", "requestInit"})
 _PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*|\d{1,5}|[A-Z]{1,6}")

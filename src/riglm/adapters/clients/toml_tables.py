@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from riglm.adapters.clients.cannot_change import CannotChange
-from riglm.adapters.clients.returning import behind_whom, stands_behind
+from riglm.adapters.clients.json_members import CannotChange, behind_whom, stands_behind
 
 _TOKEN: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]', re.DOTALL

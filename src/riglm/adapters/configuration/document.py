@@ -2,12 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riglm.adapters.configuration.problem import Problem, refusal
+from riglm.adapters.configuration import merging
+from riglm.adapters.configuration.problem import Problem, dotted, keys_at, refusal
+from riglm.domain.control import Conflict
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.configuration import KeyPath
 
 _LARGEST_FILE = 4 * 1024 * 1024
 _STRING = r'"(?:\\.|[^"\\\n])*"'
@@ -122,3 +126,70 @@ def _keys_twice(text: str) -> Iterator[tuple[str, int]]:
 
 def _twice(source: str, key: str, line: int) -> Problem:
     return Problem(source, f"line {line}", f"the key `{key}` occurs twice in one place", "keep one of them")
+
+
+_SERVER_KEYS = frozenset(keys_at(("upstream",)))
+_ALIASES = frozenset({"serverUrl", "httpUrl", "environment", "transport"})
+_ONLY_OF_COMMANDS = frozenset({"args", "env", "environment", "cwd"})
+_ONLY_OF_URLS = frozenset({"headers", "auth"})
+_URLS = ("url", "serverUrl", "httpUrl")
+
+
+def read_client_file(file: Path) -> Document:
+    """A client's servers as our `mcpServers`; what riglm does not know is left out, and so is what is disabled.
+
+    Takes `mcpServers` (Claude, Cursor and most others) and `servers` (VS Code).
+    """
+    found = read(file)
+    shapes = [key for key in ("mcpServers", "servers") if isinstance(found.values.get(key), dict)]
+    if not shapes:
+        raise refusal(Problem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}'))
+    servers = found.values[shapes[0]]
+    ours = {name: _known(server) for name, server in servers.items() if not _is_off(server)}
+    return Document(found.source, {"mcpServers": ours}, found.problems)
+
+
+def _is_off(server: Any) -> bool:
+    return isinstance(server, dict) and (server.get("disabled") is True or server.get("enabled") is False)
+
+
+def _known(server: Any) -> Any:
+    if not isinstance(server, dict):
+        return server
+    reached_by_url = any(server.get(key) for key in _URLS) and not server.get("command")
+    foreign = _ONLY_OF_COMMANDS if reached_by_url else _ONLY_OF_URLS
+    wanted = (_SERVER_KEYS | _ALIASES) - foreign
+    return {key: value for key, value in server.items() if key in wanted and value is not None}
+
+
+class FileAsRead:
+    """The values of the file as riglm read it, and as riglm itself wrote it since."""
+
+    def __init__(self, settings: Settings) -> None:
+        """`settings` were made of the file."""
+        self._values = settings.model_dump(by_alias=True)
+
+    def require_unchanged(self, paths: Sequence[KeyPath], now: Settings) -> None:
+        """Check that these places of the file are unchanged; `now` is its current content.
+
+        Raises:
+            Conflict: they were changed, and writing there would lose that.
+        """
+        others = merging.differing(self._values, now.model_dump(by_alias=True))
+        lost = [path for path in paths if any(_overlap(path, other) for other in others)]
+        if lost:
+            raise Conflict(
+                f"{', '.join(map(dotted, lost))}: the file was changed there since riglm read it — fix: start riglm "
+                "again, which reads it, or leave this out"
+            )
+
+    def take_down(self, paths: Sequence[KeyPath], written: Settings) -> None:
+        """Note what riglm wrote at these places."""
+        values = written.model_dump(by_alias=True)
+        for path in paths:
+            merging.put(self._values, path, merging.found_at(values, path))
+
+
+def _overlap(one: KeyPath, other: KeyPath) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from riglm.adapters.configuration.draft import Draft
+from riglm.adapters.configuration.loading import Draft
 from riglm.adapters.configuration.problem import KeyPath
-from riglm.domain.schemas.knowledge import MOST_CANDIDATES, USUAL_CANDIDATES, USUAL_MIN_FLOOR, Knowledge
+from riglm.domain.schemas.filtering import MOST_CANDIDATES, USUAL_CANDIDATES, USUAL_MIN_FLOOR, Knowledge
 
 GATE: Final = "SURR_ENABLE_INNER_VOICE"
 """`1` switches the tool on, anything else off, also nothing at all."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from riglm.adapters.configuration.cannot_edit import CannotEdit
+from riglm.adapters.configuration.yaml_text import CannotEdit
 
 _INDENT: Final = re.compile(r"\{\r?\n(?P<indent>[ \t]+)\"")
 

@@ -1,20 +1,212 @@
 """The configuration from all its places: options over environment over file over defaults."""
 
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from riglm.adapters.configuration.data_directory import data_directory
-from riglm.adapters.configuration.draft import Draft
-from riglm.adapters.configuration.environment import settings_in
-from riglm.adapters.configuration.expansion import Expansion
-from riglm.adapters.configuration.problem import KeyPath, Problem, refusal, refuse_any
+from riglm.adapters.configuration.problem import (
+    TOP,
+    Expansion,
+    KeyPath,
+    Problem,
+    Shape,
+    holds_text,
+    refusal,
+    refuse_any,
+)
 from riglm.domain.schemas.settings import Settings
+
+
+class Draft:
+    """Values by path, what set each of them last, and what was found wrong on the way."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[KeyPath, str] = {}
+        self.problems: list[Problem] = []
+        self.from_variables: set[str] = set()
+
+    def set(self, path: KeyPath, value: Any, origin: str) -> None:
+        """Put a value at a path. Mappings are merged with what is there, all else replaces it; None sets nothing."""
+        if value is None:
+            return
+        if path:
+            self._hold(path, {} if isinstance(value, dict) else value)
+        if value == {} or not isinstance(value, dict):
+            self.origins[path] = origin
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self.set((*path, str(key)), item, origin)
+
+    def take_down(self, expansion: Expansion) -> None:
+        """Note what was wrong with variables, and what they put into values that may be any text."""
+        self.problems += expansion.problems
+        for path, values in expansion.found.items():
+            if holds_text(path):
+                self.from_variables.update(values)
+
+    def drop(self, *keys: str) -> None:
+        """Forget all that was set at or below these keys of the top."""
+        for key in keys:
+            self.values.pop(key, None)
+        self.origins = {path: origin for path, origin in self.origins.items() if not path or path[0] not in keys}
+
+    def holds(self, section: str, key: str) -> bool:
+        """Whether a section has a key; a section that is none counts as having it."""
+        values = self.values.get(section, {})
+        return not isinstance(values, dict) or key in values
+
+    def _hold(self, path: KeyPath, value: Any) -> None:
+        here = self.values
+        for part in path[:-1]:
+            inner = here.get(str(part))
+            if not isinstance(inner, dict):
+                inner = here[str(part)] = {}
+            here = inner
+        last = str(path[-1])
+        if value != {} or not isinstance(here.get(last), dict):
+            here[last] = value
+
+
+PREFIX = "RIGLM_"
+"""What the names of all variables of riglm begin with."""
+
+_NESTED = "__"
+_OTHERS = frozenset({"token", "control_token"})
+"""Names of variables that set nothing: what a configuration calls `${RIGLM_TOKEN}`, and the token of `riglm top`."""
+
+
+def settings_in(
+    environment: Mapping[str, str], servers: tuple[str, ...] = ()
+) -> Iterator[tuple[str, KeyPath, Any] | Problem]:
+    """Each variable that sets something: its name, the path that it sets, and the value; or what is wrong with it.
+
+    `servers` are the names of the servers known from elsewhere, so that `RIGLM_MCPSERVERS__MY_DOCS__URL` finds
+    `my-docs`. Empty variables set nothing. Lists are JSON or separated by commas, sections and maps are JSON.
+    """
+    for name in sorted(environment):
+        text = environment[name]
+        if not name.startswith(PREFIX) or not text:
+            continue
+        path, shape = _place(name.removeprefix(PREFIX).split(_NESTED), servers)
+        if shape is not None:
+            yield _setting(name, path, shape, text)
+        elif path or _NESTED in name or _looks_like_a_setting(name.removeprefix(PREFIX).lower()):
+            yield _unknown(name, path)
+
+
+def _place(words: list[str], servers: tuple[str, ...]) -> tuple[KeyPath, Shape | None]:
+    path: list[str] = []
+    shape: Shape | None = TOP
+    for index, word in enumerate(words):
+        if shape is None or shape.form in {"list", "value"}:
+            return tuple(path), None
+        if shape.form == "map" and path[-1] != "mcpServers":
+            return (*path, _key(path[-1], _NESTED.join(words[index:]))), shape.below("")
+        choices = tuple(shape.keys) if shape.form == "section" else (*servers, word.lower())
+        key = next((choice for choice in choices if _plain(choice) == _plain(word)), None)
+        if key is None:
+            return tuple(path), None
+        path.append(key)
+        shape = shape.below(key)
+    return tuple(path), shape
+
+
+def _key(map_name: str, word: str) -> str:
+    return word.replace("_", "-") if map_name == "headers" else word
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("-", "_").replace(".", "_")
+
+
+def _setting(name: str, path: KeyPath, shape: Shape, text: str) -> tuple[str, KeyPath, Any] | Problem:
+    if shape.form == "value" or (path[-1] == "command" and not text.startswith("[")):
+        return name, path, text
+    if shape.form == "list" and not text.startswith("["):
+        return name, path, [item.strip() for item in text.split(",")]
+    try:
+        return name, path, json.loads(text)
+    except (ValueError, RecursionError):
+        kind = "list" if shape.form == "list" else "object"
+        return Problem(name, "", f"this is not a JSON {kind}", f"write it as JSON, or set {name}{_NESTED}KEY")
+
+
+def _looks_like_a_setting(name: str) -> bool:
+    """Whether a name of one level was meant for a setting: one word as all of them are, or one of them and more."""
+    from difflib import get_close_matches
+
+    if not name or name in _OTHERS:
+        return False
+    known = [_plain(key) for key in TOP.keys]
+    first, underscore, _ = name.partition("_")
+    return not underscore or first in known or bool(get_close_matches(name, known, n=1, cutoff=0.8))
+
+
+def _unknown(name: str, path: KeyPath) -> Problem:
+    from difflib import get_close_matches
+
+    words = name.removeprefix(PREFIX).split(_NESTED)
+    shape: Shape | None = TOP
+    for part in path:
+        shape = shape.below(part) if shape else None
+    choices = {_plain(key): key for key in (shape.keys if shape else {})}
+    word = words[min(len(path), len(words) - 1)].lower()
+    first, _, rest = word.partition("_")
+    if not path and rest and first in choices:
+        return Problem(
+            name, "", "there is no such setting", f"did you mean {(PREFIX + first + _NESTED + rest).upper()}?"
+        )
+    close = get_close_matches(word, choices, n=1)
+    known = [PREFIX + _NESTED.join([*map(str, path), choice]).upper() for choice in close or choices]
+    fix = f"did you mean {known[0]}?" if close else f"known are {', '.join(known)}" if known else "remove it"
+    return Problem(name, "", "there is no such setting", fix)
+
+
+VARIABLE = "RIGLM_DATA_DIR"
+"""The environment variable that names another directory."""
+
+
+def data_directory(environment: Mapping[str, str]) -> Path:
+    """The user's data directory for riglm, or the one that RIGLM_DATA_DIR names; it need not exist."""
+    named = environment.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("riglm", appauthor=False))
+
+
+def other_data_directories(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[Path]:
+    """Return riglm's data directories without RIGLM_DATA_DIR, with the current XDG_DATA_HOME and without it."""
+    usual = {
+        "win32": Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local"),
+        "darwin": home / "Library" / "Application Support",
+    }
+    xdg = environment.get("XDG_DATA_HOME") if platform != "win32" else None
+    bases = [*([Path(xdg)] if xdg else []), usual.get(platform, home / ".local" / "share")]
+    return [base / "riglm" for base in bases]
+
+
+def configuration_directory(environment: Mapping[str, str]) -> Path:
+    """Where `riglm init` keeps its configurations: the user's directory for them, or the one that RIGLM_DATA_DIR names.
+
+    It need not exist.
+    """
+    named = environment.get(VARIABLE)
+    if named:
+        return Path(named).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("riglm", appauthor=False, roaming=True))
+
 
 FILE_NAME = "riglm.yaml"
 """The file that is read from the working directory when no other is named."""
@@ -115,9 +307,9 @@ def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options
 
 
 def _take_client_file(draft: Draft, file: Path, environment: Mapping[str, str]) -> None:
-    from riglm.adapters.configuration import client_file
+    from riglm.adapters.configuration import document
 
-    found = client_file.read(file)
+    found = document.read_client_file(file)
     expansion = Expansion(found.source, environment, of_client=True)
     draft.set((), expansion(found.values), found.source)
     draft.take_down(expansion)
@@ -169,7 +361,7 @@ def _validated(draft: Draft, default_origin: str) -> Settings:
     try:
         settings = Settings.model_validate(draft.values)
     except ValidationError as error:
-        from riglm.adapters.configuration.explanation import problems_in
+        from riglm.adapters.configuration.problem import problems_in
 
         told = {(problem.source, problem.path) for problem in draft.problems if problem.path}
         more = [

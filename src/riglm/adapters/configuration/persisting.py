@@ -2,26 +2,57 @@
 
 import contextlib
 import os
+import re
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from riglm.adapters.configuration import merging
-from riglm.adapters.configuration.aside import opened_aside
-from riglm.adapters.configuration.cannot_edit import CannotEdit
-from riglm.adapters.configuration.disclosure import document as document_of
-from riglm.adapters.configuration.file_as_read import FileAsRead
+from riglm.adapters.configuration.document import FileAsRead
 from riglm.adapters.configuration.loading import Configuration, default_store, load
+from riglm.adapters.configuration.merging import disclosed_document as document_of
 from riglm.adapters.configuration.problem import dotted, setter_of
+from riglm.adapters.configuration.yaml_text import CannotEdit
 from riglm.domain.control import Conflict, Fault, Invalid
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
+from riglm.ports.clients import FilesPort
 from riglm.ports.configuration import ConfigurationPort, KeyPath, WrittenAside
+
+OLD: Final = 600.0
+"""Seconds after which such a file is not being written any more."""
+
+_OWN: Final = re.compile(r"\..*\.riglm-[a-z0-9_]{8}(?:\.[^.]*)?", re.DOTALL)
+
+
+def opened_aside(target: Path) -> tuple[int, Path]:
+    """Create a file next to this one, for its user only: a descriptor to write to, and its path.
+
+    Raises:
+        OSError: the directory takes no file.
+    """
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.riglm-", suffix=target.suffix)
+    return descriptor, Path(name)
+
+
+def left_behind(directory: Path) -> Iterator[Path]:
+    """Return what a riglm that was stopped while it wrote left in a directory; only old files that are surely its own.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    oldest = time.time() - OLD
+    for file in directory.iterdir():
+        if _OWN.fullmatch(file.name) and not file.is_symlink() and file.is_file() and file.stat().st_mtime < oldest:
+            yield file
+
 
 _BOM = b"\xef\xbb\xbf"
 _ANYBODY_WRITES: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -259,3 +290,73 @@ def _sync_directory(directory: Path) -> None:
 
 def _unwritable(file: Path, error: OSError) -> Conflict:
     return Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there, or leave persist out")
+
+
+class SafeFiles(FilesPort):
+    """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone."""
+
+    def read(self, file: Path) -> bytes | None:
+        """What it holds; None when there is no such file."""
+        try:
+            return file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Conflict(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
+
+    def has_folder(self, file: Path) -> bool:
+        """Whether the directory that the file is in, or would be, is there."""
+        return file.parent.is_dir()
+
+    def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
+        """Replace the content of the file, or delete it; a new one is readable for its user only."""
+        if before == after:
+            return
+        if before is not None and after is not None:
+            try:
+                _replace(file, before, after)
+            except Conflict as error:
+                what = str(error).partition(" — fix")[0]
+                raise Conflict(f"{what} — fix: see that riglm may write there, and run it again") from None
+            return
+        if self.read(file) != before:
+            raise Conflict(f"{file} was changed by another process — fix: run it again")
+        try:
+            if after is None:
+                file.unlink()
+            else:
+                _make(file, after)
+        except OSError as error:
+            raise Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
+
+    def clear(self, directory: Path) -> tuple[Path, ...]:
+        """Remove what a riglm that was stopped while it wrote left in a directory; what was removed."""
+        removed = []
+        with contextlib.suppress(OSError):
+            for file in left_behind(directory):
+                file.unlink()
+                removed.append(file)
+        return tuple(removed)
+
+
+def _replace(file: Path, before: bytes, after: bytes) -> None:
+    replacement = Replacement(file, before, after, lambda: None)
+    try:
+        replacement.take_over()
+    except BaseException:
+        replacement.discard()
+        raise
+
+
+def _make(file: Path, content: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, aside = opened_aside(file)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        aside.replace(file)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise

@@ -8,12 +8,9 @@ from pathlib import Path
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refusal, refuse_any
-from riglm.domain.chance import looks_random
-from riglm.domain.command_line import mask_command
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.embedder import OWN_PROVIDERS
-from riglm.domain.schemas.prediction import OWN_KINDS
-from riglm.domain.secret import MASK, sounds_secret
+from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
+from riglm.domain.secret import MASK, looks_random, mask_command, sounds_secret
 from riglm.domain.upstream import UpstreamSpec
 
 

@@ -12,7 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from riglm.adapters.configuration.cannot_edit import CannotEdit
+from riglm.domain.errors import ConfigurationError
+
+
+class CannotEdit(ConfigurationError):
+    """The file is written in a way that only people can change; the text names the obstacle."""
+
 
 Path = Sequence[str]
 

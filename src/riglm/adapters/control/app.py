@@ -15,14 +15,13 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control import configuration, health, overrides, sessions, statistics
-from riglm.adapters.control.access import Access
 from riglm.adapters.control.health import MetricsSource
 from riglm.adapters.control.overrides import SHAPES_OF_WISHES
 from riglm.adapters.control.page.files import page_routes
-from riglm.adapters.control.problem import PROBLEM_TYPE, problem
-from riglm.adapters.control.rights import Tokens
+from riglm.adapters.control.request import PROBLEM_TYPE, Access, problem
+from riglm.adapters.control.tokens import Tokens
 from riglm.domain.control import Conflict, ControlError, ControlUnavailable, Forbidden, Invalid, NotThere
-from riglm.domain.schemas.control import Control
+from riglm.domain.schemas.downstream import Control
 from riglm.ports.control import ControlPort
 
 _log: Final = logging.getLogger("riglm.control")

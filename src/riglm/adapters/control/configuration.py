@@ -8,7 +8,7 @@ from fastapi import Body, Header, Query
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
-from riglm.adapters.control.problem import told
+from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
 from riglm.adapters.control.shapes import Flag, Port
 from riglm.domain.schemas.settings import Settings

@@ -6,11 +6,11 @@ from uuid import UUID
 from fastapi import Body, Path, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from riglm.adapters.control.problem import told
+from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
 from riglm.adapters.control.shapes import PRINTED, Cursor, Limit, NextCursor, Port, Shape, Time, TimeMember
 from riglm.domain.control import OverrideWish
-from riglm.domain.override import OverrideKind, OverrideScope
+from riglm.domain.policy import OverrideKind, OverrideScope
 
 router: Final = operations("overrides")
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import Path, Query
 from pydantic import BeforeValidator, Field
 
-from riglm.adapters.control.problem import told
+from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
 from riglm.adapters.control.shapes import Cursor, Flag, Limit, NextCursor, Port, Shape, Time, flat
 from riglm.domain.control import MOST_CALLS_TOLD, MOST_LISTS_TOLD

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Path, Query
 from pydantic import Field
 
-from riglm.adapters.control.problem import told
+from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
 from riglm.adapters.control.shapes import (
     PRINTED,

@@ -1,18 +1,175 @@
 """The embedder that the configuration asks for."""
 
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+import numpy as np
 
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.cached import CachedEmbedder
-from riglm.adapters.embedding.chosen import ChosenEmbedder
-from riglm.adapters.embedding.fallback import FallbackEmbedder
-from riglm.adapters.embedding.fastembed import FastembedEmbedder
+from riglm.adapters.embedding.fastembed import ChosenEmbedder, FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.adapters.embedding.plugged import select_embedder
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.embedder import OWN_PROVIDERS, Embedder
-from riglm.ports.embedder import EmbedderPort, Embedders
-from riglm.ports.vector_cache import VectorCachePort
+from riglm.domain.prediction import Vector
+from riglm.domain.schemas.section import OWN_PROVIDERS, Embedder
+from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderStatus, EmbedderUnavailable, VectorCachePort
+from riglm.ports.predictor import Socket
+
+GROUP: Final = "riglm.embedders"
+"""The entry-point group in which packages name their embedders."""
+
+_SOCKET: Final = Socket(
+    group=GROUP,
+    what="embedder",
+    key="embedder.provider",
+    options="embedder.options",
+    methods=("__enter__", "__exit__", "embed", "status"),
+    port="riglm.ports.embedder.EmbedderPort",
+)
+_log: Final = logging.getLogger("riglm.embedder")
+
+
+def available() -> tuple[str, ...]:
+    """Return the installed providers, sorted, without the built-in ones; nothing of theirs is imported."""
+    return _SOCKET.names()
+
+
+def select_embedder(provider: str, options: Mapping[str, Any] | None = None) -> EmbedderPort:
+    """Make the embedder of a provider with these options; not open yet.
+
+    Raises:
+        ConfigurationError: nothing of this name is installed, it cannot be loaded, it is no embedder, or it does not
+            take the options.
+    """
+    made = cast("EmbedderPort", _SOCKET.make(provider, options, own=OWN_PROVIDERS))
+    return PluggedEmbedder(made, provider)
+
+
+class PluggedEmbedder(EmbedderPort):
+    """An embedder from a plug-in: any failure or invalid result makes it unavailable."""
+
+    def __init__(self, embedder: EmbedderPort, provider: str) -> None:
+        self._embedder = embedder
+        self._provider = provider
+        self._failure = ""
+
+    def __enter__(self) -> Self:
+        """Open it; one that cannot be opened answers nothing."""
+        try:
+            self._embedder.__enter__()
+        except Exception as error:  # noqa: BLE001  # a fallback is used
+            self._failure = f"{self._provider} could not be opened: {error}"
+            _log.warning("an embedder could not be opened", exc_info=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        try:
+            self._embedder.__exit__(kind, error, trace)
+        except Exception:  # noqa: BLE001  # it is released in any case
+            _log.warning("an embedder could not be closed", exc_info=True)
+
+    @property
+    def model(self) -> str:
+        """The identity of its vectors."""
+        return self._embedder.model
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """One row for each text.
+
+        Raises:
+            EmbedderUnavailable: it raised, or what it gave are no such rows.
+        """
+        if self._failure:
+            raise EmbedderUnavailable(self._failure)
+        try:
+            rows: Vector = np.array(self._embedder.embed(texts), dtype=np.float32)
+        except EmbedderUnavailable:
+            raise
+        except Exception as error:
+            raise EmbedderUnavailable(f"{self._provider}: {error}") from error
+        if rows.ndim != 2 or len(rows) != len(texts) or not np.isfinite(rows).all():
+            raise EmbedderUnavailable(f"{self._provider} gave no finite row for each text, but {rows.shape}")
+        return rows
+
+    def status(self) -> EmbedderStatus:
+        """Return its status, under the name that the configuration gives it."""
+        said = replace(self._embedder.status(), provider=self._provider)
+        return replace(said, status="unavailable", semantic_quality="none") if self._failure else said
+
+
+_fallback_log = logging.getLogger("riglm.embedder")
+
+
+class FallbackEmbedder(EmbedderPort):
+    """One embedder, and another that answers while the first cannot.
+
+    All rows of one answer come from one of them. `model` changes with an answer only, so that asked by the same thread
+    just after one it names the model that made it; `status` also reports when the first has come back since.
+    """
+
+    def __init__(self, first: EmbedderPort, stand_in: EmbedderPort) -> None:
+        """Use `first` where it answers, else `stand_in`, which must always answer."""
+        self._first = first
+        self._stand_in = stand_in
+        self._acting = first
+        self._closing = False
+
+    def __enter__(self) -> Self:
+        """Open both."""
+        self._closing = False
+        self._stand_in.__enter__()
+        self._first.__enter__()
+        self.embed([""])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close both."""
+        self._closing = True
+        try:
+            self._first.__exit__(kind, error, trace)
+        finally:
+            self._stand_in.__exit__(kind, error, trace)
+
+    @property
+    def model(self) -> str:
+        """The model of the last answer."""
+        return self._acting.model
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """Return one row for each text, by whichever model responds."""
+        try:
+            rows = self._first.embed(texts)
+        except EmbedderUnavailable as error:
+            if self._closing:
+                raise
+            if self._acting is not self._stand_in:
+                _fallback_log.warning(
+                    "the embedder's model cannot be used; a fallback is used until it can",
+                    extra={"stand_in": self._stand_in.model, "reason": str(error)},
+                )
+                self._acting = self._stand_in
+            return self._stand_in.embed(texts)
+        self._acting = self._first
+        return rows
+
+    def status(self) -> EmbedderStatus:
+        """The source of the next response, next to the configured one."""
+        first = self._first.status()
+        if first.status == "ready" or (first.status == "loading" and self._acting is self._first):
+            return first
+        acting = self._stand_in.status()
+        return replace(acting, provider=first.provider, model=first.model, is_fallback_active=True)
+
 
 _COMMON_MODELS = ("sentence-transformers/all-MiniLM-L6-v2", "BAAI/bge-small-en-v1.5")
 
@@ -81,3 +238,55 @@ def models_directory(settings: Embedder) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("riglm", appauthor=False)) / "models"
+
+
+class SharedEmbedder(EmbedderPort):
+    """Open from the first user's beginning to the last one's end, on any threads."""
+
+    def __init__(self, embedder: EmbedderPort) -> None:
+        """Share `embedder`, which is not open yet."""
+        self._embedder = embedder
+        self._opening = threading.Lock()  # held until it is open
+        self._counting = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> Self:
+        """Open the embedder for the first user."""
+        with self._opening:
+            with self._counting:
+                self._users += 1
+                is_first = self._users == 1
+            if is_first:
+                self._embedder.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the embedder after the last user, also while it is still opening; closing it again does no harm."""
+        with self._counting:
+            self._users = max(0, self._users - 1)
+            is_last = self._users == 0
+        if is_last:
+            self._embedder.__exit__(kind, error, trace)
+
+    @property
+    def model(self) -> str:
+        """The embedder's model."""
+        return self._embedder.model
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """The embedder's rows."""
+        return self._embedder.embed(texts)
+
+    def embed_public(self, texts: Sequence[str]) -> Vector:
+        """The embedder's rows, of public texts."""
+        return self._embedder.embed_public(texts)
+
+    def find_public(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """The vectors that the embedder kept."""
+        return self._embedder.find_public(texts)
+
+    def status(self) -> EmbedderStatus:
+        """The embedder's."""
+        return self._embedder.status()

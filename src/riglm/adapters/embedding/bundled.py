@@ -1,7 +1,10 @@
 """The model that is installed with riglm: all-MiniLM-L6-v2 with its weights stored in 8 bits."""
 
+import contextlib
 import hashlib
 import importlib.metadata
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -56,3 +59,31 @@ def _check(file: Path, expected: str, fix: str) -> None:
         raise LookupError(f"{file} cannot be read ({error.strerror}) — fix: {fix}") from error
     if found != expected:
         raise LookupError(f"{file} is not what was published (SHA-256 {found[:12]}…) — fix: {fix}")
+
+
+NOTHING_REPORTED: Final = {
+    # onnxruntime makes a device id and a database in the user's cache, and sends from there to Microsoft.
+    "ORT_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
+"""Environment variables under which a process of the model's libraries reports nothing."""
+
+
+@contextlib.contextmanager
+def nothing_reported() -> Iterator[None]:
+    """Libraries that are imported inside report nothing, and leave nothing on disk to report from.
+
+    They read the environment when they are imported, and no later: switching onnxruntime's telemetry off with a
+    function leaves the device id and the database. Afterwards the environment is what it was, since the process may be
+    that of another library.
+    """
+    before = {name: os.environ.get(name) for name in NOTHING_REPORTED}
+    os.environ.update(NOTHING_REPORTED)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,5 +1,6 @@
 """Vectors without a model: words and pieces of words, hashed into a fixed number of places."""
 
+import hashlib
 import math
 import re
 import time
@@ -12,9 +13,27 @@ from typing import Final, Self
 
 import numpy as np
 
-from riglm.adapters.embedding.text import readable
 from riglm.domain.prediction import Vector
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus
+
+MOST_CHARACTERS: Final = 32_768
+"""No model here reads further; it keeps a text of megabytes from taking seconds to split into tokens."""
+
+
+def readable(text: str) -> str:
+    """The beginning of the text in valid Unicode: halves of surrogate pairs are joined, or replaced when alone."""
+    beginning = text[:MOST_CHARACTERS]
+    try:
+        beginning.encode()
+    except UnicodeEncodeError:
+        return beginning.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return beginning
+
+
+def text_hash(text: str) -> str:
+    """The SHA-256 of what is embedded of the text, in hexadecimal."""
+    return hashlib.sha256(readable(text).encode()).hexdigest()
+
 
 STATIC_PROVIDER: Final = "static"
 """The provider's name in the capability signal."""

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from riglm.adapters.embedding.bundled import BUNDLED_MODEL, MAX_TOKENS, REVISION, TOKENIZER, checked_file
+from riglm.adapters.embedding.bundled import (
+    BUNDLED_MODEL,
+    MAX_TOKENS,
+    REVISION,
+    TOKENIZER,
+    checked_file,
+    nothing_reported,
+)
 from riglm.adapters.embedding.frames import PassedOver
-from riglm.adapters.embedding.reporting import nothing_reported
 from riglm.domain.prediction import Vector
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from riglm.adapters.embedding.reporting import NOTHING_REPORTED
+from riglm.adapters.embedding.bundled import NOTHING_REPORTED
 from riglm.domain.errors import RiglmError
 
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 import socket
 import stat
+import struct
 import sys
 import tempfile
 import time
@@ -13,7 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from riglm.adapters.embedding.bundled import REVISION
-from riglm.adapters.embedding.peer import is_same_user
+
+_CREDENTIALS: Final = struct.Struct("3i")  # process, user and group of the peer
+
+
+def is_same_user(link: socket.socket) -> bool:
+    """True if the peer runs as this process's user; also where the system cannot report it."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    _, user, _ = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    return bool(user == os.geteuid())
+
 
 _LOCK_SECONDS: Final = 2.0
 _CONNECT_SECONDS: Final = 2.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.embedding.frames import Embed, Load, Loaded, Message, Refused, Vectors, receive, send
-from riglm.adapters.embedding.peer import is_same_user
+from riglm.adapters.embedding.shared_server import is_same_user
 from riglm.adapters.embedding.turns import Turns
 
 if TYPE_CHECKING:  # numpy comes with it, and a server detaches first

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
-from riglm.adapters.export.writing import Csv, JsonLines, RowWriter
+from riglm.adapters.export.rows import Csv, JsonLines, RowWriter
 from riglm.domain.errors import ConfigurationError, RiglmError
 from riglm.ports.maintenance import ExportPort, Kind
 
@@ -119,7 +119,7 @@ def _written(store: ExportPort, writer: RowWriter, kind: Kind, since: float, pro
 
 def _writer(file: Any, format_: Format, kind: Kind) -> RowWriter:
     if format_ == "parquet":
-        from riglm.adapters.export.parquet import Parquet  # noqa: PLC0415  # see require
+        from riglm.adapters.export.rows import Parquet  # noqa: PLC0415  # see require
 
         return Parquet(file, kind)
     return Csv(file, kind) if format_ == "csv" else JsonLines(file, kind)

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.features import Features
+from riglm.adapters.prediction.features import Counts, Features
 from riglm.adapters.prediction.novelty import finite, relevant, standard
 from riglm.domain.prediction import Prediction, Scores, Situation
 from riglm.ports.predictor import PredictorPort
@@ -39,3 +39,79 @@ def signals(features: Features) -> Mapping[str, Scores]:
         return {name: np.zeros(features.size) for name in _NAMES}
     parts = (relevance.described, relevance.learned, relevant(relevance))
     return {name: standard(part) / 2 for name, part in zip(_NAMES, parts, strict=True)}
+
+
+_UNSEEN: Final = 1e-3
+_MARKOV_TRUST: Final = 2.0
+
+
+class BlendPredictor(PredictorPort):
+    """Markov of order 2, recent tools, shared sessions, the same server and rank by the context, with fixed weights.
+
+    The public baseline of next-tool evaluations; the context is ranked by descriptions of tools.
+    """
+
+    def __init__(self) -> None:
+        self._use = Counts(most_rows=1, most_tools=10_000, most_total=1e9)
+        self._after = Counts(most_rows=100_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
+        self._together = Counts(most_rows=10_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
+
+    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+        """Count a call."""
+        calls = situation.calls
+        self._use.add("", tool)
+        for order in range(1, min(len(calls), 2) + 1):
+            self._after.add(calls[-order:], tool)
+        if tool not in calls:
+            self._together.add(tool, tool)
+            for other in dict.fromkeys(calls):
+                self._together.add(other, tool)
+                self._together.add(tool, other)
+
+    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+        """The sum."""
+        features = Features(situation)
+        if not features.size:
+            return Prediction(scores=np.zeros(0))
+        prior = self._prior(features)
+        parts = {
+            "sequence": self._markov(features, prior),
+            "recency": 0.1 * features.spread({tool: 0.8**age for tool, age in features.ages.items()}),
+            "cooccurrence": 0.1 * self._shared(features, prior),
+            "server": 0.02 * _home(features),
+            "context": np.zeros(features.size),
+        }
+        if situation.relevance is not None:
+            place = np.empty(features.size)
+            place[np.argsort(-finite(situation.relevance.described), kind="stable")] = np.arange(features.size)
+            parts["context"] = 0.3 / (10 + place)
+        scores: Scores = sum(parts.values(), np.zeros(features.size))
+        return Prediction(scores=scores, contributions=parts if explain else {}, confidence=0.5)
+
+    def _prior(self, features: Features) -> Scores:
+        prior: Scores = (features.spread(self._use.row("")) + _UNSEEN) / (self._use.total("") + _UNSEEN * features.size)
+        return prior
+
+    def _markov(self, features: Features, prior: Scores) -> Scores:
+        found = prior
+        for order in range(1, min(len(features.calls), 2) + 1):
+            past = features.calls[-order:]
+            if order == 1 or self._after.row(past):
+                counts, total = features.spread(self._after.row(past)), self._after.total(past)
+                found = (counts + _MARKOV_TRUST * found) / (total + _MARKOV_TRUST)
+        return found
+
+    def _shared(self, features: Features, prior: Scores) -> Scores:
+        found = np.zeros(features.size)
+        for tool in features.ages:
+            row = self._together.row(tool)
+            found += features.spread(row) / max(row.get(tool, 0.0), 1.0)
+        return found / max(len(features.ages), 1) + _UNSEEN * prior
+
+
+def _home(features: Features) -> Scores:
+    last: dict[str, float] = {}
+    for age, tool in enumerate(reversed(features.calls[-20:])):
+        last.setdefault(features.server_of(tool) or tool, 0.9**age)
+    servers = features.situation.servers
+    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in features.situation.candidates])

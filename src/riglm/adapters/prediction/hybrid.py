@@ -6,16 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction import embedding, recency, standing
-from riglm.adapters.prediction.cooccurrence import Company
-from riglm.adapters.prediction.features import Features
-from riglm.adapters.prediction.frequency import Frequency
-from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty
-from riglm.adapters.prediction.reliability import Reliability
-from riglm.adapters.prediction.reordering import Opening, Ranked, for_whole_context
-from riglm.adapters.prediction.sequence import Order
-from riglm.adapters.prediction.server import Home
-from riglm.adapters.prediction.weighing import Matrix, Weighed, Weighing
+from riglm.adapters.prediction import embedding, weighing
+from riglm.adapters.prediction.features import Features, recency_signals
+from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty, Opening, Ranked, for_whole_context
+from riglm.adapters.prediction.usage_statistics import Company, Frequency, Home, Order
+from riglm.adapters.prediction.weighing import Matrix, Reliability, Weighed, Weighing
 from riglm.adapters.prediction.wording import Wording
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Prediction, Scores, Situation
@@ -164,7 +159,7 @@ class HybridPredictor(PredictorPort):
             **self._order.signals(features),
             **self._home.signals(features),
             **self._wording.signals(features),
-            **recency.signals(features),
+            **recency_signals(features),
             **embedding.signals(features),
         }
         return np.stack([found[name] for name in SIGNALS]) * self._kept
@@ -178,7 +173,7 @@ class HybridPredictor(PredictorPort):
 
     def _lifted(self, features: Features, weighed: Weighed) -> Ranked:
         likely = weighed.scores
-        return Ranked(standing.kept(likely + self._fresh_bonus * ~features.used, likely, features.used), likely)
+        return Ranked(weighing.kept(likely + self._fresh_bonus * ~features.used, likely, features.used), likely)
 
     def _opened(self, features: Features, ranked: Ranked) -> Ranked:
         return ranked.given_out(self._opening.order(features) if self._opening is not None else None)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from riglm.ports.plugging import Socket
-from riglm.ports.predictor import PredictorPort
+from riglm.ports.predictor import PredictorPort, Socket
 
 GROUP: Final = "riglm.predictors"
 """The entry-point group in which packages name their predictors."""

@@ -1,6 +1,6 @@
 """Learns online how much each signal is worth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,3 +105,107 @@ def _worth(sums: Scores) -> float:
         return 0.0
     best = float(sums.max())
     return best + float(np.log(np.exp(sums - best).sum()))
+
+
+_MOST_CALLS: Final = 1000.0
+_LEAST: Final = 1e-9
+
+
+class Mixture:
+    """A mixture of probability distributions, its shares learned by online expectation and maximisation.
+
+    One explanation that is sure is enough here, where a product would need all to agree. The shares start from `prior`
+    as if it came from `prior_calls`, and remember about the last thousand.
+    """
+
+    def __init__(self, prior: Mapping[str, float], *, prior_calls: float = 100.0) -> None:
+        shares = np.array(list(prior.values()), np.float64)
+        self._counts = shares / shares.sum() * prior_calls
+
+    @property
+    def shares(self) -> Scores:
+        """How much each explanation counts; together 1."""
+        found: Scores = self._counts / self._counts.sum()
+        return found
+
+    def mix(self, explanations: Matrix) -> tuple[Scores, Matrix]:
+        """The mixed distribution over the candidates, and what part of each probability an explanation has made.
+
+        Explanations (rows) that are all zero contribute nothing, and the others replace them.
+        """
+        present = explanations.any(1)
+        made = explanations * (self.shares / max(float(self.shares[present].sum()), _LEAST))[:, None]
+        mixed = made.sum(0)
+        return mixed, made / np.maximum(mixed, _LEAST)
+
+    def learn(self, explanations: Matrix, target: int, weight: float) -> None:
+        """The candidate at `target` was right: the weight of rows that expected it grows, relative to the others."""
+        present = explanations.any(1)
+        made = explanations[:, target] * self.shares
+        total, spoken = float(made.sum()), float(self._counts[present].sum())
+        if total < _LEAST or spoken < _LEAST:
+            return
+        self._counts[~present] *= (spoken + weight) / spoken
+        self._counts += weight * made / total
+        if self._counts.sum() > _MOST_CALLS:
+            self._counts *= 0.5
+
+
+FIRST: Final = 15
+"""A list of the usual length."""
+
+KEPT: Final = 4
+"""Maximum number of used tools that are kept in it."""
+
+
+def kept(lifted: Scores, likely: Scores, used: Mask) -> Scores:
+    """The lifted scores, with the best used candidates that are among the first by likelihood still among them.
+
+    The first are `FIRST`; at most `KEPT` candidates are raised, and no further than needed.
+    """
+    if not used.any() or likely.size <= FIRST:
+        return lifted
+    bar = np.partition(likely, -FIRST)[-FIRST]
+    columns = np.flatnonzero(used & (likely >= bar))
+    best = columns[np.argsort(-likely[columns], kind="stable")[:KEPT]]
+    fresh, before = lifted[~used], FIRST - best.size
+    if not best.size or fresh.size <= before:
+        return lifted
+    found = lifted.copy()
+    floor = float(np.partition(fresh, -before - 1)[-before - 1])
+    for column in best[::-1]:
+        floor = float(np.nextafter(floor, np.inf))
+        found[column] = floor = max(float(found[column]), floor)
+    return found
+
+
+_BINS: Final = 10
+_PRIOR_CALLS: Final = 10.0
+_RELIABILITY_MOST_CALLS: Final = 500.0
+
+
+class Reliability:
+    """Corrects a probability by how often such probabilities came true recently."""
+
+    def __init__(self) -> None:
+        self._hits = [0.0] * _BINS
+        self._calls = [0.0] * _BINS
+
+    def of(self, probability: float) -> float:
+        """The corrected probability; the given one while nothing is known."""
+        probability = min(max(probability, 0.0), 1.0)
+        place = _bin(probability)
+        return (self._hits[place] + _PRIOR_CALLS * probability) / (self._calls[place] + _PRIOR_CALLS)
+
+    def learn(self, probability: float, came_true: bool, weight: float) -> None:
+        """What was expected with this probability happened, or not."""
+        place = _bin(min(max(probability, 0.0), 1.0))
+        self._hits[place] += weight * came_true
+        self._calls[place] += weight
+        if self._calls[place] > _RELIABILITY_MOST_CALLS:
+            self._hits[place] /= 2
+            self._calls[place] /= 2
+
+
+def _bin(probability: float) -> int:
+    return min(int(probability * _BINS), _BINS - 1)

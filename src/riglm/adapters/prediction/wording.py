@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.counts import Counts
-from riglm.adapters.prediction.features import Features
+from riglm.adapters.prediction.features import Counts, Features
 from riglm.domain.prediction import Scores
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")

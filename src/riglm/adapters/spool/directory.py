@@ -2,15 +2,124 @@
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from riglm.adapters.spool.claim import Claim, Held
 from riglm.adapters.spool.segment import Segment, segments_in
-from riglm.domain.identifier import uuid7
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.session import uuid7
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _FAR, os.SEEK_SET)  # a locked region cannot be read: lock one that holds nothing
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            raise BlockingIOError from None
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_FAR: Final = 1 << 30
+
+
+class Held(Exception):
+    """Another process holds the file; `words` are what it wrote into it."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+
+
+class Claim:
+    """A hold on the file at `path`, which is made when it is not there. The kernel lets go when the process ends."""
+
+    def __init__(self, path: Path, words: str = "") -> None:
+        """Take hold, and write `words` into the file for others to read.
+
+        Raises:
+            Held: another process holds it.
+            OSError: the file cannot be made, locked or written.
+        """
+        self.path = path
+        self._descriptor = _claimed(path)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, words.encode())
+        except BaseException:
+            self.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Release the lock; the file stays."""
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Remove the file, then release the lock, so that no process can take it in between."""
+        with suppress(OSError):
+            self.path.unlink()
+        self.release()
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the file; it is not made."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        _lock(descriptor)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _claimed(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(descriptor)
+            if _is_at(path, descriptor):
+                return descriptor
+        except BlockingIOError:
+            words = os.pread(descriptor, 4096, 0) if hasattr(os, "pread") else b""
+            os.close(descriptor)
+            raise Held(words.decode(errors="replace")) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its last holder removed the file in between: that was another file
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        there, ours = path.stat(), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
 
 _LOCK: Final = ".lock"
 _log: Final = logging.getLogger("riglm.spool")
@@ -94,3 +203,63 @@ class SpoolDirectory:
 def lock_of(directory: Path) -> Path:
     """The file by which a directory is held."""
     return directory.with_name(directory.name + _LOCK)
+
+
+_PORT: Final = "5432"
+
+
+def spool_directory(base: Path, store: str) -> Path:
+    """The directory below `base` for the spools of a store, which is a file or a URL, however that is spelled."""
+    name = _database(store) if "://" in store else os.path.realpath(store)
+    return base / sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _database(url: str) -> str:
+    """The servers, their ports, the database, and the schema where the URL chooses one: not who asks, nor how."""
+    parts = urlsplit(url)
+    asked = dict(parse_qsl(parts.query))
+    user, _, places = parts.netloc.rpartition("@")
+    named = asked.get("host") or asked.get("hostaddr") or unquote(places)
+    ports = asked.get("port", _PORT).split(",")
+    servers = [_server(place, ports[min(at, len(ports) - 1)]) for at, place in enumerate(named.split(","))]
+    database = asked.get("dbname") or unquote(parts.path.strip("/"))
+    database = database or asked.get("user") or unquote(user.partition(":")[0])  # as PostgreSQL's client has it
+    options = asked.get("options", "")
+    return repr((servers, database, options if "search_path" in options else ""))
+
+
+def _server(place: str, port: str) -> tuple[str, str]:
+    if place.startswith("/"):  # the directory of a socket
+        return place, port
+    host, colon, own = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        return place.lower(), port
+    return host.lower(), own or port
+
+
+LOCK: Final = "serve.lock"
+
+
+@contextmanager
+def sole_server(directory: Path, address: str) -> Iterator[None]:
+    """Hold the data directory for a server at `address` while the block runs; a directory that cannot be used is not.
+
+    Raises:
+        ConfigurationError: another server holds it.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):  # an unwritable directory is reported by the first write
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stack.callback(_claim(directory, address).remove)
+        yield
+
+
+def _claim(directory: Path, address: str) -> Claim:
+    try:
+        return Claim(directory / LOCK, f"process {os.getpid()}, {address}")
+    except Held as other:
+        raise ConfigurationError(
+            f"another riglm serve ({other.words or 'just starting'}) uses the data directory {directory} — fix: end "
+            "that one, or set a separate directory for this one in RIGLM_DATA_DIR; the two may share the database by "
+            "`storage.path` or `storage.url`"
+        ) from None

@@ -12,7 +12,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.learning import LearnedPair, Teacher
 from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.domain.tool_catalog import ToolCatalog
+from riglm.domain.tool import ToolCatalog
 from riglm.ports.analytics import PairsForgotten, Record, SessionClosed
 
 if TYPE_CHECKING:

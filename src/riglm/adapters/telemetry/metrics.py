@@ -8,12 +8,22 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.metrics_core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from riglm.adapters.telemetry.exposition import content_type, written
-from riglm.adapters.telemetry.families import counter, gauge, histogram, of_embedder, of_records, of_upstreams
-from riglm.adapters.telemetry.tallies import CallTally, ShownTally, Tally
+from riglm.adapters.telemetry.families import (
+    CallTally,
+    ShownTally,
+    Tally,
+    content_type,
+    counter,
+    gauge,
+    histogram,
+    of_embedder,
+    of_records,
+    of_upstreams,
+    written,
+)
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ErrorKind, Found
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
 from riglm.domain.session_cost import Cost, SessionCost
 from riglm.ports.telemetry import MeterPort, Readings

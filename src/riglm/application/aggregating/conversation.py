@@ -2,19 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from riglm.application.aggregating.directory import Directory
-from riglm.application.aggregating.ensemble import Ensemble
-from riglm.application.aggregating.errands import Errands
-from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.ensemble import Ensemble, Errands
+from riglm.application.aggregating.listings import Directory, Listings
 from riglm.application.aggregating.member import Member
-from riglm.application.aggregating.router import Route, Router
-from riglm.application.aggregating.shown_tools import ShownTools
-from riglm.application.forwarding.announcer import ANNOUNCEMENT, CHANGED, Announcer
-from riglm.application.forwarding.asking import Asking
+from riglm.application.aggregating.router import Route, Router, ShownTools
+from riglm.application.forwarding.announcer import ANNOUNCEMENT, CHANGED, Announcer, HeldBack
+from riglm.application.forwarding.asking import Asking, Workers
 from riglm.application.forwarding.exchange import Exchange
-from riglm.application.forwarding.held_back import HeldBack
 from riglm.application.forwarding.services import Services
-from riglm.application.forwarding.workers import Workers
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of

@@ -2,21 +2,20 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from riglm.application.aggregating.directory import Directory
-from riglm.application.aggregating.listings import JoinedList
+from riglm.application.aggregating.listings import NAMED, Directory, JoinedList, Listings, merged, wait_for_each
 from riglm.application.aggregating.member import CAPABILITY, Member
-from riglm.application.aggregating.merging import merged
-from riglm.application.aggregating.waiting import wait_for_each
 from riglm.application.forwarding.asking import Asking
-from riglm.application.forwarding.known_catalogs import KnownCatalogs
+from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.domain import jsonrpc
+from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import Carried
-from riglm.ports.upstream import Outlet, UpstreamPort
+from riglm.ports.upstream import EventMark, Outlet, UpstreamLink, UpstreamPort
 
 
 class Ensemble:
@@ -186,3 +185,118 @@ class Ensemble:
 def _any_failed(fetching: "Sequence[tuple[Member, asyncio.Task[bool]]]") -> bool:
     """Whether a server that is open is through with its list, which nobody knows."""
     return any(task.done() and member.is_open for member, task in fetching)
+
+
+MOST_OPEN: Final = 1000
+"""Requests that a client leaves unanswered beyond this many are forgotten, the oldest first."""
+
+_TOKEN: Final = ("_meta", "progressToken")
+
+
+class _Errand(NamedTuple):
+    link: UpstreamLink
+    id: bytes
+    token: bytes
+
+
+class Errands:
+    """Gives requests of servers, and their progress tokens, new ids, and brings the client's answers home."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: dict[bytes, _Errand] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def outward(self, link: UpstreamLink, message: Message) -> Message | None:
+        """A message of a server as the client gets it; None for one about a request that the client does not have."""
+        if message.id is not None:
+            return self._asked(link, message, message.id)
+        if message.method == "notifications/cancelled":
+            return self._withdrawn(link, message)
+        return message
+
+    def homeward(self, message: Message) -> tuple[UpstreamLink, Message] | None:
+        """The link that an answer of the client belongs to, and the answer under the id that it knows."""
+        errand = self._open.pop(jsonrpc.id_key(message.id), None) if message.id is not None else None
+        return (errand.link, message.replace(id=errand.id)) if errand is not None else None
+
+    def progressed(self, message: Message) -> tuple[UpstreamLink, Message] | None:
+        """The link whose request a progress notification of the client is about, and the notice as that knows it."""
+        token = bytes(jsonrpc.members(message.params).get("progressToken", b""))
+        errand = self._open.get(jsonrpc.id_key(token)) if token else None
+        if errand is None or not errand.token:
+            return None
+        params = jsonrpc.with_member(message.params, ("progressToken",), errand.token)
+        return errand.link, message.replace(params=params)
+
+    def _asked(self, link: UpstreamLink, message: Message, theirs: bytes) -> Message:
+        self._count += 1
+        own = b'"%b:%d"' % (jsonrpc.encode(link.spec.name)[1:-1], self._count)
+        meta = jsonrpc.members(message.params).get("_meta") if b'"progressToken"' in message.line else None
+        token = bytes(jsonrpc.members(meta).get("progressToken", b"")) if meta else b""
+        if len(self._open) >= MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        self._open[own] = _Errand(link, theirs, token)
+        if token:
+            return message.replace(id=own, params=jsonrpc.with_member(message.params, _TOKEN, own))
+        return message.replace(id=own)
+
+    def _withdrawn(self, link: UpstreamLink, message: Message) -> Message | None:
+        named = bytes(jsonrpc.members(message.params).get("requestId", b"")) or b"null"
+        key = jsonrpc.id_key(named)
+        for own, errand in self._open.items():
+            if errand.link is link and jsonrpc.id_key(errand.id) == key:
+                del self._open[own]
+                return message.replace(params=jsonrpc.with_member(message.params, ("requestId",), own))
+        return None
+
+
+PATIENCE_SECONDS: Final = 5.0
+"""A server that has not given its lists by then is not looked at; what it claims later is left out and logged."""
+
+_MOST_NAMED: Final = 5
+_KIND: Final = {"tools/list": "tool", "prompts/list": "prompt"}
+_log: Final = logging.getLogger("riglm.proxy")
+
+
+async def check_names(
+    upstreams: Sequence[UpstreamPort], listings: Listings, patience: float = PATIENCE_SECONDS
+) -> None:
+    """Ask all servers for what they have, if two of them could claim one name; `patience` is in seconds.
+
+    Raises:
+        ConfigurationError: two servers claim one name; both are named.
+    """
+    if listings.naming != "none" or len(upstreams) < 2:
+        return
+    directory = Directory([upstream.spec.name for upstream in upstreams], Listings(listings.naming, tells=False))
+    asking = Asking()
+    ensemble = Ensemble(
+        upstreams, _UNHEARD, asking, directory, KnownCatalogs(), grace=patience, on_change=lambda _: None
+    )
+    try:
+        async with asyncio.timeout(patience):
+            await ensemble.fetch_all(NAMED)
+    except TimeoutError:
+        _log.warning("could not look at the names of all servers in time", extra={"seconds": patience})
+    finally:
+        await ensemble.close()
+    found = [
+        f"{name!r} is a {_KIND[method]} of {holder!r} and of {other!r}"
+        for method in NAMED
+        for name, holder, other in directory.joined(method).collisions
+    ]
+    if found:
+        more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        words = "; ".join(found[:_MOST_NAMED])
+        raise ConfigurationError(f"naming: {words}{more}: use `naming: prefix` or `naming: on_collision`")
+
+
+class _Unheard(Outlet):
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+        """Nobody is there yet."""
+
+
+_UNHEARD: Final = _Unheard()

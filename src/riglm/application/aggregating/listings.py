@@ -1,15 +1,16 @@
 """Lists of several servers, joined; what is equal for many clients is kept once for all of them."""
 
+import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.naming import Naming, public_names
+from riglm.domain.naming import SEPARATOR, Naming, may_be_cut, prefixed, public_names
 from riglm.domain.tool import Catalogue, Tool
 from riglm.domain.uri_template import UriTemplate
 
@@ -131,3 +132,120 @@ class Listings:
                 about = {"method": method, "claimed": names[:5], "names": len(names)}
                 words = "two servers claim one name: the first one has it"
                 _log.log(level, words, extra={**about, "first": holder, "left_out": left_out})
+
+
+def merged(one: Any, other: Any) -> Any:
+    """Two plain values as one: objects joined member by member, arrays one after the other, either truth is true.
+
+    Of anything else the later one counts.
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**one, **{key: merged(one[key], value) if key in one else value for key, value in other.items()}}
+    if isinstance(one, list) and isinstance(other, list):
+        return one + [value for value in other if value not in one]
+    if isinstance(one, bool) and isinstance(other, bool):
+        return one or other
+    return other if other is not None else one
+
+
+async def wait_for_each(timeouts: Mapping["asyncio.Task[Any]", float]) -> None:
+    """Wait until every task is done or its timeout, in seconds, is over. No task is cancelled."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        passed = loop.time() - began
+        left = {task: seconds - passed for task, seconds in timeouts.items() if not task.done() and seconds > passed}
+        if not left:
+            return
+        await asyncio.wait(left, timeout=max(left.values()), return_when=asyncio.FIRST_COMPLETED)
+
+
+_WITH_PREFIX: Final = frozenset({"prefix", "on_collision"})
+
+
+class Directory:
+    """Finds owners, as far as lists are known. Equal lists are shared with all who have them."""
+
+    def __init__(self, servers: Iterable[str], listings: Listings) -> None:
+        """Nothing is known yet of `servers`, in the order configured."""
+        self._servers = tuple(servers)
+        self._listings = listings
+        self._lists: dict[str, dict[str, ServerList]] = {method: {} for method in protocol.LIST_MEMBER}
+        self._joined: dict[str, JoinedList] = {}
+
+    def knows(self, method: str, server: str) -> bool:
+        """Whether the server's list is known."""
+        return server in self._lists[method]
+
+    def lacks(self, method: str, server: str, own: str) -> bool:
+        """Whether the server's list is known, and has nothing that the server itself calls `own`."""
+        known = self._lists[method].get(server)
+        return known is not None and own not in known.name_set
+
+    def is_empty(self, method: str, server: str) -> bool:
+        """Whether the server's list is known, and there is nothing in it."""
+        known = self._lists[method].get(server)
+        return known is not None and not known.entries
+
+    def knows_any(self, method: str) -> bool:
+        """Whether any server's list is known."""
+        return bool(self._lists[method])
+
+    def learn(self, method: str, server: str, entries: Sequence[Raw]) -> bool:
+        """Take a server's whole list; whether it is another one than before."""
+        known = self._lists[method]
+        before, known[server] = known.get(server), self._listings.of_server(method, server, entries)
+        changed = before is not known[server]
+        if changed:
+            self._joined.pop(method, None)
+        return changed
+
+    def forget(self, method: str, server: str) -> bool:
+        """Remove a server's list; whether there was anything in it."""
+        self._joined.pop(method, None)
+        known = self._lists[method].pop(server, None)
+        return known is not None and bool(known.entries)
+
+    def joined(self, method: str) -> JoinedList:
+        """The entries of all servers, in the order configured and each server's own."""
+        if method not in self._joined:
+            known = self._lists[method]
+            parts = [known[server] for server in self._servers if server in known]
+            self._joined[method] = self._listings.joined(method, parts)
+        return self._joined[method]
+
+    def owner(self, method: str, name: str) -> tuple[str, str] | None:
+        """The server that owns what clients call `name`, and its own name for it.
+
+        A server's prefix says whose a name is even while its list is not known, or where it needs none; but what a
+        name was cut from is only known by the list.
+        """
+        found = self.joined(method).owners.get(name)
+        if found is not None:
+            return found
+        if method in NAMED and self._listings.naming in _WITH_PREFIX:
+            for server in self._servers:
+                if name.startswith(server + SEPARATOR) and (self.knows(method, server) or not may_be_cut(name)):
+                    return server, name[len(server) + len(SEPARATOR) :]
+        return None
+
+    def spellings(self, name: str) -> tuple[str, ...]:
+        """All names under which clients may know the tool that `name` reaches; just one if it is listed so."""
+        listed = self.joined("tools/list").owners
+        owned = self.owner("tools/list", name)
+        if name in listed or owned is None:
+            return (name,)
+        seen = [public for public, owner in listed.items() if owner == owned]
+        server, own = owned
+        return tuple(
+            dict.fromkeys((name, *(seen or [prefixed(server, own) if self._listings.naming == "prefix" else own])))
+        )
+
+    def claimed(self, method: str, name: str) -> dict[str, tuple[str, str]]:
+        """What servers themselves call `name`: each one's server and own name, by the name that clients use."""
+        return {seen: owner for seen, owner in self.joined(method).owners.items() if owner[1] == name}
+
+    def owner_of_uri(self, uri: str) -> str | None:
+        """The server that listed a resource, or a template that fits it."""
+        found = self.joined("resources/list").owners.get(uri)
+        return found[0] if found is not None else self.joined("resources/templates/list").owner_by_template(uri)

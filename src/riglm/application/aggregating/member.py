@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from riglm.application.aggregating.directory import Directory
+from riglm.application.aggregating.listings import Directory
 from riglm.application.conversations.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.forwarding.asking import Asking
-from riglm.application.forwarding.known_catalogs import KnownCatalogs
+from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw

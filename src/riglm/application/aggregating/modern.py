@@ -5,20 +5,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from riglm.application.aggregating.consensus import Consensus
-from riglm.application.aggregating.directory import Directory
-from riglm.application.aggregating.joint_listen import JointListen
-from riglm.application.aggregating.listings import Listings
-from riglm.application.aggregating.merging import merged
+from riglm.application.aggregating.joint_listen import Consensus, JointListen
+from riglm.application.aggregating.listings import Directory, Listings, merged
 from riglm.application.aggregating.modern_lists import ModernLists
-from riglm.application.aggregating.router import Route, Router
-from riglm.application.aggregating.shown_tools import ShownTools
+from riglm.application.aggregating.router import Route, Router, ShownTools
 from riglm.application.conversations.stateless import refusal
 from riglm.application.forwarding.announcer import ANNOUNCEMENT
-from riglm.application.forwarding.asking import Asking
+from riglm.application.forwarding.asking import Asking, Workers
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import Services
-from riglm.application.forwarding.workers import Workers
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of

@@ -8,11 +8,9 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from riglm.application.aggregating.directory import Directory
-from riglm.application.aggregating.listings import JoinedList
-from riglm.application.aggregating.waiting import wait_for_each
+from riglm.application.aggregating.listings import Directory, JoinedList, wait_for_each
 from riglm.application.forwarding.asking import Asking
-from riglm.application.forwarding.known_catalogs import KnownCatalogs
+from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Era

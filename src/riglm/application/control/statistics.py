@@ -3,9 +3,8 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from riglm.application.control.counting import Counting
-from riglm.application.control.history import mean
-from riglm.application.control.tool_use import ToolUse
+from riglm.application.control.crossing import Counting
+from riglm.application.control.tool_use import ToolUse, mean
 from riglm.application.evaluation.record import Record, RecordedUse, read_record
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.control import (
@@ -20,7 +19,7 @@ from riglm.domain.control import (
 )
 from riglm.domain.exposure import ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, Found
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.overview import Usage

@@ -8,15 +8,14 @@ from typing import Final
 from uuid import UUID
 
 from riglm.application.control.crossing import ProxyLoop, StoreThread
-from riglm.application.control.cursors import cursor_of, key_of, page
-from riglm.application.control.sessions import unknown_session
+from riglm.application.control.sessions import cursor_of, key_of, page, unknown_session
 from riglm.application.control.tool_use import LiveTools
-from riglm.application.filtering.overrides import Overrides
-from riglm.application.lists.meta_tool_definitions import NAMES
+from riglm.application.filtering.decisions import Overrides
+from riglm.application.lists.writing import NAMES
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish, Page
-from riglm.domain.identifier import uuid7
-from riglm.domain.override import Override, OverrideScope
+from riglm.domain.policy import Override, OverrideScope
+from riglm.domain.session import uuid7
 
 LONGEST_TOOL: Final = 256
 """Characters of a tool's name: twice what the protocol allows, since riglm may put a server's name before it."""

@@ -4,16 +4,109 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from riglm.application.control.company import Company
-from riglm.application.control.counting import Counting
-from riglm.application.control.crossing import ProxyLoop
-from riglm.application.control.cursors import cursor_of, key_of, page
-from riglm.application.control.history import History
-from riglm.domain.control import Companion, CooccurrenceMap, NotThere, Page, ToolDetail, ToolEntry, ToolPair
+from riglm.application.control.crossing import Counting, ProxyLoop
+from riglm.application.control.sessions import cursor_of, key_of, page
+from riglm.domain.control import (
+    MOST_BUCKETS,
+    Bucket,
+    Companion,
+    CooccurrenceMap,
+    Fault,
+    Invalid,
+    NotThere,
+    Page,
+    ToolDetail,
+    ToolEntry,
+    ToolPair,
+)
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.overview import ToolStatistics
+from riglm.ports.overview import ToolStatistics, Usage
+
+FRESH_SECONDS: Final = 30.0
+"""So old it may be; maintenance lets it become much older, since nothing else waits for it."""
+
+_SHARE: Final = 100.0  # it is computed again after so many times what it took
+
+
+class Company:
+    """Has co-occurrence refreshed, no more often than that is worth."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives seconds since the epoch."""
+        self._clock = clock
+        self._tried_at = 0.0
+        self._pause = FRESH_SECONDS
+
+    def refresh(self, store: AnalyticsPort) -> None:
+        """Compute it anew if it is old, and if nobody else looks after the store; blocks."""
+        now = self._clock()
+        if now - max(store.latest_refresh(), self._tried_at) < self._pause:
+            return
+        self._tried_at = now
+        with store.maintenance_lease() as mine:
+            if mine:
+                began = time.monotonic()
+                store.refresh_cooccurrences(now)
+                self._pause = max(FRESH_SECONDS, _SHARE * (time.monotonic() - began))
+
+
+_DAY: Final = 86_400.0
+
+
+class History:
+    """Cuts time into pieces, and counts what happened in each."""
+
+    def __init__(self, counting: Counting, *, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives seconds since the epoch."""
+        self._counting = counting
+        self._clock = clock
+
+    async def buckets(
+        self, *, since: float | None, until: float | None, count: int, tool: str | None = None
+    ) -> tuple[Bucket, ...]:
+        """What happened from `since` until `until`; by default until now, and for a day.
+
+        A time without length has no buckets. With `tool`, only its calls count.
+
+        Raises:
+            Invalid: there are too many buckets.
+        """
+        end = self._clock() if until is None else until
+        start = max(end - _DAY, 0.0) if since is None else since
+        if not start < end:  # so that what is no number has none as well
+            return ()
+        if not 1 <= count <= MOST_BUCKETS:
+            raise Invalid(Fault(path="buckets", detail=f"there may be 1 to {MOST_BUCKETS}"))
+        seconds = (end - start) / count
+
+        def counted(store: AnalyticsPort) -> tuple[Bucket, ...]:
+            usage = store.usage(start, end, count, tool)
+            return tuple(_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage))
+
+        return await self._counting.counted(("history", since, until, count, tool), counted)
+
+
+def mean(total: int, count: int) -> float | None:
+    """The mean of so many; None of none."""
+    return total / count if count else None
+
+
+def _bucket(at: float, seconds: float, usage: Usage) -> Bucket:
+    return Bucket(
+        at=at,
+        seconds=seconds,
+        calls=usage.calls,
+        failures=usage.failures,
+        listed=usage.listed,
+        searched=usage.searched,
+        named=usage.named,
+        lists=usage.lists,
+        mean_shown=mean(usage.tools_shown, usage.lists),
+        mean_available=mean(usage.tools_available, usage.lists),
+    )
+
 
 _BUCKETS: Final = 60
 _MOST_COMPANIONS: Final = 50

@@ -10,27 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from riglm.application.evaluation.dataset import digest
-from riglm.application.evaluation.lines import DatasetError, rows
+from riglm.application.evaluation.dataset import CATALOGUE, DatasetError, digest, rows
 from riglm.application.evaluation.record import Record
 from riglm.application.evaluation.sequences import read_sessions
-from riglm.application.evaluation.sets import CATALOGUE
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.json_lines import Row
-from riglm.application.lists.meta_tool_definitions import SEARCH
-from riglm.application.lists.predicting import UsageSource
-from riglm.application.lists.unpredicted import Unpredicted
+from riglm.application.lists.predicting import Unpredicted, UsageSource
+from riglm.application.lists.writing import SEARCH
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.session_cost import Cost, SessionCost
 from riglm.domain.tool import Catalogue, Tool
-from riglm.domain.usage import SessionUse, Usage, UsageModel
-from riglm.domain.warm_set import WarmSet
+from riglm.domain.usage import SessionUse, Usage, UsageModel, WarmSet
 
 MAX_CALLS: Final = 40
 """Maximum number of calls of a session that are priced."""

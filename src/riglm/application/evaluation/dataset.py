@@ -2,23 +2,152 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.application.evaluation.lines import (
-    DatasetError,
-    group_of,
-    name_list,
-    rows,
-    text_of,
-    unknown_tool,
-    wrong,
-)
-from riglm.application.evaluation.sets import CATALOGUE
-from riglm.application.json_lines import Row
+from riglm.application.json_lines import BadLine, Row, UnusableFile, numbered_lines, object_of
+from riglm.domain.errors import UnusableInput
 from riglm.domain.tool import ToolProfile
+
+
+class DatasetError(UnusableInput):
+    """Evaluation data is missing or not as it must be. The message names the file, the line and the fix."""
+
+
+def rows(path: Path, *, key: str) -> Iterator[tuple[Row, str]]:
+    """Each JSON object of a file, and the place that it stands in for messages; empty lines are skipped.
+
+    Every object has a text under `key`, which no other has.
+
+    Raises:
+        DatasetError: the file cannot be read, or a line is not what it must be.
+    """
+    seen: dict[str, int] = {}
+    for number, line in _lines(path):
+        place = f"{path}:{number}"
+        row = _object(line, place)
+        name = text_of(row, key, place, needed=True)
+        first = seen.setdefault(name, number)
+        if first != number:
+            raise DatasetError(
+                f"{place}: {key!r} is {reprlib.repr(name)} as on line {first} — fix: no two may be the same"
+            )
+        yield row, place
+
+
+def text_of(row: Row, key: str, place: str, *, needed: bool = False) -> str:
+    """The text under a key; empty when there is none.
+
+    Raises:
+        DatasetError: there is something else, or nothing where something is `needed`.
+    """
+    value = row.get(key)
+    if isinstance(value, str) and (value or not needed):
+        return value
+    if value is None and not needed:
+        return ""
+    raise wrong(place, key, "a text", value, f'write "{key}": "..."')
+
+
+def group_of(row: Row, place: str) -> str:
+    """The group that a row belongs to, which stays together when rows are split; empty for none.
+
+    Raises:
+        DatasetError: it is neither a text nor a number.
+    """
+    value = row.get("group") or ""
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise wrong(place, "group", "a text", value, 'write "group": "..." or leave it away')
+
+
+def name_list(value: object, key: str, place: str) -> list[str]:
+    """A list of names.
+
+    Raises:
+        DatasetError: it is something else.
+    """
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return value
+    raise wrong(place, key, "a list of names", value, f'write "{key}": ["name", ...]')
+
+
+def wrong(place: str, key: str, expected: str, value: object, fix: str) -> DatasetError:
+    """The error for a value that is not what it must be."""
+    found = "and is missing" if value is None else f"not {reprlib.repr(value)}"
+    return DatasetError(f"{place}: {key!r} must be {expected}, {found} — fix: {fix}")
+
+
+def unknown_tool(place: str, key: str, name: str) -> DatasetError:
+    """The error for a tool that the catalogue does not have."""
+    return DatasetError(f"{place}: unknown tool {reprlib.repr(name)} in {key!r} — fix: a name of tools.jsonl")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from numbered_lines(path)
+    except UnusableFile as error:
+        raise DatasetError(str(error)) from error
+
+
+def _object(line: bytes, place: str) -> Row:
+    try:
+        return object_of(line)
+    except BadLine as error:
+        raise DatasetError(f"{place}: {error}") from error
+
+
+CATALOGUE: Final = "tools.jsonl"
+"""The file that makes a directory a set."""
+
+
+def find_sets(data: Path, names: Sequence[str] = (), *, side: str, file: str) -> list[Path]:
+    """The directories of the named sets, each once; without names all that have the file on this side.
+
+    `data` is the directory of sets, or the directory of one set, which is then the only one.
+
+    Raises:
+        DatasetError: there is no such directory or side, no set in it, or none of a name.
+    """
+    if Path(side).name != side or side in {"", ".."}:
+        raise DatasetError(f"--side: {side!r} cannot be the name of a directory — fix: a side like dev")
+    known = _sets_in(data)
+    if not known:
+        raise DatasetError(
+            f"{data}: no set in it, which is a directory with {CATALOGUE} — fix: give --data the directory of sets, or "
+            "that of one set"
+        )
+    wanted = list(dict.fromkeys(name.rstrip("/") for name in names))
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise DatasetError(f"{data}: no set is called {unknown[0]!r} — fix: one of {', '.join(known)}")
+    found = [known[name] for name in wanted or known]
+    having = [directory for directory in found if (directory / side / file).exists()]
+    missing = [directory for directory in found if directory not in having]
+    if not having or (wanted and missing):
+        place = missing[0] if wanted or len(found) == 1 else data
+        raise DatasetError(f"{place}: no set with {side}/{file} — fix: {_other_side(missing, side, file)}")
+    return having
+
+
+def _sets_in(data: Path) -> Mapping[str, Path]:
+    try:
+        if (data / CATALOGUE).exists():
+            own = data if data.name not in {"", ".."} else data.resolve()
+            return {own.name: own}
+        inside = sorted(data.iterdir())
+        return {path.name: path for path in inside if (path / CATALOGUE).exists()}
+    except OSError as error:
+        raise DatasetError(f"{data}: {error.strerror} — fix: name a directory of sets with --data") from error
+
+
+def _other_side(directories: Iterable[Path], side: str, file: str) -> str:
+    there = sorted({path.parent.name for directory in directories for path in directory.glob(f"*/{file}")} - {side})
+    return f"--side {' or '.join(there)}" if there else "other sets, which have such a file"
+
 
 DEFAULT_LIMIT: Final = 1_000
 """Requests of one set that are measured: the first by the hash of their id."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import Found
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 from riglm.domain.session_cost import Cost, SessionCost
 from riglm.ports.analytics import RecordedSession
 

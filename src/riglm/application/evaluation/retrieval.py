@@ -2,17 +2,82 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.application.evaluation.prepared import Prepared
-from riglm.domain.prediction import Context, Scores, Situation
-from riglm.domain.retrieval.lexical import LexicalIndex
+from riglm.application.evaluation.dataset import Dataset, Query, digest
+from riglm.domain.errors import RiglmError
+from riglm.domain.invocation import Found
+from riglm.domain.learning import SIGNALS
+from riglm.domain.prediction import Context, Scores, Situation, Vector
+from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever
-from riglm.domain.retrieval.words import words
+from riglm.domain.retrieval.scoring import LexicalIndex
+from riglm.domain.retrieval.words import request_texts, tool_text, words
+from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
+
+_AT_ONCE: Final = 32
+
+
+class EmbedderChanged(RiglmError):
+    """Another model took over while a set was embedded: its vectors cannot be compared. Run the command again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """A set, the vectors of its tools by name, and its requests as contexts in the order of the queries."""
+
+    dataset: Dataset
+    model: str
+    vectors: Mapping[str, Vector]
+    contexts: tuple[Context, ...]
+
+    def retriever(self, pairs: LearnedPairs | None = None) -> Retriever:
+        """Retrieval over the whole catalogue."""
+        return Retriever(self.dataset.tools, pairs=pairs).with_vectors(self.model, self.vectors)
+
+
+def prepare(dataset: Dataset, embedder: EmbedderPort, on_embedded: Callable[[int], None] = lambda _: None) -> Prepared:
+    """Embed a set; `on_embedded` is told how many more texts are done.
+
+    Raises:
+        EmbedderUnavailable: the embedder does not answer.
+        EmbedderChanged: another model took over meanwhile.
+    """
+    tools = [tool_text(tool) for tool in dataset.tools]
+    requests = [request_texts(query.text) for query in dataset.queries]
+    texts = list(dict.fromkeys([*tools, *(text for request in requests for text in request)]))
+    embedder.embed_public(texts[:1])
+    model = embedder.model
+    known: dict[str, Vector] = {}
+    for start in range(0, len(texts), _AT_ONCE):
+        some = texts[start : start + _AT_ONCE]
+        known.update(zip(some, embedder.embed_public(some), strict=True))
+        if embedder.model != model:
+            raise EmbedderChanged(f"{dataset.name}: {embedder.model} took over from {model} — fix: run it again")
+        on_embedded(len(some))
+    return Prepared(
+        dataset=dataset,
+        model=model,
+        vectors={tool.name: known[text] for tool, text in zip(dataset.tools, tools, strict=True)},
+        contexts=tuple(_context(request, known, model) for request in requests),
+    )
+
+
+def text_count(dataset: Dataset) -> int:
+    """How many different texts of a set are embedded."""
+    requests = (text for query in dataset.queries for text in request_texts(query.text))
+    return len({*map(tool_text, dataset.tools), *requests})
+
+
+def _context(request: Sequence[str], known: Mapping[str, Vector], model: str) -> Context:
+    return Context(text=request[0], vector=np.stack([known[text] for text in request]), model=model)
+
 
 CUTS: Final = (5, 10, 15, 20)
 
@@ -129,3 +194,94 @@ def _places(scores: Scores) -> NDArray[np.int64]:
 def _gain(best: NDArray[np.int64]) -> float:
     ideal = (1 / np.log2(np.arange(min(_DISCOUNTED, len(best))) + 2)).sum()
     return float((1 / np.log2(best[best < _DISCOUNTED] + 2)).sum() / ideal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstentionFigures:
+    """Searches in one catalogue. Answerable are the requests of its own set, unanswerable those of other sets.
+
+    The latter holds only nearly: a large catalogue also has tools for strangers' requests.
+    """
+
+    answerable: int
+    unanswerable: int
+    wrongly: int
+    rightly: int
+
+    @property
+    def false_abstentions(self) -> float:
+        """The share of answerable requests for which nothing was found."""
+        return self.wrongly / self.answerable if self.answerable else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of unanswerable requests that were seen to be."""
+        return self.rightly / self.unanswerable if self.unanswerable else 0.0
+
+    @property
+    def precision(self) -> float:
+        """How often it was right that nothing fits, if both kinds of requests were equally many; 1 if never said."""
+        said = self.recall + self.false_abstentions
+        return self.recall / said if said else 1.0
+
+
+def evaluate_abstention(catalogue: Prepared, others: Sequence[Prepared], *, most: int = 200) -> AbstentionFigures:
+    """Search a catalogue for at most so many requests of its own, and as many of the others' together."""
+    retriever = catalogue.retriever()
+
+    def abstentions(contexts: Sequence[Context]) -> int:
+        return sum(retriever.search(context, 1).abstained for context in contexts)
+
+    own = catalogue.contexts[:most]
+    share = -(-most // max(1, len(others)))
+    strange = [context for other in others for context in islice(other.contexts, share)]
+    return AbstentionFigures(
+        answerable=len(own),
+        unanswerable=len(strange),
+        wrongly=abstentions(own),
+        rightly=abstentions(strange),
+    )
+
+
+FEWEST: Final = 20
+"""Requests that each half must have."""
+
+
+def halves(queries: Sequence[Query]) -> tuple[list[int], list[int]] | None:
+    """The places of the history and of the rest, by hash; None when one is too small to tell anything.
+
+    Requests of one group, or of one wording, come to the same half.
+    """
+    past = [digest("history" + (query.group or query.text.lower())) & 1 == 1 for query in queries]
+    history = [place for place, is_past in enumerate(past) if is_past]
+    rest = [place for place, is_past in enumerate(past) if not is_past]
+    return (history, rest) if min(len(history), len(rest)) >= FEWEST else None
+
+
+def taught(prepared: Prepared, predictor: PredictorPort, history: Sequence[int]) -> Ranker:
+    """A ranking that has seen the tools of these requests used, each once, in their order."""
+    pairs = LearnedPairs()
+    ranking = PredictedRanking(predictor, prepared.retriever(pairs), prepared)
+    tools = prepared.dataset.tools
+    signal = SIGNALS[Found.LISTED]
+    for at, place in enumerate(history):
+        context = prepared.contexts[place]
+        situation = ranking.situation(context)  # as it was before any of the request's tools was called
+        for group in prepared.dataset.queries[place].gold:
+            tool = tools[group[0]]
+            predictor.learn(situation, tool.name, signal)
+            pairs.learn(context, tool.name, signal, scope="", at=float(at), description_hash=tool.fingerprint)
+    return ranking
+
+
+def evaluate_usage(
+    prepared: Prepared,
+    ranker: Ranker,
+    rest: Sequence[int],
+    cuts: Sequence[int] = CUTS,
+    on_ranked: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """The figures of a ranker on the requests that it was not taught."""
+    contexts = [prepared.contexts[place] for place in rest]
+    gold = [prepared.dataset.queries[place].gold for place in rest]
+    return measured(ranker, contexts, gold, cuts, on_ranked)

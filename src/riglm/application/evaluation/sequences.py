@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from riglm.application.evaluation.dataset import Dataset, Query, digest, read_tools
-from riglm.application.evaluation.lines import group_of, name_list, rows, text_of, unknown_tool
-from riglm.application.evaluation.metrics import CUTS, Tally, rank
-from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.dataset import (
+    Dataset,
+    Query,
+    digest,
+    group_of,
+    name_list,
+    read_tools,
+    rows,
+    text_of,
+    unknown_tool,
+)
+from riglm.application.evaluation.history import CUTS, Tally, rank
+from riglm.application.evaluation.retrieval import Prepared
 from riglm.application.json_lines import Row
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.prediction import Context, Relevance, Situation

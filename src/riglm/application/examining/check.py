@@ -4,7 +4,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Protocol, TypeVar
+from dataclasses import replace
+from typing import Final, Generic, Protocol, TypeVar
 
 from riglm.domain.finding import Finding, Section, Severity
 
@@ -93,3 +94,35 @@ async def aside(call: Callable[[], _Answer]) -> _Answer:
 
     threading.Thread(target=work, name="riglm-examining", daemon=True).start()
     return await answer
+
+
+_Facts = TypeVar("_Facts")
+
+
+class Once(Generic[_Facts]):
+    """Looks once, aside, whoever asks first, and gives everybody what was found, or why nothing could be."""
+
+    def __init__(self, look: Callable[[], _Facts]) -> None:
+        """`look` blocks; it has not been called yet."""
+        self._look = look
+        self._looking: asyncio.Task[_Facts] | None = None
+
+    async def facts(self) -> _Facts:
+        """What was found; raises what the look raised."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(aside(self._look))
+        return await asyncio.shield(self._looking)
+
+
+class Labelled(Check):
+    """Puts a label before the place of all that another check finds."""
+
+    def __init__(self, check: Check, label: str) -> None:
+        """`label` says which configuration it is about."""
+        self.sections = check.sections
+        self._check = check
+        self._label = label
+
+    async def examine(self) -> Sequence[Finding]:
+        """What the other check finds."""
+        return [replace(each, place=f"{self._label}: {each.place}") for each in await self._check.examine()]

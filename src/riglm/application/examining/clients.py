@@ -8,17 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from riglm.application.examining.check import Check, aside
-from riglm.application.examining.once import Once
+from riglm.application.examining.check import Check, Once, aside
 from riglm.domain.client_support import ClientSupport, support_of
-from riglm.domain.command_line import RUNNERS
 from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.exposure import Surface, surface_for
 from riglm.domain.finding import Finding, Section, Severity, finding
 from riglm.domain.installation import Installation, RiglmEntry
 from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.secret import mask_address
+from riglm.domain.secret import RUNNERS, mask_address
 from riglm.domain.session import Era
-from riglm.domain.surface import Surface, surface_for
 from riglm.ports.examining import ClientSeen, FilesLookPort, ProgramsPort, StoreFacts
 
 _finding: Final = partial(finding, Section.CLIENTS)

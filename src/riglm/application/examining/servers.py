@@ -2,19 +2,68 @@
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple
 
 from riglm.application.examining.check import Check
-from riglm.application.examining.failure import Configured, diagnosis
 from riglm.application.examining.tools import ToolsFindings
-from riglm.application.examining.visit import Visit
-from riglm.application.examining.visitor import Visited, Visitor
+from riglm.application.examining.visit import Configured, Visit, diagnosis, how_to_install, visit
 from riglm.domain.client_support import ClientSupport, list_timeout_of
-from riglm.domain.finding import Finding, Section, Severity
+from riglm.domain.finding import Finding, Section, Severity, finding
 from riglm.domain.schemas.section import Timeouts
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.examining import Heard, OverhearingPort
 from riglm.ports.upstream import UpstreamPort
+
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Visited:
+    """What came of a visit, and what the server said meanwhile beside the protocol."""
+
+    visit: Visit
+    heard: Heard
+
+
+class Visitor:
+    """Visits many servers at once; one that stands in several configurations only once.
+
+    Servers of one name that are not the same are visited one after the other: what is heard beside the protocol is
+    heard by name.
+    """
+
+    def __init__(self, overhearing: OverhearingPort, seconds: float) -> None:
+        """Each visit lasts at most so many seconds, and as many again for the server to end."""
+        self._overhearing = overhearing
+        self._seconds = seconds
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._visits: list[tuple[UpstreamSpec, asyncio.Task[Visited]]] = []
+
+    async def visit(self, upstream: UpstreamPort) -> Visited:
+        """What comes of a visit to a server; whoever asks first keeps it open until then."""
+        spec = upstream.spec
+        nameless = replace(spec, name="")
+        task = next((task for known, task in self._visits if known == nameless), None)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._visited(upstream))
+            self._visits.append((nameless, task))
+        found = await asyncio.shield(task)
+        return Visited(replace(found.visit, spec=spec), found.heard)
+
+    async def _visited(self, upstream: UpstreamPort) -> Visited:
+        name = upstream.spec.name
+        async with self._turns[name], self._room:
+            self._overhearing.forget(name)
+            first: list[Heard] = []
+            found = await visit(upstream, self._seconds, lambda: first.append(self._overhearing.heard(name)))
+            return Visited(found, first[0] if first else self._overhearing.heard(name))
+
 
 _POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
 
@@ -95,3 +144,39 @@ def _greeting(found: Visit) -> str:
     tools = f"{count} tool{'' if count == 1 else 's'}" if found.has_tools else "no tools, only other things"
     who = f"{found.server}: " if found.server else ""
     return f"{who}{tools} in {1000 * found.seconds:.0f} ms; era {' and '.join(eras)}"
+
+
+_finding: Final = partial(finding, Section.SERVERS)
+
+
+class Missing(NamedTuple):
+    """A server that cannot be started, why, and what to do; `is_program` says that its program was not found."""
+
+    spec: UpstreamSpec
+    what: str
+    fix: str
+    is_program: bool
+
+
+class UnvisitedCheck(Check):
+    """Tells of servers without starting them."""
+
+    sections = (Section.SERVERS,)
+
+    def __init__(self, missing: Sequence[Missing], left_alone: Sequence[UpstreamSpec]) -> None:
+        """Those that cannot be started, and those that are left alone because that was asked for."""
+        self._missing = missing
+        self._left_alone = left_alone
+
+    async def examine(self) -> Sequence[Finding]:
+        """A finding for each."""
+        broken = [_finding(Severity.ERROR, each.spec.name, each.what, _fix(each)) for each in self._missing]
+        return [*broken, *(_finding(Severity.NOTE, spec.name, _words(spec)) for spec in self._left_alone)]
+
+
+def _fix(missing: Missing) -> str:
+    return how_to_install(missing.spec.command[0]) if missing.is_program else missing.fix
+
+
+def _words(spec: UpstreamSpec) -> str:
+    return "its program is there; it was not started" if spec.kind == "stdio" else f"{spec.place} was not asked"

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from riglm.application.examining.check import Check, aside
-from riglm.application.examining.once import Once
+from riglm.application.examining.check import Check, Once, aside
 from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
 from riglm.domain.finding import Finding, Section, Severity, finding
 from riglm.ports.examining import FilesLookPort, SpoolLeft, StoreFacts

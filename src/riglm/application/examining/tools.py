@@ -10,13 +10,11 @@ from riglm.domain import jsonrpc
 from riglm.domain.client_support import CLIENTS
 from riglm.domain.finding import Finding, Section, Severity, finding
 from riglm.domain.installation import ENTRY
-from riglm.domain.naming import Naming, public_names
+from riglm.domain.naming import Naming, Spellings, public_names
 from riglm.domain.policy import Policy, Standing
 from riglm.domain.providers import Provider, providers_of
 from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.spelling import Spellings
-from riglm.domain.tokens import estimated_tokens
-from riglm.domain.tool import Tool
+from riglm.domain.tool import Tool, estimated_tokens
 from riglm.ports.examining import SchemaJudgePort
 
 _MOST_NAMED: Final = 5

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from riglm.application.filtering.service import FilteringService
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
-from riglm.application.knowledge.errors import Code, Unanswered, refusal
+from riglm.application.knowledge.definition import Code, Unanswered, refusal
 from riglm.application.lists.meta_answers import (
     MetaAnswer,
     Misused,
@@ -22,17 +22,16 @@ from riglm.application.lists.meta_answers import (
     text_given,
     text_result,
 )
-from riglm.application.lists.meta_tool_definitions import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
 from riglm.application.lists.selection import ListSelection
+from riglm.application.lists.writing import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
 from riglm.domain import jsonrpc
-from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
+from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE, Surface
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE
-from riglm.domain.retrieval.outcome import Hit
+from riglm.domain.retrieval.retriever import Hit
 from riglm.domain.session import Session
 from riglm.domain.session_state import LONGEST_QUERY
-from riglm.domain.surface import Surface
-from riglm.domain.view import View
+from riglm.domain.tool import View
 
 MAX_NAMED: Final = 100
 """Maximum number of listed tools that a result names."""

@@ -10,21 +10,18 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.decisions import Decisions, Surroundings
 from riglm.application.lists.predicting import Predicting, UsageSource
 from riglm.application.lists.selection import ListSelection
-from riglm.application.sessions.states import MOST_SESSIONS, SessionStates
-from riglm.domain import turns
+from riglm.application.sessions.kept import MOST_SESSIONS, SessionStates
+from riglm.domain import session_state
+from riglm.domain.coverage import ranked
+from riglm.domain.exposure import Surface
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.list_plan import SURE, UNSURE
-from riglm.domain.override import Override
-from riglm.domain.policy import Standing
-from riglm.domain.prices import Prices
-from riglm.domain.ranking import ranked
+from riglm.domain.list_plan import SURE, UNSURE, Prices
+from riglm.domain.policy import Override, Standing
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Era, Session
 from riglm.domain.session_state import ClientList, SessionState
-from riglm.domain.surface import Surface
-from riglm.domain.tool import Catalogue, named
-from riglm.domain.view import View
+from riglm.domain.tool import Catalogue, View, named
 
 if TYPE_CHECKING:
     from riglm.application.filtering.explaining import Explanation
@@ -224,7 +221,7 @@ class FilteringService:
 
     def turn_key(self, meta: Raw | bytes) -> str:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
-        return turns.turn_key(meta, self.rules.turn_keys)
+        return session_state.turn_key(meta, self.rules.turn_keys)
 
     def know(self, session: Session, catalogue: Catalogue) -> None:
         """Note the tools of a session, whether it gets a list of them now or not."""
@@ -274,9 +271,9 @@ class FilteringService:
         """Note a call, and learn from it if it succeeded."""
         state = self._states.of(session)
         now = self._clock()
-        begins = turns.begins_turn(state, turn_key, now, self.rules.turn_pause)
+        begins = session_state.begins_turn(state, turn_key, now, self.rules.turn_pause)
         if begins:
-            turns.begin_turn(state)
+            session_state.begin_turn(state)
         state.turn_key = turn_key or state.turn_key
         view = self.view(session)
         if view is None or not view.allows(tool):
@@ -296,7 +293,7 @@ class FilteringService:
             return False
         is_new = before is None or before.text != state.context.text
         if is_new:
-            turns.begin_turn(state)
+            session_state.begin_turn(state)
         view = self.view(session)
         if view is None or self.surface(session) is not Surface.DYNAMIC:
             return False

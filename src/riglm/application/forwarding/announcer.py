@@ -1,11 +1,15 @@
 """Tells a client that lists changed, once for changes that come close together."""
 
 import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
+from riglm.ports.downstream import ClientChannel
+from riglm.ports.upstream import EventMark
 
 COALESCE_SECONDS: Final = 0.25
 """Changes that come within this time of the first are announced together with it."""
@@ -44,3 +48,53 @@ class Announcer:
     def _announced(self, note: str) -> None:
         del self._timers[note]
         self._tell(jsonrpc.notification(note))
+
+
+MOST_HELD_BACK: Final = 256
+"""So many messages wait for a client that has no open stream; older ones are dropped first."""
+
+MOST_BYTES: Final = 1 << 20
+"""So many bytes of messages wait at most, but for a single one that is larger."""
+
+_log: Final = logging.getLogger("riglm.proxy")
+
+
+class HeldBack:
+    """Messages for a client that has no open stream at the moment."""
+
+    __slots__ = ("_bytes", "_channel", "_has_dropped", "_waiting")
+
+    def __init__(self, channel: ClientChannel) -> None:
+        self._channel = channel
+        self._waiting: deque[tuple[Message, EventMark | None]] | None = None
+        """None when nothing waits: an empty deque is large, and there may be very many idle clients."""
+        self._bytes = 0
+        self._has_dropped = False
+
+    def __len__(self) -> int:
+        return len(self._waiting or ())
+
+    def push(self, message: Message, event: EventMark | None = None) -> bool:
+        """Hand a message over now if a stream is open."""
+        return self._channel.push(message, event)
+
+    def keep(self, message: Message, event: EventMark | None = None) -> None:
+        """Keep a message until a stream opens."""
+        waiting = self._waiting = self._waiting or deque()
+        waiting.append((message, event))
+        self._bytes += len(message.line)
+        while len(waiting) > MOST_HELD_BACK or (self._bytes > MOST_BYTES and len(waiting) > 1):
+            self._take(waiting)
+            if not self._has_dropped:
+                self._has_dropped = True
+                _log.warning("dropped what a client did not listen to; this is said once for each client")
+
+    def flush(self) -> None:
+        """Hand over what was kept."""
+        while self._waiting and self._channel.push(*self._waiting[0]):
+            self._take(self._waiting)
+        self._waiting = self._waiting or None
+
+    def _take(self, waiting: deque[tuple[Message, EventMark | None]]) -> None:
+        message, _ = waiting.popleft()
+        self._bytes -= len(message.line)

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.forwarding.catalogues import Catalogues, SeenTools
-from riglm.application.forwarding.exchange import Call, Exchange
-from riglm.application.forwarding.known_catalogs import KnownCatalogs
-from riglm.application.forwarding.overhead import Overhead
+from riglm.application.forwarding.catalogues import Catalogues, KnownCatalogs, SeenTools
+from riglm.application.forwarding.exchange import Call, Exchange, Overhead
 from riglm.application.lists.selection import ListSelection
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.tracking import TrackingService

@@ -1,20 +1,46 @@
 """Reads transcripts, and keeps of them what is to be recorded."""
 
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from riglm.application.importing.conversations import Conversation, Identities, Step
+from riglm.application.importing.conversations import Conversation, Identities, Step, is_imported
 from riglm.application.importing.naming import Known, ToolNames, server_of
-from riglm.application.importing.recorded_live import RecordedLive
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
-from riglm.application.lists.meta_tool_definitions import CALL_TOOL, NAMES
+from riglm.application.lists.writing import CALL_TOOL, NAMES
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.transcripts import Account
-from riglm.ports.transcripts import Called, Damaged, Ending, Said, TranscriptsPort
+from riglm.ports.analytics import RecordedSession
+from riglm.ports.clients import Called, Damaged, Ending, Said, TranscriptsPort
+
+_LEEWAY_SECONDS: Final = 2.0  # a client may write a line down somewhat before or after what it tells of
+
+
+class RecordedLive:
+    """Finds the record of a call by its tool and its time; each record is that of one call."""
+
+    def __init__(self, history: Iterable[RecordedSession]) -> None:
+        self._times: defaultdict[str, list[float]] = defaultdict(list)
+        for session in history:
+            if not is_imported(session.id):
+                for call in session.calls:
+                    insort(self._times[call.tool], call.timestamp)
+
+    def take(self, names: Iterable[str], started: float, ended: float) -> bool:
+        """Whether a tool of one of these names was called in that time; that record is that of no other call then."""
+        for name in dict.fromkeys(names):
+            times = self._times.get(name)
+            at = bisect_left(times, started - _LEEWAY_SECONDS) if times else 0
+            if times and at < len(times) and times[at] <= ended + _LEEWAY_SECONDS:
+                del times[at]
+                return True
+        return False
+
 
 _MOST_DAMAGED: Final = 20
 _OWN: Final = frozenset({*NAMES, INNER_VOICE, INNER_VOICE.replace(".", "_")})

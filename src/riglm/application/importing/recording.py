@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from riglm.application.importing.conversations import Conversation
-from riglm.application.importing.lessons import ContextLessons, latest_that_fit
+from riglm.application.importing.conversations import ContextLessons, Conversation, latest_that_fit
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.session import PROFILE, Client, Era, Method, Session, Transport

@@ -1,18 +1,23 @@
 """What `riglm init` would do: found out whole, before anything is written."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from riglm.domain.errors import RiglmError
 from riglm.domain.installation import (
     ClientServer,
+    Installation,
     InstallPlan,
     Move,
     Place,
     Rewriting,
     Stay,
+    digest,
+    digest_of_configuration,
     entry_of,
     is_riglm,
     name_behind,
@@ -198,3 +203,86 @@ def _head(place: Place) -> str:
         f"# The servers of {place.client}{whose}, moved here by `riglm init`; `riglm undo` puts them back.\n"
         "# In shadow mode riglm shows everything and records what it would hide: see `riglm report`, `riglm enforce`.\n"
     )
+
+
+class Installer:
+    """Writes plans down."""
+
+    def __init__(
+        self, *, files: FilesPort, installations: InstallationsPort, clock: Callable[[], float] = time.time
+    ) -> None:
+        """The clock gives seconds since the epoch."""
+        self._files = files
+        self._installations = installations
+        self._clock = clock
+
+    def install_each(self, plans: Iterable[InstallPlan]) -> tuple[InstallPlan, ...]:
+        """Install these, whatever becomes of the others; the plans, with a fault where one could not be done."""
+        return tuple(map(self._tried, plans))
+
+    def _tried(self, plan: InstallPlan) -> InstallPlan:
+        try:
+            self.install(plan)
+        except RiglmError as error:
+            return replace(plan, fault=str(error))
+        return plan
+
+    def install(self, plan: InstallPlan) -> None:
+        """Keep a copy, note the change, write riglm's configuration, and then the client's file.
+
+        Raises:
+            RiglmError: something cannot be written, or became another file meanwhile; nothing is changed then.
+        """
+        if not plan.changes:
+            return
+        configured, client = plan.rewritings
+        is_ours = configured.before is None or digest_of_configuration(configured.before) == self._configured(plan)
+        installation = Installation(
+            place=plan.place,
+            configuration=plan.configuration,
+            entry=plan.entry,
+            command=plan.command,
+            servers={move.name: move.behind for move in plan.moves},
+            before=self._installations.keep(plan.place, client.before or b""),
+            after=digest(client.after or b""),
+            configured=digest_of_configuration(configured.after or b"") if is_ours else "",
+            at=self._clock(),
+        )
+        self._installations.add(installation)
+        try:
+            self._files.write(configured.file, configured.before, configured.after)
+            try:
+                self._files.write(client.file, client.before, client.after)
+            except BaseException:
+                self._files.write(configured.file, configured.after, configured.before)
+                raise
+        except BaseException:
+            self._installations.drop([installation])
+            raise
+
+    def _configured(self, plan: InstallPlan) -> str:
+        """The digest of riglm's configuration as it was written last."""
+        found = (each.configured for each in self._installations.all() if each.configuration == plan.configuration)
+        return next(iter(deque(found, maxlen=1)), "")
+
+
+class Clearing:
+    """Removes it from wherever riglm writes."""
+
+    def __init__(
+        self, *, clients: ClientsPort, files: FilesPort, installations: InstallationsPort, own: Iterable[Path]
+    ) -> None:
+        """`own` are the directories of riglm's own files."""
+        self._clients = clients
+        self._files = files
+        self._installations = installations
+        self._own = tuple(own)
+
+    def clear(self, project: Path | None) -> tuple[Path, ...]:
+        """Remove what is surely riglm's and old, and nothing else; these files."""
+        places = [*self._clients.places(None), *(self._clients.places(project) if project is not None else ())]
+        files = [place.file for place in places]
+        for each in self._installations.all():
+            files += [each.file, each.configuration]
+        directories = dict.fromkeys([*(file.resolve().parent for file in files), *self._own])
+        return tuple(file for directory in directories for file in self._files.clear(directory))

@@ -1,10 +1,10 @@
 """The tool as clients see it."""
 
+from enum import StrEnum
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
-from riglm.domain.knowledge.capping import LONGEST
-from riglm.domain.knowledge.provenance import Origin, Table, TrustTier
+from riglm.domain.knowledge.pieces import LONGEST, Origin, Table, TrustTier
 
 NAME: Final = "inner_voice.retrieve"
 """What it is called, whatever it is listed as."""
@@ -95,3 +95,27 @@ def definition(name: str = NAME) -> bytes:
             },
         }
     )
+
+
+class Code(StrEnum):
+    """The closed list of codes."""
+
+    FEATURE_DISABLED = "feature_disabled"
+    INVALID_PARAMS = "invalid_params"
+    EMBEDDER_UNAVAILABLE = "embedder_unavailable"
+    DB_ERROR = "db_error"
+    INTERNAL_ERROR = "internal_error"
+
+
+class Unanswered(Exception):
+    """A question without an answer; the text is for whoever asked, and tells nothing of the inside."""
+
+    def __init__(self, code: Code, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+def refusal(error: Unanswered) -> bytes:
+    """A raw tool result that tells the code, and words for people."""
+    told = jsonrpc.encode({"error": {"code": str(error.code), "message": str(error)}}).decode()
+    return b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(told)

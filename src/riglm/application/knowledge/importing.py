@@ -5,15 +5,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
 
 from riglm.application.json_lines import BadLine, Row, numbered_lines, object_of
-from riglm.application.knowledge import memory_line, thought_line
+from riglm.application.knowledge import lines
 from riglm.domain.errors import UnusableInput
-from riglm.domain.identifier import uuid7
-from riglm.domain.knowledge.normalising import normalised
-from riglm.domain.knowledge.pieces import Entity, Observation, Relation, Thought
-from riglm.domain.knowledge.wording import entity_text
+from riglm.domain.knowledge.pieces import (
+    Embedding,
+    Entity,
+    Observation,
+    Relation,
+    Table,
+    Thought,
+    entity_text,
+    normalised,
+    searched_text,
+)
+from riglm.domain.session import uuid7
+from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
 from riglm.ports.knowledge import KnowledgePort
 
 MOST_TOLD: Final = 100
@@ -22,7 +32,7 @@ MOST_TOLD: Final = 100
 _LINES_AT_ONCE: Final = 500
 _BYTES_AT_ONCE: Final = 4 << 20
 
-_Piece = Thought | memory_line.Described | Relation
+_Piece = Thought | lines.Described | Relation
 
 
 class Format(StrEnum):
@@ -93,7 +103,7 @@ def format_of(path: Path, asked: Format | None = None) -> Format | None:
             row = object_of(line)
         except BadLine:
             continue
-        if row.get("type") in (memory_line.ENTITY, memory_line.RELATION):
+        if row.get("type") in (lines.ENTITY, lines.RELATION):
             return Format.MEMORY
         if isinstance(row.get("text"), str):
             return Format.THOUGHTS
@@ -156,7 +166,7 @@ class Importing:
     def _put(self, found: Sequence["_Piece | Problem"]) -> None:
         thoughts = [each for each in found if isinstance(each, Thought)]
         relations = [each for each in found if isinstance(each, Relation)]
-        described = _joined([each for each in found if isinstance(each, memory_line.Described)])
+        described = _joined([each for each in found if isinstance(each, lines.Described)])
         observations = [self._observation(each.name, text) for each in described.values() for text in each.observations]
         read, new, changed = self._done.read, self._done.new, self._done.changed
         read.thoughts += len(thoughts)
@@ -180,7 +190,7 @@ class Importing:
         if observations:
             new.observations += self._store.add_observations(observations).new
 
-    def _entities(self, described: dict[str, memory_line.Described]) -> list[Entity]:
+    def _entities(self, described: dict[str, lines.Described]) -> list[Entity]:
         """The entities of these lines, in words.
 
         One that is known keeps the spelling of its name, and its kind if these lines tell none. Another import may
@@ -205,7 +215,7 @@ class Importing:
                 related[end].append(relation)
         return related
 
-    def _entity(self, described: memory_line.Described) -> Entity:
+    def _entity(self, described: lines.Described) -> Entity:
         return Entity(
             id=uuid7(), owner=self._owner, name=described.name, kind=described.kind, text="", created_at=self._now
         )
@@ -231,9 +241,9 @@ def _lines(source: Source, owner: str, now: float) -> Iterator[_Line]:
 
 def _read(row: Row, format_: Format, owner: str, now: float) -> tuple[_Piece, tuple[str, ...]]:
     if format_ is Format.THOUGHTS:
-        thought = thought_line.thought_of(row, owner, now)
-        return thought, tuple(key for key in row if not thought_line.is_known(key))
-    return memory_line.memory_of(row, owner), tuple(key for key in row if not memory_line.is_known(row, key))
+        thought = lines.thought_of(row, owner, now)
+        return thought, tuple(key for key in row if not lines.is_thought_line_key(key))
+    return lines.memory_of(row, owner), tuple(key for key in row if not lines.is_memory_line_key(row, key))
 
 
 def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
@@ -250,15 +260,53 @@ def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
         yield batch
 
 
-def _joined(described: Sequence[memory_line.Described]) -> dict[str, memory_line.Described]:
+def _joined(described: Sequence[lines.Described]) -> dict[str, lines.Described]:
     """By name as it is compared; of an entity that is described twice the last kind counts, and all observations.
 
     A line without a kind takes none away.
     """
-    joined: dict[str, memory_line.Described] = {}
+    joined: dict[str, lines.Described] = {}
     for each in described:
         earlier = joined.get(normalised(each.name))
         observations = (*earlier.observations, *each.observations) if earlier else each.observations
         kind = each.kind or (earlier.kind if earlier else "")
         joined[normalised(each.name)] = replace(each, kind=kind, observations=observations)
     return joined
+
+
+_PIECES_AT_ONCE: Final = 512
+_BATCHES_KEPT: Final = 8  # a store that is written to for every few texts takes longer than the model
+
+_Item = TypeVar("_Item")
+
+
+def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advance: Callable[[int], None]) -> None:
+    """Embed everybody's pieces that have no vector of this model, `batch` texts at a time, telling `advance` how many.
+
+    What was given stays when it ends early, and the next time goes on from there.
+
+    Raises:
+        EmbedderUnavailable: the model does not answer, or not any more, or became another.
+        AnalyticsUnavailable: the store cannot be read or written.
+    """
+    embedder.embed(())  # says why if it can embed nothing
+    model = embedder.model
+    for table in Table:
+        earlier: set[UUID] = set()
+        while pieces := store.without_vector(table, model, _PIECES_AT_ONCE):
+            ids = {piece.id for piece in pieces}
+            if ids <= earlier:  # another process, with another model, takes the vectors away again
+                break
+            earlier = ids
+            for some in _parts(pieces, batch * _BATCHES_KEPT):
+                texts = [searched_text(piece) for piece in some]
+                rows = [row for part in _parts(texts, batch) for row in embedder.embed(part)]
+                if embedder.model != model:
+                    raise EmbedderUnavailable("another model was loaded meanwhile")
+                vectors = [Embedding(model=model, vector=row) for row in rows]
+                store.set_vectors(table, [(piece.id, vector) for piece, vector in zip(some, vectors, strict=True)])
+                advance(len(some))
+
+
+def _parts(whole: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    return (whole[start : start + size] for start in range(0, len(whole), size))

@@ -2,16 +2,140 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from riglm.application.knowledge.answers import fields_of
-from riglm.application.knowledge.errors import Code, Unanswered, refusal
-from riglm.application.knowledge.journal import Journal
-from riglm.application.knowledge.parameters import Defaults, question
-from riglm.application.knowledge.retrieval import Bounds, Retrieval
+from riglm.application.knowledge.definition import NAME, Code, Unanswered, refusal
+from riglm.application.knowledge.retrieval import (
+    Answer,
+    Bounds,
+    Defaults,
+    Diagnostics,
+    QuestionEmbedder,
+    Retrieval,
+    StoreAside,
+    question,
+)
 from riglm.application.lists.meta_answers import structured_result
+from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
+from riglm.domain.knowledge.selecting import Snippet
+from riglm.domain.schemas.filtering import Knowledge
+from riglm.ports.embedder import Embedders
+from riglm.ports.knowledge import KnowledgePort
+
+_DIGITS: Final = 6
+_LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+_EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+
+
+def fields_of(answer: Answer) -> dict[str, bytes]:
+    """An answer as raw JSON by member, by `OUTPUT_SCHEMA`."""
+    return {
+        "snippets": jsonrpc.encode([_snippet(snippet) for snippet in answer.snippets]),
+        "diagnostics": jsonrpc.encode(_diagnostics(answer.diagnostics)),
+    }
+
+
+def _snippet(snippet: Snippet) -> dict[str, Any]:
+    candidate, cut = snippet.candidate, snippet.capped
+    at = datetime.fromtimestamp(min(max(candidate.created_at, _EARLIEST), _LATEST), UTC)
+    return {
+        "id": candidate.table.public_id(candidate.key),
+        "table": str(candidate.table),
+        "source_type": candidate.table.source_type,
+        "origin": str(candidate.origin),
+        "trust_tier": str(snippet.trust_tier),
+        "created_at": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "text": _in_unicode(cut.text),
+        "score": round(min(max(candidate.score, -1.0), 1.0), _DIGITS),
+        "content_hash": snippet.content_hash,
+        "span_start": cut.start,
+        "span_end": cut.end,
+    }
+
+
+def _in_unicode(text: str) -> str:
+    """A text as JSON can say it: halves of surrogate pairs that stand alone are replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _diagnostics(said: Diagnostics) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "provider": said.provider,
+        "model": said.model,
+        "dim": said.dim,
+        "k_req": said.k_req,
+        "k_ret": said.k_ret,
+        "kg_candidates": said.kg_candidates,
+        "thought_candidates": said.thought_candidates,
+        "floor_used": round(said.floor_used, _DIGITS),
+        "latency_ms": said.latency_ms,
+    }
+    return {**fields, "no_results": True, "reason": said.reason} if said.reason is not None else fields
+
+
+_log: Final = logging.getLogger("riglm.knowledge")
+_METRICS: Final = (
+    "provider",
+    "model",
+    "dim",
+    "k_req",
+    "floor",
+    "floor_used",
+    "kg_candidates",
+    "thought_candidates",
+    "k_ret",
+    "latency_ms",
+)
+
+
+class Journal:
+    """Notes how each question ended; a silent one only counts, and tells the counts in the end."""
+
+    def __init__(self, *, is_silent: bool) -> None:
+        self._is_silent = is_silent
+        self.answered_count = 0
+        self.failed_count = 0
+
+    def answered(self, answer: Answer) -> None:
+        """A question was answered, with snippets or without any."""
+        self.answered_count += 1
+        if self._is_silent:
+            return
+        said = answer.diagnostics
+        _log.info("%s answered", NAME, extra={name: getattr(said, name) for name in _METRICS})
+        if _log.isEnabledFor(logging.DEBUG):
+            tables = [str(each.candidate.table) for each in answer.snippets]
+            ids = [each.candidate.table.public_id(each.candidate.key) for each in answer.snippets]
+            _log.debug("%s gave", NAME, extra={"ids": ids, "tables": tables})
+
+    def refused(self, error: Unanswered) -> None:
+        """A question was refused, or could not be answered by what it needs."""
+        self.failed_count += 1
+        if not self._is_silent:
+            level = logging.INFO if error.code is Code.INVALID_PARAMS else logging.WARNING
+            cause = "" if error.__cause__ is None else type(error.__cause__).__name__
+            _log.log(level, "%s failed", NAME, extra={"code": str(error.code), "cause": cause})
+
+    def broke(self, error: BaseException) -> None:
+        """A question met what should never happen; its text, which may hold anybody's words, is left out."""
+        self.failed_count += 1
+        if not self._is_silent:
+            where, trace = "", error.__traceback__
+            while trace is not None:
+                where, trace = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}", trace.tb_next
+            told = {"code": str(Code.INTERNAL_ERROR), "cause": type(error).__name__, "where": where}
+            _log.error("%s failed", NAME, extra=told)
+
+    def end(self) -> None:
+        """Nothing is asked any more."""
+        if self._is_silent and (self.answered_count or self.failed_count):
+            counts = {"succeeded": self.answered_count, "failed": self.failed_count}
+            _log.info("%s was called", NAME, extra=counts)
+
 
 _HEAD_START: Final = 0.2  # seconds for the list that made it known
 _INTERNAL: Final = Unanswered(Code.INTERNAL_ERROR, "the question cannot be answered; the log of riglm says more")
@@ -72,3 +196,29 @@ class InnerVoice:
         await asyncio.sleep(_HEAD_START)
         with contextlib.suppress(Exception):  # the first question meets it as well, and tells
             await self._retrieval.rehearse()
+
+
+def build_inner_voice(
+    settings: Knowledge,
+    worker: Worker,
+    embedders: Callable[[], Embedders],
+    open_store: Callable[[], KnowledgePort],
+    *,
+    is_silent: bool,
+) -> InnerVoice:
+    """A tool that has opened nothing yet; `embedders` are made on the worker. A silent one logs counts alone."""
+    expected = None if is_silent else settings.dimensions
+    embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=expected)
+    store = StoreAside(open_store, seconds=settings.deadline)
+    retrieval = Retrieval(embed, store, bounds_of(settings), shared=settings.shared)
+    return InnerVoice(retrieval, defaults_of(settings), Journal(is_silent=is_silent), (embed.close, store.close))
+
+
+def defaults_of(settings: Knowledge) -> Defaults:
+    """What counts when a question does not say."""
+    return Defaults(top_k=settings.top_k, floor=settings.floor, mix=settings.mix)
+
+
+def bounds_of(settings: Knowledge) -> Bounds:
+    """What counts whatever a question says."""
+    return Bounds(min_floor=settings.min_floor, most_candidates=settings.max_candidates_per_source)

@@ -1,19 +1,117 @@
 """Answers a question with snippets of what is known: found by meaning, told as they are, never written anew."""
 
+import asyncio
 import contextlib
+import logging
+import math
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
-from riglm.application.knowledge.errors import Code, Unanswered
-from riglm.application.knowledge.parameters import Question
+from riglm.application.knowledge.definition import MOST_SNIPPETS, Code, Unanswered
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.knowledge.pieces import Candidate, Embedding
-from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge.pieces import Candidate, Embedding, Table, is_visible
 from riglm.domain.knowledge.selecting import Request, Snippet, selected
-from riglm.ports.embedder import EmbedderUnavailable
-from riglm.ports.knowledge import Scope
+from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailable
+from riglm.ports.knowledge import KnowledgePort, Scope
+
+LONGEST_QUERY: Final = 8_000
+"""Characters of a question that are read; a model reads no more."""
+
+MOST_TAGS: Final = 1_000
+"""So many tags are looked for at most."""
+
+_KNOWN: Final = ("query", "top_k", "floor", "mix", "include_private", "include_tags", "exclude_tags")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What counts when a question does not say."""
+
+    top_k: int = 10
+    floor: float = 0.25
+    mix: float = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question within all bounds. `query` is trimmed and not empty."""
+
+    query: str
+    top_k: int
+    floor: float
+    mix: float
+    include_private: bool = False
+    include_tags: frozenset[str] = frozenset()
+    exclude_tags: frozenset[str] = frozenset()
+
+
+def question(given: Any, defaults: Defaults) -> Question:
+    """The question that decoded arguments ask. Numbers out of their bounds are put on the bound.
+
+    Raises:
+        Unanswered: `invalid_params`, with words that name the argument.
+    """
+    if not isinstance(given, Mapping):
+        raise _invalid("the arguments are no object that can be read")
+    unknown = [str(key) for key in given if key not in _KNOWN]
+    if unknown:
+        count = "an argument is" if len(unknown) == 1 else f"{len(unknown)} arguments are"
+        raise _invalid(f"{count} unknown; known are {', '.join(_KNOWN)}")
+    query = given.get("query")
+    if not isinstance(query, str) or not is_visible(query):
+        raise _invalid("query is to be a text that is not empty")
+    return Question(
+        query=query.strip()[:LONGEST_QUERY],
+        top_k=int(_number(given, "top_k", defaults.top_k, 1, MOST_SNIPPETS, whole=True)),
+        floor=_number(given, "floor", defaults.floor, 0, 1),
+        mix=_number(given, "mix", defaults.mix, 0, 1),
+        include_private=_flag(given, "include_private"),
+        include_tags=_tags(given, "include_tags"),
+        exclude_tags=_tags(given, "exclude_tags"),
+    )
+
+
+def _number(
+    given: Mapping[str, Any], key: str, default: float, least: float, most: float, *, whole: bool = False
+) -> float:
+    value = given.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _invalid(f"{key} is to be a number from {least:g} to {most:g}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _invalid(f"{key} is to be a number from {least:g} to {most:g}")
+    bounded = min(max(value, least), most)  # before anything is reckoned with it: it may have hundreds of digits
+    if whole and bounded != int(bounded):
+        raise _invalid(f"{key} is to be a whole number from {least:g} to {most:g}")
+    return bounded
+
+
+def _flag(given: Mapping[str, Any], key: str) -> bool:
+    value = given.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise _invalid(f"{key} is to be true or false")
+    return bool(value)
+
+
+def _tags(given: Mapping[str, Any], key: str) -> frozenset[str]:
+    value = given.get(key)
+    if value is None:
+        return frozenset()
+    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+        raise _invalid(f"{key} is to be a list of texts")
+    if len(value) > MOST_TAGS:
+        raise _invalid(f"{key} has more than {MOST_TAGS} tags")
+    return frozenset(value)
+
+
+def _invalid(words: str) -> Unanswered:
+    return Unanswered(Code.INVALID_PARAMS, words)
+
 
 _CANDIDATES_PER_SNIPPET: Final = 3
 _REHEARSED: Final = "what is known"
@@ -142,3 +240,121 @@ class Retrieval:
             reason=reason,
         )
         return Answer(snippets=tuple(snippets), diagnostics=diagnostics)
+
+
+_CLOSING_SECONDS: Final = 1.0
+_Answer = TypeVar("_Answer")
+
+
+class StoreAside(Store):
+    """Opens the store at the first question, and keeps it open; what cannot be opened is tried again at the next."""
+
+    def __init__(self, open_store: Callable[[], KnowledgePort], *, seconds: float) -> None:
+        """`open_store` makes a store that is not open yet; nobody waits longer than `seconds` for an answer."""
+        self._open_store = open_store
+        self._seconds = seconds
+        self._worker: Worker | None = None
+        self._store: KnowledgePort | None = None
+
+    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[Candidate]:
+        """As `KnowledgePort.nearest`."""
+        return await self._done(lambda: list(self._opened().nearest(table, asked, scope, most)))
+
+    async def close(self) -> None:
+        """Close the store, as far as there is time."""
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            await asyncio.wait({asyncio.wrap_future(worker.submit(self._closed))}, timeout=_CLOSING_SECONDS)
+            worker.stop()
+
+    async def _done(self, job: Callable[[], _Answer]) -> _Answer:
+        if self._worker is None:
+            self._worker = Worker("riglm-knowledge")
+            self._worker.start()
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self._worker.submit(job)), self._seconds)
+        except TimeoutError:
+            raise AnalyticsUnavailable("the knowledge store does not answer in time") from None
+
+    def _opened(self) -> KnowledgePort:
+        if self._store is None:
+            store = self._open_store()
+            self._store = store.__enter__()
+        return self._store
+
+    def _closed(self) -> None:
+        if self._store is not None:
+            self._store.__exit__(None, None, None)
+            self._store = None
+
+
+_EMBEDDING_CLOSING_SECONDS: Final = 0.5
+_log: Final = logging.getLogger("riglm.knowledge")
+
+
+class QuestionEmbedder:
+    """Embeds on the thread that prediction embeds on, ahead of all that nobody waits for."""
+
+    def __init__(
+        self, worker: Worker, make: Callable[[], Embedders], *, seconds: float, dimensions: int | None = None
+    ) -> None:
+        """`make` runs on the worker, at the first question, and a question waits no longer than `seconds`.
+
+        `dimensions` are those that the model is said to have; a warning tells when it has others.
+        """
+        self._worker = worker
+        self._make = make
+        self._seconds = seconds
+        self._expected = dimensions
+        self._embedders: Embedders | None = None
+        self._closed = threading.Event()
+
+    async def __call__(self, text: str) -> Embedded:
+        """The vector of a question.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer, or not in time; nothing else answers in its place.
+        """
+        asked = asyncio.wrap_future(self._worker.submit(lambda: self._embedded(text), Urgency.AWAITED))
+        try:
+            return await asyncio.wait_for(asked, self._seconds)
+        except TimeoutError:
+            raise EmbedderUnavailable("the model does not answer in time") from None
+        except asyncio.CancelledError:
+            if asked.cancelled() and self._closed.is_set():  # it is the worker that gave it up, not the client
+                raise EmbedderUnavailable("riglm ends") from None
+            raise
+
+    async def close(self) -> None:
+        """Let the model go, as far as there is time."""
+        self._closed.set()
+        if self._embedders is not None:
+            always = self._embedders.always
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EMBEDDING_CLOSING_SECONDS):
+                    await asyncio.to_thread(always.__exit__, None, None, None)
+
+    def _embedded(self, text: str) -> Embedded:
+        chosen = self._opened()
+        rows = chosen.embed([text])
+        status = chosen.status()
+        if rows.shape != (1, status.dimensions):
+            raise EmbedderUnavailable("another model was loaded meanwhile")
+        if self._expected not in (None, status.dimensions):
+            _log.warning(
+                "knowledge.dimensions is not what the model has, which counts",
+                extra={"configured": self._expected, "dim": status.dimensions},
+            )
+            self._expected = None
+        return Embedded(provider=status.actual_provider, embedding=Embedding(model=chosen.model, vector=rows[0]))
+
+    def _opened(self) -> EmbedderPort:
+        if self._closed.is_set():
+            raise EmbedderUnavailable("riglm ends")
+        if self._embedders is None:
+            made = self._make()
+            self._embedders = made
+            made.always.__enter__()
+            if self._closed.is_set():  # it was closed while it was still opening
+                made.always.__exit__(None, None, None)
+        return self._embedders.chosen

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from riglm.application.lists.meta_tool_definitions import CALL_TOOL
 from riglm.application.lists.selection import ListSelection
+from riglm.application.lists.writing import CALL_TOOL
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 

@@ -7,33 +7,30 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from riglm.application.lists.hidden_index import OwnerOf, hidden_index
-from riglm.application.lists.meta_tool_definitions import NAMES, SEARCH, SET_CONTEXT, definitions
 from riglm.application.lists.selection import ListSelection
-from riglm.application.lists.writing import ListWriter
-from riglm.domain import turns
+from riglm.application.lists.writing import NAMES, SEARCH, SET_CONTEXT, ListWriter, OwnerOf, definitions, hidden_index
+from riglm.domain import session_state
 from riglm.domain.everyday import everyday_weights
-from riglm.domain.exposure import NOTHING_HIDDEN
+from riglm.domain.exposure import NOTHING_HIDDEN, Surface, surface_for
 from riglm.domain.list_plan import (
+    CALL_TOKENS,
     COLD_USAGE,
     META_TOOL_TOKENS,
+    PROMPT_TOKENS,
     SURE,
     UNSURE,
     ListPlan,
+    Prices,
     ToolCosts,
     cheapest_list,
     covering_list,
     filled,
 )
-from riglm.domain.prices import CALL_TOKENS, PROMPT_TOKENS, Prices
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Era, Session
 from riglm.domain.session_state import SessionState
-from riglm.domain.surface import Surface, surface_for
-from riglm.domain.tokens import BYTES_PER_TOKEN, estimated_tokens
-from riglm.domain.tool import profile
+from riglm.domain.tool import BYTES_PER_TOKEN, View, estimated_tokens, profile
 from riglm.domain.usage import Usage
-from riglm.domain.view import View
 
 _MAX_CLIENTS: Final = 1_000
 _MAX_PLANS: Final = 64
@@ -152,7 +149,7 @@ class ListPlanner:
 
         `best` are the candidates, best first. Tools of the last turns are listed in addition.
         """
-        retained = turns.used_lately(state, self._rules.retained_turns) & view.candidate_set
+        retained = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
         tools = filled(best[:size], view.kept | retained, best, self._rules.min_tools)
         by = "the context" if state.context is not None else "what was used"
         target = ListPlan(
@@ -169,7 +166,7 @@ class ListPlanner:
         """Add the tools of the last turns to the plan of a session."""
         plan = self.plan(session, state, view)
         if plan.tools is not None:
-            used = turns.used_lately(state, self._rules.retained_turns) & view.candidate_set
+            used = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
             state.plan = replace(plan, tools=plan.tools | used)
 
     def _adopt(
@@ -309,7 +306,7 @@ class ListPlanner:
         if not confidence >= UNSURE:
             return replace(base, confidence=confidence)
         rules = self._rules
-        retained = turns.used_lately(state, rules.retained_turns) & view.candidate_set
+        retained = session_state.used_lately(state, rules.retained_turns) & view.candidate_set
         kept = view.kept | retained
         fresh = {name: share for name, share in needed.items() if name not in kept}
         paying = self.costs(view).paying(fresh, self.usage(session).requests)[: rules.max_tools]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from riglm.application.prediction.service import PredictionService
-from riglm.application.sharing.news import News
+from riglm.application.sharing.sealing import News
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair

@@ -20,8 +20,8 @@ from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import Found
 from riglm.domain.list_plan import UNSURE
 from riglm.domain.prediction import Context, Prediction, Situation
-from riglm.domain.retrieval.outcome import SearchOutcome
-from riglm.domain.retrieval.texts import request_texts
+from riglm.domain.retrieval.retriever import SearchOutcome
+from riglm.domain.retrieval.words import request_texts
 from riglm.domain.session import Session
 from riglm.domain.session_state import LONGEST_QUERY, SessionState
 from riglm.domain.tool import Catalogue

@@ -11,9 +11,8 @@ from typing import Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.worker import Worker
 from riglm.domain.session import Session
-from riglm.domain.usage import Usage, UsageModel
-from riglm.domain.warm_set import WarmSet
-from riglm.ports.warm_sets import WarmSetsPort
+from riglm.domain.usage import Usage, UsageModel, WarmSet
+from riglm.ports.prediction_store import WarmSetsPort
 
 RECHECK_SECONDS: Final = 1.0
 """Sessions that start within this time of each other share one look at the store."""

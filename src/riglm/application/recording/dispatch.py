@@ -7,11 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.application.recording.complaints import Complaints
-from riglm.application.recording.overflow import Overflow
-from riglm.application.recording.pacing import rest_after
+from riglm.application.recording.overflow import Overflow, RecordWriter
+from riglm.application.recording.pacing import Complaints, rest_after
 from riglm.application.recording.record_queue import Batch, RecordQueue
-from riglm.application.recording.writer import RecordWriter
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.ports.analytics import Record

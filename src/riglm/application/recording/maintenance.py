@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from riglm.application.recording.pacing import at_a_pace
-from riglm.domain.forgetting import Forgotten
-from riglm.domain.retention import Expiry, Removed
+from riglm.domain.retention import Expiry, Forgotten, Removed
 from riglm.ports.analytics import AnalyticsPort
 
 MOST_LEARNED_PAIRS: Final = 20_000

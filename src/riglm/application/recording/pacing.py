@@ -1,5 +1,7 @@
 """Long work done in steps, with pauses in which others have the store."""
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
@@ -37,3 +39,26 @@ def rest_after(seconds: float) -> float:
     or a server that hung, and others lost nothing by that.
     """
     return min(_REST_SHARE * seconds, _LONGEST_REST_SECONDS)
+
+
+_QUIET_SECONDS: Final = 60.0
+
+
+class Complaints:
+    """Logs warnings of one logger. Any thread may complain."""
+
+    def __init__(self, log: logging.Logger, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._quiet_until: dict[str, float] = {}
+
+    def complain(self, message: str, *details: object, traceback: bool = False) -> bool:
+        """Log a warning unless the same one was logged within the last minute; whether it was logged."""
+        with self._lock:
+            now = self._monotonic()
+            if now < self._quiet_until.get(message, now):
+                return False
+            self._quiet_until[message] = now + _QUIET_SECONDS
+        self._log.warning(message, *details, exc_info=traceback)
+        return True

@@ -8,11 +8,10 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Final, Self
 
-from riglm.application.recording.complaints import Complaints
 from riglm.application.recording.dispatch import Backoff, Dispatcher
-from riglm.application.recording.overflow import Overflow
+from riglm.application.recording.overflow import Overflow, RecordWriter
+from riglm.application.recording.pacing import Complaints
 from riglm.application.recording.record_queue import Item, QueueLimits, RecordCounts, RecordQueue
-from riglm.application.recording.writer import RecordWriter
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.spool import SpoolPort
 

@@ -11,9 +11,8 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.selection import NO_LIST, ListSelection
 from riglm.application.recording.record_queue import Item
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.session import Session
+from riglm.domain.session import Session, uuid7
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.telemetry import MeterPort
 

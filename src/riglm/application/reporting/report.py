@@ -1,19 +1,125 @@
 """The report: what filtering would have hidden, missed and saved, by strategy, by day and by tool, and a verdict."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from riglm.application.evaluation.history import Step, figures
-from riglm.application.evaluation.record import Record, cost_fields
-from riglm.application.reporting.by_day import days_of
-from riglm.application.reporting.by_tool import missed_tools
-from riglm.application.reporting.counted import lists_of, percents, shares_of
-from riglm.application.reporting.intervals import Interval, ratio_by_session
-from riglm.application.reporting.verdict import Evidence, judge
+from riglm.application.evaluation.record import Record, RecordedList, RecordedUse, cost_fields
+from riglm.application.reporting.verdict import Evidence, Interval, judge, ratio_by_session, share_by_session, wilson
+from riglm.domain.exposure import Surface
+from riglm.domain.invocation import Found
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.surface import Surface
+
+Judged = Step | RecordedUse
+"""A call of which it is known whether its tool was in the list."""
+
+
+def shares_of(calls: Iterable[Judged]) -> Interval | None:
+    """Where the share of calls lies whose tool was in the list; None without calls."""
+    hits: dict[object, int] = {}
+    all_: dict[object, int] = {}
+    for call in calls:
+        all_[call.session] = all_.get(call.session, 0) + 1
+        hits[call.session] = hits.get(call.session, 0) + call.in_list
+    return share_by_session(list(hits.values()), list(all_.values()))
+
+
+def percents(calls: Sequence[Judged]) -> float | None:
+    """The share of calls whose tool was in the list, in percent; None without calls."""
+    return round(100 * sum(call.in_list for call in calls) / len(calls), 2) if calls else None
+
+
+def lists_of(lists: Sequence[RecordedList]) -> dict[str, Any]:
+    """How many lists there were, how many took the place of another one, and their tokens, each list sent once.
+
+    What riglm's own tools answered counts as theirs, as in `riglm.domain.exposure.ExposureTotals`.
+    """
+    net = sum(each.tokens_net for each in lists)
+    return {
+        "sessions": len({each.session for each in lists}),
+        "lists": len(lists),
+        "changes": sum(each.changed for each in lists),
+        "tokens_hidden": sum(each.tokens_hidden for each in lists),
+        "tokens_own": sum(each.tokens_own + each.tokens_answered for each in lists),
+        "tokens_resent": sum(each.tokens_resent for each in lists),
+        "tokens_net": net,
+        "net_per_list": round(net / len(lists), 1) if lists else None,
+    }
+
+
+_Timed = TypeVar("_Timed", Step, RecordedList, RecordedUse)
+
+
+def days_of(steps: Sequence[Step], record: Record, day_of: Callable[[float], str]) -> list[dict[str, Any]]:
+    """Each day on which something was called or listed, the first one first.
+
+    The replay's calls by the day of the call, what was recorded of lists beside it. The interval of a day takes calls
+    for independent: a day has too few sessions to draw from.
+    """
+    walked, lists, uses = _by_day(steps, day_of), _by_day(record.lists, day_of), _by_day(record.uses, day_of)
+    return [_day(day, walked.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*walked, *lists})]
+
+
+def _day(day: str, steps: Sequence[Step], lists: Sequence[RecordedList], uses: Sequence[RecordedUse]) -> dict[str, Any]:
+    interval = wilson(sum(step.in_list for step in steps), len(steps))
+    told = figures(steps)
+    judged = [use for use in uses if use.hides]
+    return {
+        "day": day,
+        **{name: told[name] for name in ("sessions", "calls", "new_calls", "in_list", "new_in_list", "mean_list")},
+        "in_list_interval": interval and [round(100 * interval.low, 2), round(100 * interval.high, 2)],
+        "recorded": {
+            **lists_of(lists),
+            "calls": len(judged),
+            "in_list": percents(judged),
+            "missed": sum(not use.in_list for use in judged),
+            "mean_list": round(sum(use.shown for use in judged) / len(judged), 2) if judged else None,
+        },
+    }
+
+
+def _by_day(timed: Iterable[_Timed], day_of: Callable[[float], str]) -> dict[str, list[_Timed]]:
+    found: dict[str, list[_Timed]] = {}
+    for each in timed:
+        found.setdefault(day_of(each.at), []).append(each)
+    return found
+
+
+def missed_tools(steps: Sequence[Step], uses: Sequence[RecordedUse]) -> list[dict[str, Any]]:
+    """Each tool that a list lacked when it was called, the most often missed first, then by name.
+
+    `missed` of `calls` by the replay, `place` the usual one that the tool had in the ranking then, counted from 1: a
+    list of that length would have held it. `recorded_missed` of `recorded_calls` by what was recorded; of those,
+    `searched` were found by a search and `named` called by their name all the same. In shadow mode both are 0, since
+    the client saw every tool: a search, one call more, would have found them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    places: dict[str, list[int]] = {}
+    for step in steps:
+        row = _row(found, step.tool, step.server)
+        row["calls"] += 1
+        if not step.in_list:
+            row["missed"] += 1
+            places.setdefault(step.tool, []).append(step.place + 1)
+    for use in uses:
+        row = _row(found, use.tool, use.server)
+        row["recorded_calls"] += 1
+        if not use.in_list:
+            row["recorded_missed"] += 1
+            row["searched"] += use.found is Found.SEARCHED
+            row["named"] += use.found is Found.NAMED
+    for tool, its in places.items():
+        found[tool]["place"] = int(statistics.median(its))
+    rows = [row for row in found.values() if row["missed"] or row["recorded_missed"]]
+    return sorted(rows, key=lambda row: (-row["missed"] - row["recorded_missed"], row["tool"]))
+
+
+def _row(found: dict[str, dict[str, Any]], tool: str, server: str) -> dict[str, Any]:
+    counts = dict.fromkeys(("calls", "missed", "recorded_calls", "recorded_missed", "searched", "named"), 0)
+    return found.setdefault(tool, {"tool": tool, "server": server, **counts, "place": None})
+
 
 MODES: Final = ("shadow", "enforce")
 EXPLANATION: Final = (

@@ -9,10 +9,8 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from riglm.application.selecting.background import Background
-from riglm.application.selecting.given import amount, count, text
-from riglm.application.selecting.offer import Offer, Reader
-from riglm.application.selecting.selection import Findings, Selection
-from riglm.application.selecting.service import SelectingService
+from riglm.application.selecting.offer import Offer, Reader, amount, count, text
+from riglm.application.selecting.service import Findings, SelectingService, Selection
 from riglm.domain.session import Client, Session
 
 T = TypeVar("T")

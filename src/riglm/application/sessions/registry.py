@@ -7,7 +7,7 @@ sends with a call, a key in riglm's own environment, the connection, and last a 
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -17,7 +17,8 @@ from riglm.application.sessions.kept import KeptSessions, Place
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.session import PROFILE, Client, Era, Method, Session, Transport
+from riglm.domain.retention import Forgotten
+from riglm.domain.session import PROFILE, Client, Era, Method, Session, Transport, parsed_uuid
 from riglm.ports.downstream import Caller
 
 
@@ -340,3 +341,22 @@ def _place(caller: Caller, client: Client, found: Sequence[tuple[str, str]]) -> 
     if caller.principal:
         return Place(Method.PRINCIPAL, caller.principal, "client", client.name)
     return Place(Method.ADDRESS, "", "client", f"{caller.address} {client.name}")
+
+
+class Forgetting:
+    """Has sessions of this process begin anew: whoever is at work keeps the connection, and nothing else."""
+
+    def __init__(self, sessions: SessionRegistry, let_go: Sequence[Callable[[Session], object]]) -> None:
+        """`let_go` are told of each session, in this order, by those who remember something of it."""
+        self._sessions = sessions
+        self._let_go = let_go
+
+    def heard(self, forgotten: Iterable[Forgotten]) -> None:
+        """These sessions were to be forgotten; those that are not known here are somebody else's, or over."""
+        for each in forgotten:
+            id_ = parsed_uuid(each.key)
+            session = None if id_ is None else self._sessions.known(id_)
+            if session is not None and session.forgotten_at < each.at:
+                session.forgotten_at = each.at
+                for let_go in self._let_go:
+                    let_go(session)

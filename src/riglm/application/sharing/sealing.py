@@ -5,8 +5,16 @@ A value is sealed for its name: taken from under one key and put under another i
 
 import hmac
 import logging
+import time
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from riglm.domain.errors import StateUnavailable
+from riglm.ports.session_state import SessionStatePort
 
 LONGEST: Final = 4 << 20
 """A value of more bytes is none of riglm's."""
@@ -64,3 +72,124 @@ class Sealer:
 
     def _seal(self, name: str, packed: bytes) -> bytes:
         return hmac.digest(self._sealing, name.encode() + b"\0" + packed, "sha256")[:_SEAL_BYTES]
+
+
+MOST_WRITERS: Final = 16
+"""So many processes are told of, the latest; whoever changes a value less often may count a lost change twice."""
+
+_LONGEST_NUMBER: Final = 16
+
+Writers = Mapping[str, int]
+"""The number of the last change of each process, the latest process last."""
+
+
+def changed_by(writers: Writers, name: str, number: int) -> Writers:
+    """The writers after one more change, of the process that is called so."""
+    others = [(other, known) for other, known in writers.items() if other != name]
+    return dict([*others, (name, number)][-MOST_WRITERS:])
+
+
+def head(revision: int, writers: Writers) -> bytes:
+    """A line, without its end, that tells the revision of a value and who changed it."""
+    return " ".join([str(revision), *(f"{name}={number}" for name, number in writers.items())]).encode("ascii")
+
+
+def read_head(line: bytes) -> tuple[int, Writers] | None:
+    """The revision and the writers of a line that `head` wrote; None for any other."""
+    revision, *rest = line.split(b" ")
+    pairs = [word.partition(b"=") for word in rest]
+    numbers = [revision, *(number for _, _, number in pairs)]
+    if not all(number.isdigit() and len(number) < _LONGEST_NUMBER for number in numbers):
+        return None
+    return int(revision), {name.decode("ascii", "replace"): int(number) for name, _, number in pairs}
+
+
+_NAME: Final = "news"
+_OLDEST_SECONDS: Final = 600.0
+"""Older news are an accident, or somebody who repeats what was said."""
+
+Hearing = Callable[[str, str], None]
+"""Is told whom news are about, and what."""
+
+
+class _Item(msgspec.Struct, frozen=True, array_like=True):
+    sender: str
+    at: float
+    kind: str
+    about: str
+    what: str
+
+
+class News:
+    """Tells and hears, by kind."""
+
+    def __init__(self, state: SessionStatePort, sealer: Sealer, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives seconds since the epoch."""
+        self._state = state
+        self._sealer = sealer
+        self._clock = clock
+        self._own = uuid4().hex
+        self._hearing: dict[str, Hearing] = {}
+        state.listen(self._heard)
+
+    def on(self, kind: str, hearing: Hearing) -> None:
+        """Tell `hearing` what other processes say of this kind."""
+        self._hearing[kind] = hearing
+
+    async def tell(self, kind: str, about: str, what: str) -> None:
+        """Let the other processes know."""
+        item = _Item(self._own, self._clock(), kind, about, what)
+        await self._state.tell(self._sealer.seal(_NAME, msgspec.json.encode(item)))
+
+    def _heard(self, news: bytes) -> None:
+        plain = self._sealer.opened(_NAME, news)
+        if plain is None:
+            return
+        try:
+            item = msgspec.json.decode(plain, type=_Item)
+        except (msgspec.MsgspecError, UnicodeError):
+            self._sealer.reject("it is no news")
+            return
+        if item.sender != self._own and self._clock() - item.at < _OLDEST_SECONDS and item.kind in self._hearing:
+            self._hearing[item.kind](item.about, item.what)
+
+
+_AT_ONCE: Final = 100
+_ATTEMPTS: Final = 5
+_WAITING_SECONDS: Final = 2.0
+
+
+def session_name(sealer: Sealer, session_id: UUID) -> str:
+    """The key of a session, and of how far it has come."""
+    return sealer.name("session", session_id.bytes)
+
+
+def count_name(sealer: Sealer, session_id: UUID) -> str:
+    """The key of the number of a session's calls."""
+    return sealer.name("count", session_id.bytes)
+
+
+async def drop_sessions(state: SessionStatePort, secret: bytes, sessions: Sequence[UUID]) -> int:
+    """Remove all that is kept by session, and give the number of sessions of which something was.
+
+    Raises:
+        StateUnavailable: that cannot be made sure.
+    """
+    sealer, there = Sealer(secret), 0
+    for start in range(0, len(sessions), _AT_ONCE):
+        some = sessions[start : start + _AT_ONCE]
+        names = [session_name(sealer, each) for each in some]
+        there += sum(await _there(state, names))
+        await state.drop([*names, *(count_name(sealer, each) for each in some)])
+        if any(await _there(state, names)):
+            raise StateUnavailable("what is kept of sessions could not be removed")
+    return there
+
+
+async def _there(state: SessionStatePort, names: Sequence[str]) -> list[bool]:
+    for _ in range(_ATTEMPTS):
+        try:
+            return await state.there(names)
+        except StateUnavailable:
+            await state.returned(_WAITING_SECONDS)
+    return await state.there(names)

@@ -11,13 +11,10 @@ from weakref import WeakValueDictionary
 
 from riglm.application.sessions.kept import Place
 from riglm.application.sessions.registry import SessionRegistry
-from riglm.application.sharing.dropping import count_name, session_name
-from riglm.application.sharing.lineage import Writers, changed_by, head, read_head
-from riglm.application.sharing.merging import merged
-from riglm.application.sharing.sealing import Sealer
-from riglm.application.sharing.session_record import SessionRecord, decoded, encoded, recorded
+from riglm.application.sharing.sealing import Sealer, Writers, changed_by, count_name, head, read_head, session_name
+from riglm.application.sharing.session_record import SessionRecord, decoded, encoded, merged, recorded
+from riglm.domain.duration import Patience
 from riglm.domain.errors import StateUnavailable
-from riglm.domain.patience import Patience
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.session_state import SessionStatePort

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from riglm.application.forwarding.exchange import NOWHERE, Exchange
 from riglm.application.forwarding.services import Services, tool_name
-from riglm.application.showing.greeting import announcing, has_announced, offering
-from riglm.application.showing.list_news import ListNews, OverheardChannel
+from riglm.application.showing.list_news import ListNews, OverheardChannel, announcing, has_announced, offering
 from riglm.application.showing.list_walk import ListWalk
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
 from riglm.application.showing.relays import Completed, Relay, Resumed, Unstreamed

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.forwarding.held_back import HeldBack
-from riglm.domain import jsonrpc
-from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import ClientChannel, ReplySink
+from riglm.application.conversations.subscription import ACKNOWLEDGED
+from riglm.application.forwarding.announcer import HeldBack
+from riglm.domain import jsonrpc, protocol
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.session import Session
+from riglm.ports.downstream import ClientChannel, ReplySink, Underway
 from riglm.ports.upstream import EventMark
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -57,3 +59,113 @@ class OverheardChannel(ClientChannel):
         if message.method == TOOLS_CHANGED:
             self._on_change()
         return self._channel.push(message, event)
+
+
+_WANTED = ("notifications", "toolsListChanged")
+
+
+class Listener(ReplySink):
+    """One `subscriptions/listen`, to which riglm adds its own changes once the upstream took it up."""
+
+    def __init__(self, session: Session, asked: Message, sink: ReplySink) -> None:
+        """A listen that is about to be passed on."""
+        self.session = session
+        self.underway: Underway | None = None
+        self._asked = asked
+        self._sink = sink
+        wanted = jsonrpc.members(jsonrpc.members(asked.params).get(_WANTED[0], b"{}"))
+        self._wants_tools = bytes(wanted.get(_WANTED[1], b"")) == b"true"
+        self._granted = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be told."""
+        return self.underway is not None and self.underway.done
+
+    def tell(self) -> None:
+        """Tell that the list of tools is another one now."""
+        if self._granted and not self.over:
+            stamp = jsonrpc.join_object({protocol.META_SUBSCRIPTION: self._asked.id or b"null"})
+            self._sink.related(jsonrpc.notification(TOOLS_CHANGED, b'{"_meta":%b}' % stamp))
+
+    def related(self, message: Message, event: EventMark | None = None) -> None:
+        """Pass it on; that tools are listened to is granted by riglm."""
+        if message.method == ACKNOWLEDGED and self._wants_tools:
+            self._granted = True
+            message = message.replace(params=jsonrpc.with_member(message.params, _WANTED, b"true"))
+        self._sink.related(message, event)
+
+    def primed(self, event: EventMark) -> None:
+        """Pass it on."""
+        self._sink.primed(event)
+
+    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+        """Pass it on."""
+        self._sink.replied(message, status, event)
+
+    def interrupted(self) -> None:
+        """Pass it on."""
+        self._sink.interrupted()
+
+
+class Listeners:
+    """All that listen now."""
+
+    def __init__(self) -> None:
+        self._open: list[Listener] = []
+        self.tell_others: Callable[[str], None] = lambda _: None
+        """Is told the client whose list changed, for its listeners at other processes."""
+
+    def add(self, session: Session, asked: Message, sink: ReplySink) -> Listener:
+        """A new one; those that are over are forgotten."""
+        self._open = [listener for listener in self._open if not listener.over]
+        listener = Listener(session, asked, sink)
+        self._open.append(listener)
+        return listener
+
+    def changed(self, session: Session) -> None:
+        """The list of a session changed: all listeners of its client are told, since calls may name another session."""
+        self.heard(session.client_id)
+        self.tell_others(session.client_id)
+
+    def heard(self, client_id: str) -> None:
+        """The list of a client changed, here or at another process."""
+        for listener in self._open:
+            if listener.session.client_id == client_id:
+                listener.tell()
+
+    def follow(self, is_another: Callable[[Session], bool]) -> None:
+        """Lists may be others now: those are told whose list is."""
+        for listener in self._open:
+            if is_another(listener.session):
+                listener.tell()
+
+
+_PATH = ("capabilities", "tools", "listChanged")
+
+
+def announcing(answer: Message) -> Message:
+    """The answer to `initialize` or `server/discover`, with the word that changes of the list of tools are announced.
+
+    An upstream without tools stays one.
+    """
+    if _tools(answer) is None or has_announced(answer):
+        return answer
+    return answer.replace(result=jsonrpc.with_member(answer.result, _PATH, b"true"))
+
+
+def offering(answer: Message) -> Message:
+    """The answer with the word that there are tools: where riglm has one for every list, there is always one."""
+    if not answer.result or "capabilities" not in jsonrpc.members(answer.result) or _tools(answer) is not None:
+        return answer
+    return answer.replace(result=jsonrpc.with_member(answer.result, _PATH[:-1], b"{}"))
+
+
+def has_announced(answer: Message) -> bool:
+    """Whether an answer says that changes of the list of tools are announced."""
+    tools = _tools(answer)
+    return tools is not None and bytes(jsonrpc.members(tools).get("listChanged", b"")) == b"true"
+
+
+def _tools(answer: Message) -> Raw | None:
+    return jsonrpc.members(jsonrpc.members(answer.result).get("capabilities", b"{}")).get("tools")

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Awaitable, Callable
 
+from riglm.application.forwarding.asking import Workers
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import tool_name
-from riglm.application.forwarding.workers import Workers
-from riglm.application.lists.meta_tool_definitions import CALL_TOOL
+from riglm.application.lists.writing import CALL_TOOL
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import OWN_UPSTREAM

@@ -8,9 +8,8 @@ from typing import Final, Protocol
 
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import Services, tool_name
-from riglm.application.showing.greeting import announcing, offering
+from riglm.application.showing.list_news import Listeners, announcing, offering
 from riglm.application.showing.list_walk import ListWalk
-from riglm.application.showing.listeners import Listeners
 from riglm.application.showing.meta_calls import MetaCall, MetaCalls
 from riglm.application.showing.relays import Completed, Overheard, Relay
 from riglm.application.showing.showing import Showing

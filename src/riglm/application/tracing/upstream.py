@@ -3,12 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from riglm.application.tracing.requests import CANCELLED, TracedRequest, attributes_of, current, end
+from riglm.application.tracing.downstream import (
+    CANCELLED,
+    TracedConversation,
+    TracedModern,
+    TracedRequest,
+    attributes_of,
+    current,
+    end,
+)
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Era
 from riglm.domain.trace_context import with_context
 from riglm.domain.upstream import UpstreamHealth
+from riglm.ports.downstream import Caller, Conversation, ModernService
 from riglm.ports.telemetry import Span, TracerPort
 from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink, UpstreamPort
 
@@ -184,3 +193,23 @@ class _Outlet(Outlet):
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
         self._outlet.unsolicited(self._link or link, message, event)
+
+
+class Traces:
+    """Around each part, one of the same port that makes spans and passes everything on."""
+
+    def __init__(self, tracer: TracerPort) -> None:
+        """The spans are made by `tracer`."""
+        self._tracer = tracer
+
+    def upstream(self, upstream: UpstreamPort) -> UpstreamPort:
+        """A server whose requests are spans."""
+        return TracedUpstream(upstream, self._tracer)
+
+    def conversation(self, conversation: Conversation, caller: Caller) -> Conversation:
+        """A conversation whose requests are spans."""
+        return TracedConversation(conversation, caller, self._tracer)
+
+    def modern(self, service: ModernService) -> ModernService:
+        """A service of the modern era whose requests are spans."""
+        return TracedModern(service, self._tracer)

@@ -1,11 +1,110 @@
 """What a knowledge store holds: thoughts, and a graph of entities with observations."""
 
-from dataclasses import dataclass
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from riglm.domain.knowledge.normalising import content_hash
-from riglm.domain.knowledge.provenance import Origin, Table
+from blake3 import blake3
+
 from riglm.domain.prediction import Vector
+
+
+class Origin(StrEnum):
+    """Who wrote something: a person, a log of what a person said or did, a tool, or a model."""
+
+    HUMAN = "human"
+    LOGGED = "logged"
+    TOOL = "tool"
+    MODEL = "model"
+
+
+class TrustTier(StrEnum):
+    """How trustworthy a snippet is: a fact, to be used with care, or a guess."""
+
+    GREEN = "green"
+    AMBER = "amber"
+    RED = "red"
+
+
+class Table(StrEnum):
+    """What keeps a piece of knowledge."""
+
+    THOUGHTS = "thoughts"
+    ENTITIES = "kg_entities"
+    OBSERVATIONS = "kg_observations"
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether it is a part of the knowledge graph."""
+        return self is not Table.THOUGHTS
+
+    @property
+    def source_type(self) -> str:
+        """One piece of it, by the name that answers use."""
+        return _SOURCE_TYPES[self]
+
+    def public_id(self, key: str) -> str:
+        """The id of a piece in answers: unique over all tables."""
+        return f"{_LETTERS[self]}:{key}"
+
+
+_SOURCE_TYPES = {Table.THOUGHTS: "thought", Table.ENTITIES: "kg_entity", Table.OBSERVATIONS: "kg_observation"}
+_LETTERS = {Table.THOUGHTS: "t", Table.ENTITIES: "e", Table.OBSERVATIONS: "o"}
+_TIERS = {
+    Origin.HUMAN: TrustTier.GREEN,
+    Origin.LOGGED: TrustTier.GREEN,
+    Origin.TOOL: TrustTier.AMBER,
+    Origin.MODEL: TrustTier.RED,
+}
+_DOUBTS = {TrustTier.GREEN: 0, TrustTier.AMBER: 1, TrustTier.RED: 2}
+
+
+def less_trusted(one: Origin, other: Origin) -> Origin:
+    """Of two that a text came from, the one to be trusted less; the first of equals."""
+    return max(one, other, key=lambda origin: _DOUBTS[_TIERS[origin]])
+
+
+def trust_tier(table: Table, origin: Origin) -> TrustTier:
+    """Return how trustworthy a piece is: all of the graph, and thoughts by their author."""
+    return TrustTier.GREEN if table.is_graph else _TIERS[origin]
+
+
+_SPACES: Final = re.compile(r"\s+")
+_UNSEEN: Final = frozenset({"Cc", "Cf"})
+"""Unicode's categories of control characters and of those without a width."""
+
+_BLANK: Final = _UNSEEN | {"Zs", "Zl", "Zp", "Mn", "Me"}
+_FILLERS: Final = frozenset("\u115f\u1160\u2800")  # letters and a symbol without a shape
+
+
+def normalised(text: str) -> str:
+    """A text without the differences that do not matter.
+
+    In this order: Unicode's form NFKC, lower case, every run of white space one space, none at the ends, and no control
+    characters or characters without a width.
+    """
+    folded = unicodedata.normalize("NFKC", text).lower()
+    spaced = _SPACES.sub(" ", folded).strip()
+    if spaced.isprintable():  # nearly every text: nothing of these categories can be in it
+        return spaced
+    return "".join(letter for letter in spaced if unicodedata.category(letter) not in _UNSEEN)
+
+
+def is_visible(text: str) -> bool:
+    """Whether anything of a text can be seen: it is more than white space, marks without a letter, and the like."""
+    return any(
+        unicodedata.category(letter) not in _BLANK and letter not in _FILLERS
+        for letter in unicodedata.normalize("NFKC", text)
+    )
+
+
+def content_hash(text: str) -> str:
+    """Return BLAKE3 of the normalised text, 256 bits in hex: stable on every machine."""
+    return blake3(normalised(text).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,3 +197,83 @@ class Candidate:
     origin: Origin
     created_at: float
     score: float
+
+
+_Piece = TypeVar("_Piece", Thought, Entity, Observation)
+
+
+def limited(new: _Piece, old: _Piece) -> _Piece:
+    """Keep the limits of the stored piece: adding it again makes nothing better trusted or more visible.
+
+    It has the tags of both, since any may be one to exclude; a thought is private if either is, and of the origin that
+    is trusted less.
+    """
+    tags = tuple(sorted({*old.tags, *new.tags}))
+    if isinstance(new, Thought) and isinstance(old, Thought):
+        origin = less_trusted(old.origin, new.origin)
+        return replace(new, tags=tags, origin=origin, is_private=old.is_private or new.is_private)
+    return replace(new, tags=tags)
+
+
+LONGEST: Final = 800
+"""Characters that a snippet has at most."""
+
+_LEAST_SHARE: Final = 0.75  # 600 of 800 characters
+_END: Final = re.compile(r"[.!?](?=\s)")
+
+
+class Capped(NamedTuple):
+    """A piece of a text, and its position in it, in characters; `end` is behind its last one."""
+
+    text: str
+    start: int
+    end: int
+
+
+def capped(text: str, longest: int = LONGEST) -> Capped:
+    """The beginning of a text: whole sentences of it, as many as fit.
+
+    A sentence ends with `.`, `!` or `?` before white space. Where whole sentences would be less than three quarters of
+    what fits, as behind an abbreviation at the beginning, the text is cut hard.
+    """
+    if len(text) <= longest:
+        return Capped(text, 0, len(text))
+    ends = [found.end() for found in _END.finditer(text, 0, longest + 1)]
+    end = ends[-1] if ends and ends[-1] >= longest * _LEAST_SHARE else longest
+    return Capped(text[:end], 0, end)
+
+
+_SEAMS: Final = re.compile(r"[_\s-]+|(?<=[a-z])(?=[A-Z])")
+
+
+def searched_text(piece: Thought | Entity | Observation) -> str:
+    """What a piece's vector is made of: its text, and of the graph first whom it is about.
+
+    An observation rarely says so itself, and the text of an entity names others as well.
+    """
+    match piece:
+        case Thought():
+            return piece.text
+        case Entity():
+            return f"About {piece.name}. {piece.text}"
+        case Observation():
+            return f"About {piece.entity}. {piece.text}"
+
+
+def entity_text(name: str, kind: str, relations: Iterable[Relation]) -> str:
+    """Return an entity in words: its name and kind, and its relations as sentences, its own first, as many as fit.
+
+    The same for the same relations, in any order.
+    """
+    text = f"{name} ({kind})." if kind else f"{name}."
+    told = sorted((normalised(each.source) != normalised(name), sentence(each)) for each in relations)
+    for words in dict.fromkeys(words for _, words in told):
+        if len(text) + 1 + len(words) <= LONGEST:
+            text = f"{text} {words}"
+    return text
+
+
+def sentence(relation: Relation) -> str:
+    """A relation in words; a kind that is spelt for a program, `works_at` or `worksAt`, becomes plain."""
+    kind = _SEAMS.sub(" ", relation.kind).strip()
+    return f"{relation.source} {kind if kind.isupper() else kind.lower()} {relation.target}."

@@ -4,10 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from riglm.domain.knowledge.capping import Capped, capped
-from riglm.domain.knowledge.normalising import content_hash
-from riglm.domain.knowledge.pieces import Candidate
-from riglm.domain.knowledge.provenance import TrustTier, trust_tier
+from riglm.domain.knowledge.pieces import Candidate, Capped, TrustTier, capped, content_hash, trust_tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

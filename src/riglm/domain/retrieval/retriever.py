@@ -2,20 +2,75 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from riglm.domain.prediction import Context, Relevance, Scores, Vector
-from riglm.domain.retrieval.outcome import Hit, SearchOutcome
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.retrieval.probability import probabilities
-from riglm.domain.retrieval.standard import relative
+from riglm.domain.retrieval.scoring import relative
 from riglm.domain.retrieval.static_index import StaticIndex, Weights
-from riglm.domain.retrieval.texts import LONGEST_REQUEST, tool_text
-from riglm.domain.retrieval.words import spelt
+from riglm.domain.retrieval.words import LONGEST_REQUEST, spelt, tool_text
 from riglm.domain.tool import ToolProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A tool that was found: its score between 0 and 1, and in a few words why it was found.
+
+    `probability` estimates how likely the query asks for this tool. It never rises from one hit to the next.
+    """
+
+    name: str
+    score: float
+    probability: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOutcome:
+    """The hits, best first, and the names of the tools that came next.
+
+    With `abstained` nothing fits; then there are no hits, and the nearest tools are in `near`.
+    """
+
+    hits: tuple[Hit, ...]
+    near: tuple[str, ...]
+    abstained: bool
+
+
+# fitted by `python -m benchmarks.retrieval probability`
+RANKING_WEIGHT: Final = 0.3
+LIKENESS_WEIGHT: Final = 5.0
+COVERAGE_WEIGHT: Final = 5.0
+INTERCEPT: Final = 1.5
+
+_MAX_LOG_ODDS: Final = 30.0
+
+
+def log_odds(evidence: Scores) -> Scores:
+    """Return for each tool how far its evidence stands out: the log-odds of a softmax over all tools."""
+    if not len(evidence):
+        return evidence
+    first = int(np.argmax(evidence))
+    weights = np.exp(evidence - evidence[first])
+    others = weights.sum() - weights
+    others[first] = np.delete(weights, first).sum()  # exact where the difference would be lost in rounding
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.clip(np.log(weights) - np.log(others), -_MAX_LOG_ODDS, _MAX_LOG_ODDS))
+
+
+def probabilities(ranking: Scores, likeness: Scores, coverage: Scores) -> Scores:
+    """Return for each tool the probability that the request asks for it.
+
+    `ranking` is the score that tools are ranked by, in deviations; `likeness` the cosine of each tool, and `coverage`
+    its share of the request's words. A request may ask for several tools, so the sum may exceed 1.
+    """
+    evidence = RANKING_WEIGHT * ranking + LIKENESS_WEIGHT * likeness + COVERAGE_WEIGHT * coverage
+    return np.asarray(1 / (1 + np.exp(-(INTERCEPT + log_odds(evidence)))))
+
 
 LEARNED_WEIGHT: Final = 6.0
 """Weight of fully trusted votes of similar contexts relative to descriptions."""

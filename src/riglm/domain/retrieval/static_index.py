@@ -9,12 +9,8 @@ import numpy as np
 
 from riglm.domain.everyday import MAX_IMPLIED, ImpliedTools
 from riglm.domain.prediction import Context, Scores, Vector
-from riglm.domain.retrieval.dense import SERVER_WEIGHT, DenseIndex
-from riglm.domain.retrieval.fit import suitability
-from riglm.domain.retrieval.lexical import LexicalIndex
-from riglm.domain.retrieval.standard import level, standardised
-from riglm.domain.retrieval.texts import request_texts
-from riglm.domain.retrieval.words import words
+from riglm.domain.retrieval.scoring import SERVER_WEIGHT, DenseIndex, LexicalIndex, level, standardised, suitability
+from riglm.domain.retrieval.words import request_texts, words
 from riglm.domain.tool import ToolProfile
 
 WORDS_WITHOUT_MEANING: Final = "riglm/hash-"

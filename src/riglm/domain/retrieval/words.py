@@ -6,6 +6,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
+from riglm.domain.tool import ToolProfile
+
 MOST_CHARACTERS: Final = 20_000
 """Of one text no more is read: it bounds the time that a text of megabytes takes."""
 
@@ -59,3 +61,31 @@ def _stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
             return word[: -len(ending)] + instead
     return word
+
+
+LONGEST_REQUEST: Final = 8_000
+"""Characters of a context that count."""
+
+MOST_SENTENCES: Final = 16
+"""Sentences of a context that count each for itself."""
+
+_LONGEST_DESCRIPTION: Final = 1_000
+_FEWEST_WORDS: Final = 3
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
+
+
+def tool_text(tool: ToolProfile) -> str:
+    """What is embedded of a tool: its server, its name in words, and its description."""
+    server = split_name(tool.server)
+    name = split_name(tool.bare_name or tool.name)
+    return f"{server} {name}: {tool.description[:_LONGEST_DESCRIPTION]}".strip()
+
+
+def request_texts(text: str) -> tuple[str, ...]:
+    """What is embedded of a context: the whole, and when it has several sentences each of them.
+
+    A long request names several needs, and each is found better by the sentence that names it.
+    """
+    whole = text[:LONGEST_REQUEST]
+    sentences = [part for part in _SENTENCE_END.split(whole) if len(part.split()) >= _FEWEST_WORDS]
+    return (whole, *sentences[:MOST_SENTENCES]) if len(sentences) > 1 else (whole,)

@@ -1,9 +1,12 @@
 """What all configuration models have in common."""
 
+import re
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
+
+from riglm.domain.secret import is_clearly_written
 
 Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 """A span of time in seconds: more than nothing, at most a year."""
@@ -29,3 +32,50 @@ def problem(what: str, fix: str, *, key: str = "") -> PydanticCustomError:
     """An error for a validator to raise: what is wrong, what to do, and the key below the model that it is about."""
     # The text goes through the context because pydantic reads braces in the template as fields.
     return PydanticCustomError("riglm", "{what} — fix: {fix}", {"what": what, "fix": fix, "key": key})
+
+
+def clearly_written(url: SecretStr | None) -> SecretStr | None:
+    """The URL, for a validator to give back.
+
+    Raises a problem, which does not show them, for a user or password that others would cut off too early.
+    """
+    if url is not None and not is_clearly_written(url.get_secret_value()):
+        raise problem(
+            "the user or the password in this URL contains a character that must be percent-encoded",
+            "write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B, ] as %5D, % as %25 and a space as %20, in all "
+            "parts before the @ of the host and after it",
+        )
+    return url
+
+
+_PLACEHOLDER = re.compile(
+    r"(?i)(your|my|the|change|replace|insert|example|placeholder|secret|token|password|api|key|admin|test|default|here"
+    r"|me|this|x|0|1|-|_)+"
+)
+_SHORTEST_TOKEN = 16
+
+
+def usable_token(token: SecretStr | None, *, of: str | None = None) -> SecretStr | None:
+    """The token, for a validator of a field; one that is too short, or invalid in a header, is an error.
+
+    `of` names whose it is, where there are several.
+    """
+    if token is None:
+        return None
+    which = "the token" if of is None else f"the token of {of}"
+    fix = f"use {_SHORTEST_TOKEN} or more letters and digits"
+    if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
+        raise problem(f"{which} is empty or has spaces or unusual characters", fix)
+    if len(token.get_secret_value()) < _SHORTEST_TOKEN:
+        raise problem(f"{which} is too short and easy to guess", fix)
+    return token
+
+
+def refuse_placeholder(token: SecretStr | None, key: str) -> None:
+    """Raise an error when the token under `key`, which guards a public address, looks like one out of an example."""
+    if token is not None and _PLACEHOLDER.fullmatch(token.get_secret_value()):
+        raise problem(
+            "the token that guards a public address is easy to guess",
+            "use random characters, for example of `openssl rand -hex 32`",
+            key=key,
+        )

@@ -1,9 +1,11 @@
 """The smaller sections of the configuration."""
 
-from typing import Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from riglm.domain.list_plan import Prices
+from riglm.domain.retention import DAY_SECONDS, Expiry
 from riglm.domain.schemas.base import Seconds, Section, problem
 
 _MIB = 1024 * 1024
@@ -114,3 +116,149 @@ class Privacy(Section):
             fix = "use random characters, for example of `openssl rand -hex 32`"
             raise problem("the key is too short and easy to guess", fix)
         return key
+
+
+_PRESETS: Final = {
+    "anthropic": Prices(cached_input=0.1, cache_write=1.25, output=5.0),
+    "openai": Prices(cached_input=0.1, cache_write=1.0, output=8.0),
+    "google": Prices(cached_input=0.1, cache_write=1.0, output=8.0),
+    "uncached": Prices(cached_input=1.0, cache_write=1.0, output=5.0),
+}
+
+
+class PriceSettings(Section):
+    """What tokens cost relative to uncached input. Lists hold the tools whose listing pays at these prices."""
+
+    preset: Literal["anthropic", "openai", "google", "uncached"] = Field(
+        default="anthropic", description="The usual ratios of a provider, for the keys that are not given."
+    )
+    cached_input: float | None = Field(default=None, ge=0, description="Price of a token that is read from the cache.")
+    cache_write: float | None = Field(default=None, ge=0, description="Price of a token that is written to the cache.")
+    output: float | None = Field(default=None, ge=0, description="Price of an output token.")
+    extra_request: float | None = Field(
+        default=None,
+        ge=0,
+        description="What one avoided model request is worth in addition to its tokens, in tokens of uncached input.",
+    )
+
+    def prices(self) -> Prices:
+        """Return the prices of the preset, replaced by those that are given."""
+        preset = _PRESETS[self.preset]
+
+        def chosen(given: float | None, usual: float) -> float:
+            return usual if given is None else given
+
+        return Prices(
+            cached_input=chosen(self.cached_input, preset.cached_input),
+            cache_write=chosen(self.cache_write, preset.cache_write),
+            output=chosen(self.output, preset.output),
+            extra_request=chosen(self.extra_request, preset.extra_request),
+        )
+
+
+Days = Annotated[float, Field(ge=0, le=36_500)]
+"""A number of days; 0 for no limit."""
+
+
+class Retention(Section):
+    """Number of days that records are kept; 0 keeps them permanently."""
+
+    session_days: Days = Field(
+        default=180, description="After the end of a session, when nothing that happened in it is kept any more."
+    )
+    invocation_days: Days = Field(default=180, description="After a call.")
+    exposure_days: Days = Field(default=90, description="After a list of tools was shown.")
+    learned_pair_days: Days = Field(default=365, description="After the last use that taught it.")
+
+    def expiry(self, now: float) -> Expiry:
+        """What is too old at a time in seconds since the epoch."""
+
+        def before(days: float) -> float | None:
+            return now - days * DAY_SECONDS if days else None
+
+        return Expiry(
+            now=now,
+            sessions=before(self.session_days),
+            invocations=before(self.invocation_days),
+            exposures=before(self.exposure_days),
+            learned_pairs=before(self.learned_pair_days),
+        )
+
+
+class Tracing(Section):
+    """Traces of requests by OpenTelemetry, sent over OTLP to where the standard's `OTEL_...` variables say."""
+
+    enabled: bool | None = Field(
+        default=None,
+        description="Make a span of each request of a client and of each to a server. By default only where "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set.",
+    )
+
+
+OWN_KINDS: Final = ("frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid")
+"""The predictors that come with riglm."""
+
+
+class Predictor(Section):
+    """The strategy that says which tools come next."""
+
+    kind: str = Field(
+        default="hybrid",
+        min_length=1,
+        description=f"{', '.join(OWN_KINDS)}, or one of the entry-point group `riglm.predictors`.",
+    )
+    options: dict[str, Any] = Field(default={}, description="Options of the strategy, by name.")
+
+
+class Learning(Section):
+    """What is learned from recorded use."""
+
+    scope: Literal["principal", "tenant", "instance"] = Field(
+        default="principal",
+        description="Which callers share what is learned: only those of one principal, or all callers of one store "
+        "(`tenant` and `instance`, which are the same).",
+    )
+    max_pairs: int = Field(
+        default=5000,
+        ge=1,
+        description="Maximum number of learned pairs. The oldest and least confident are removed first.",
+    )
+
+
+OWN_PROVIDERS: Final = ("fastembed", "static")
+"""The embedders that come with riglm."""
+
+
+class Embedder(Section):
+    """What turns descriptions and contexts into vectors. No network is used: `riglm embedder pull` downloads models."""
+
+    provider: str = Field(
+        default="fastembed",
+        min_length=1,
+        description="`fastembed`: a real model; `static`: hashed words, without a model's memory and time; or one of "
+        "the entry-point group `riglm.embedders`.",
+    )
+    options: dict[str, Any] = Field(default={}, description="Options of an embedder that a package brings, by name.")
+    model: str = Field(
+        default="riglm/all-MiniLM-L6-v2-int8",
+        min_length=1,
+        description="The model that is installed with riglm, or one of fastembed's, for example "
+        "`BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for knowledge "
+        "there is no fallback for a model that is named here.",
+    )
+    directory: str | None = Field(
+        default=None, min_length=1, description="Where downloaded models are kept; by default in the user's cache."
+    )
+    deadline: Seconds = Field(default=10, description="For one batch of texts, in seconds.")
+    start_deadline: Seconds = Field(default=30, description="For the model to load, in seconds.")
+    batch: int = Field(
+        default=8, ge=1, le=1024, description="Number of texts embedded before the next request gets its turn."
+    )
+    idle: Seconds = Field(
+        default=300, description="Seconds without a request after which the model's process ends and frees its memory."
+    )
+    shared: bool = Field(
+        default=True,
+        description="`true`: all riglm processes of a user share one model process (`fastembed` only); `false`: each "
+        "has a separate one.",
+    )

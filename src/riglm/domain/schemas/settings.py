@@ -3,27 +3,30 @@
 import re
 from collections.abc import Iterable
 from itertools import permutations
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
-from riglm.domain.command_line import secrets_of_command
 from riglm.domain.naming import SEPARATOR, Naming
 from riglm.domain.schemas.base import Section, problem
-from riglm.domain.schemas.control import Control
-from riglm.domain.schemas.downstream import Downstream
-from riglm.domain.schemas.embedder import Embedder
-from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.schemas.knowledge import Knowledge
-from riglm.domain.schemas.prediction import Learning, Predictor
-from riglm.domain.schemas.prices import PriceSettings
-from riglm.domain.schemas.retention import Retention
-from riglm.domain.schemas.section import Limits, Logging, Privacy, Sessions, Timeouts
+from riglm.domain.schemas.downstream import Control, Downstream
+from riglm.domain.schemas.filtering import Filtering, Knowledge
+from riglm.domain.schemas.section import (
+    Embedder,
+    Learning,
+    Limits,
+    Logging,
+    Predictor,
+    PriceSettings,
+    Privacy,
+    Retention,
+    Sessions,
+    Timeouts,
+    Tracing,
+)
 from riglm.domain.schemas.server import Server
-from riglm.domain.schemas.state import State
-from riglm.domain.schemas.storage import Storage
-from riglm.domain.schemas.tracing import Tracing
-from riglm.domain.secret import secrets_of_options, secrets_of_url
+from riglm.domain.schemas.storage import State, Storage
+from riglm.domain.secret import secrets_of_command, secrets_of_options, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
@@ -138,3 +141,11 @@ class Settings(Section):
             found += [server.auth.token] if server.auth else []
             plain += [*secrets_of_url(server.url), *secrets_of_command(server.command + server.args)]
         return (*(secret.get_secret_value() for secret in found), *plain, *self._from_variables)
+
+
+SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of `riglm.yaml`."""
+    return {"$schema": SCHEMA_ID, **Settings.model_json_schema(by_alias=True), "title": "riglm.yaml"}

@@ -8,9 +8,9 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
-from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge.pieces import Table
 from riglm.ports.knowledge import Scope
-from riglm.testing.knowledge import MINE, a_thought, an_embedding, an_entity, an_observation
+from tests.contracts.knowledge_contract import MINE, a_thought, an_embedding, an_entity, an_observation
 
 
 def test_each_table_is_asked_by_itself_and_never_by_a_union(tmp_path: Path):

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riglm.adapters.clients import json_members, toml_tables
-from riglm.adapters.clients.cannot_change import CannotChange
 from riglm.adapters.clients.files import ClientFiles
+from riglm.adapters.clients.json_members import CannotChange
 from riglm.composition.installing import installing
 from riglm.domain.installation import Place
 

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.clients.own_command import own_command
-from riglm.adapters.clients.places import CLIENTS, project_candidates, user_candidates
+from riglm.adapters.clients.dialect import CLIENTS, own_command, project_candidates, user_candidates
 
 
 def where(platform: str, **environment: str) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.clients.claude_code_policy import settings_files
+from riglm.adapters.clients.claude_code import settings_files
 from riglm.adapters.clients.files import ClientFiles
 from riglm.adapters.clients.reading import understood
 from riglm.domain.installation import ClientServer, Place, name_behind

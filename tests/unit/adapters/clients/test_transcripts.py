@@ -9,7 +9,7 @@ from riglm.adapters.clients.transcripts import lines as reading
 from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
 from riglm.adapters.clients.transcripts.codex import CodexTranscripts
 from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
-from riglm.ports.transcripts import Called, Damaged, Ending, Said
+from riglm.ports.clients import Called, Damaged, Ending, Said
 
 DAY = "2026-11-20T10:00:"
 

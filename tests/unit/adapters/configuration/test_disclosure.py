@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.configuration.disclosure import document, shown
 from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.configuration.merging import changes_in, merged
+from riglm.adapters.configuration.merging import changes_in, disclosed_document, merged, shown
 from riglm.domain.control import Invalid
 
 YAML = """
@@ -63,7 +62,7 @@ def test_what_came_from_a_variable_is_covered_wherever_it_stands_and_known_to_be
     (tmp_path / "riglm.yaml").write_text(OF_VARIABLES, "utf-8")
     environment = {"NAMING": "none", "WORD": "plainword", "NUMBER": "7", "SHORT": "qi"}
     settings = load(Options(), environment=environment, directory=tmp_path).settings
-    shown = document(settings)
+    shown = disclosed_document(settings)
     assert "plainword" not in repr(shown)
     assert (shown["naming"], shown["filtering"]["max_tools"], shown["filtering"]["mode"]) == ("none", 7, "shadow")
     assert (shown["filtering"]["profile"], shown["storage"]["path"]) == ("team-***", "/data/***/riglm.db")
@@ -78,10 +77,10 @@ def test_what_came_from_a_variable_stays_covered_when_something_else_changes(tmp
     (tmp_path / "riglm.yaml").write_text(OF_VARIABLES, "utf-8")
     environment = {"NAMING": "none", "WORD": "plainword", "NUMBER": "7", "SHORT": "qi"}
     settings = load(Options(), environment=environment, directory=tmp_path).settings
-    shown = document(settings)
+    shown = disclosed_document(settings)
     assert changes_in(shown, settings) == []
     changed = merged(settings, changes_in({**shown, "naming": "prefix"}, settings), "riglm.db")
     assert changed.naming == "prefix"
-    assert document(changed) == {**shown, "naming": "prefix"}
+    assert disclosed_document(changed) == {**shown, "naming": "prefix"}
     with pytest.raises(Invalid, match="holds a mask"):
         changes_in({"filtering": {"profile": "group-***"}}, settings)

@@ -4,7 +4,7 @@ import pytest
 
 from riglm.adapters.configuration.loading import Options, load
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
 
 
 def settings(**environment):

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.adapters.configuration.disclosure import document
-from riglm.adapters.configuration.merging import changes_in, differences, merged, value_at
+from riglm.adapters.configuration.merging import changes_in, differences, disclosed_document, merged, value_at
 from riglm.domain.control import Invalid
 from riglm.domain.schemas.settings import Settings
 
@@ -44,7 +43,7 @@ def test_a_null_section_is_as_if_it_were_not_there() -> None:
 
 def test_a_secret_stays_where_its_mask_is_given_and_changes_where_another_value_is() -> None:
     before = settings(mcpServers=SERVERS)
-    shown = document(before)
+    shown = disclosed_document(before)
     shown["mcpServers"]["a"]["env"]["KEY"] = "new"
     after = put(before, shown)
     assert differences(before, after) == [("mcpServers", "a", "env", "KEY")]
@@ -166,7 +165,7 @@ OPTIONS = st.recursive(
 )  # fmt: skip
 def test_what_is_shown_changes_nothing_when_it_is_put_back(values: dict[str, Any]) -> None:
     before = settings(**values)
-    shown = document(before)
+    shown = disclosed_document(before)
     assert SECRET not in json.dumps(shown)
     assert changes_in(shown, before) == []
     if not _holds_no_number(shown):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.adapters.configuration import yaml_text
-from riglm.adapters.configuration.cannot_edit import CannotEdit
+from riglm.adapters.configuration.yaml_text import CannotEdit
 
 TEXT = """\
 # riglm

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from riglm.adapters.control.app import control_app
-from riglm.adapters.control.rights import Tokens
 from riglm.adapters.control.server import ControlServer
-from riglm.adapters.control.tokens import FILE_NAME, TokenFile
+from riglm.adapters.control.tokens import FILE_NAME, TokenFile, Tokens
 from riglm.adapters.mcp.downstream.http import bound_socket
-from riglm.domain.schemas.control import Control
+from riglm.domain.schemas.downstream import Control
 from tests.unit.adapters.control.scripted import ScriptedControl
 
 PATIENCE = 20.0

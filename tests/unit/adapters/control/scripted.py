@@ -40,7 +40,7 @@ from riglm.domain.control import (
 )
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.override import Override
+from riglm.domain.policy import Override
 from riglm.domain.session import Client, Confidence, Era, Method, Transport
 from riglm.ports.control import ControlPort
 

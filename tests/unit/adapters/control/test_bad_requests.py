@@ -4,8 +4,8 @@ from http import HTTPMethod
 import pytest
 
 from riglm.adapters.control import route
-from riglm.adapters.control.connection import LONGEST_HEAD
 from riglm.adapters.control.route import MOST_BYTES
+from riglm.adapters.control.server import LONGEST_HEAD
 from tests.unit.adapters.control.conftest import PATIENCE, Served
 from tests.unit.adapters.control.scripted import OVERRIDE, SESSION
 

@@ -3,7 +3,7 @@ from urllib.parse import quote
 import pytest
 
 from riglm.domain.control import Conflict, ControlUnavailable, Fault, Forbidden, Invalid, NotThere
-from riglm.domain.override import OverrideKind, OverrideScope
+from riglm.domain.policy import OverrideKind, OverrideScope
 from tests.unit.adapters.control.conftest import Served
 from tests.unit.adapters.control.scripted import NOON, OVERRIDE, SESSION
 

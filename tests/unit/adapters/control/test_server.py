@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from riglm.adapters.control import connection
-from riglm.adapters.control.connection import MOST_CONNECTIONS
-from riglm.adapters.control.server import ControlServer
+from riglm.adapters.control import server
+from riglm.adapters.control.server import MOST_CONNECTIONS, ControlServer
 from tests.unit.adapters.control.conftest import PATIENCE, Serve, Served
 
 
@@ -20,7 +19,7 @@ def connected(served: Served, sent: bytes = b"") -> socket.socket:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"PUT /config HTTP/1.1\r\nContent-Length: 9\r\n"])
 def test_whoever_dawdles_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes):
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.1)
     served = serve()
     assert served.ask("GET", "/health").status == 200
     with connected(served, sent) as slow, contextlib.suppress(ConnectionResetError):
@@ -31,7 +30,7 @@ def test_whoever_dawdles_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatc
 def test_whoever_asks_nothing_is_cut_off_sooner_than_whoever_waits(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ):
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
     served = serve()
     assert served.ask("GET", "/health").status == 200
     with connected(served, sent) as slow, contextlib.suppress(ConnectionResetError):
@@ -43,7 +42,7 @@ def test_what_was_begun_after_an_answer_must_soon_be_a_request(serve: Serve, mon
     head = f"GET /ready HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
     with connected(served, head) as slow, contextlib.suppress(ConnectionResetError):
         assert slow.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+        monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
         slow.sendall(b"GET /rea")
         while slow.recv(1 << 16):
             pass

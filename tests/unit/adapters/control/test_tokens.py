@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.control.rights import Right, Tokens, guarded
-from riglm.adapters.control.tokens import FILE_NAME, TokenFile, digest, hashed, make
+from riglm.adapters.control.tokens import FILE_NAME, Right, TokenFile, Tokens, digest, guarded, hashed, make
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.control import Control
+from riglm.domain.schemas.downstream import Control
 
 TOKEN = "3f9c0d5be1a7482c"
 

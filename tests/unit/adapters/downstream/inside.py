@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from riglm.application.conversations.connection import Connection
+from riglm.application.conversations.conversation import Connection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope, cancelled_id

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.mcp.downstream import http_request, http_server
-from riglm.adapters.mcp.downstream.gate import Gate, Refusal
 from riglm.adapters.mcp.downstream.http import bound_socket
+from riglm.adapters.mcp.downstream.http_server import Gate, Refusal
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError
 from tests.unit.adapters.downstream.conftest import Front, Started

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.adapters.mcp.downstream.http_shared import SharedHttpSessions
+from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions
 from riglm.domain import jsonrpc
 from riglm.domain.errors import SessionEnded
 from riglm.domain.session import Transport

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from riglm.adapters.mcp.downstream import stdio
-from riglm.adapters.mcp.downstream.pipes import Output
-from riglm.adapters.mcp.downstream.stdio import StdioClient
+from riglm.adapters.mcp.downstream.stdio import Output, StdioClient
 from riglm.domain import jsonrpc
 from riglm.ports.upstream import EventMark
 from tests.unit.adapters.downstream.inside import Inside
@@ -398,7 +397,7 @@ async def test_a_slow_reader_gets_all_that_was_written_before_the_end(
         os.read(client.down, 1 << 20)
         await wait_for(waiting, 0.05)
 
-    monkeypatch.setattr("riglm.adapters.mcp.downstream.pipes.asyncio.wait_for", impatient)
+    monkeypatch.setattr("riglm.adapters.mcp.downstream.stdio.asyncio.wait_for", impatient)
     await client.riglm.close()
     assert len(waited) > 3
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.mcp.downstream import events, http, http_server
-from riglm.adapters.mcp.downstream.answer import Answer
-from riglm.adapters.mcp.downstream.events import Events
+from riglm.adapters.mcp.downstream import answer, http, http_server
+from riglm.adapters.mcp.downstream.answer import Answer, Events
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import EventMark
@@ -80,37 +79,37 @@ async def test_a_client_that_lets_too_much_wait_is_cut_off_and_nothing_is_kept()
 
 async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not():
     stream, wire = Events(100), Wire()
-    stream.ping(stream._last + events.QUIET_SECONDS - 1)
+    stream.ping(stream._last + answer.QUIET_SECONDS - 1)
     assert stream._parts == []
-    stream.ping(stream._last + events.QUIET_SECONDS)
-    stream.ping(stream._last + events.QUIET_SECONDS)
+    stream.ping(stream._last + answer.QUIET_SECONDS)
+    stream.ping(stream._last + answer.QUIET_SECONDS)
     stream.ended()
     await stream.run(wire.send)
     assert wire.body == b": ping\n\n"
 
 
 async def test_a_quiet_answer_becomes_a_stream():
-    answer, wire = Answer(100), Wire()
-    answer.ping(answer._born + events.QUIET_SECONDS - 1)
-    answer.ping(answer._born + events.QUIET_SECONDS)
-    answer.ping(answer._born + events.QUIET_SECONDS)
-    answer.replied(jsonrpc.result(b"1", b"{}"))
-    await answer.run(None, wire.send)  # type: ignore[arg-type]
+    one, wire = Answer(100), Wire()
+    one.ping(one._born + answer.QUIET_SECONDS - 1)
+    one.ping(one._born + answer.QUIET_SECONDS)
+    one.ping(one._born + answer.QUIET_SECONDS)
+    one.replied(jsonrpc.result(b"1", b"{}"))
+    await one.run(None, wire.send)  # type: ignore[arg-type]
     assert wire.body.startswith(b": ping\n\nevent: message\ndata: ")
 
 
 async def test_an_answer_is_given_once():
-    answer, wire = Answer(100), Wire()
-    answer.replied(jsonrpc.result(b"1", b'"first"'))
-    answer.replied(jsonrpc.result(b"1", b'"second"'))
-    answer.interrupted()
-    answer.ping(answer._born + events.QUIET_SECONDS)
-    await answer.run(None, wire.send)  # type: ignore[arg-type]
+    one, wire = Answer(100), Wire()
+    one.replied(jsonrpc.result(b"1", b'"first"'))
+    one.replied(jsonrpc.result(b"1", b'"second"'))
+    one.interrupted()
+    one.ping(one._born + answer.QUIET_SECONDS)
+    await one.run(None, wire.send)  # type: ignore[arg-type]
     assert json.loads(wire.body)["result"] == "first"
 
 
 async def test_quiet_streams_are_kept_alive(start: Started, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(events, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(answer, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(http, "_SWEEP_SECONDS", 0.02)
     front = await start(transport="both")
     peer = await front.greeted()
@@ -324,4 +323,4 @@ async def test_abandoned_sessions_leave_nothing_behind(start: Started):
 
 def test_messages_are_events_of_one_line():
     message = Message(b'{"a":1}', None, "x")
-    assert events.encode_message(message) == b'event: message\ndata: {"a":1}\n\n'
+    assert answer.encode_message(message) == b'event: message\ndata: {"a":1}\n\n'

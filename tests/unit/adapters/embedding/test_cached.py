@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from riglm.adapters.embedding.building import FallbackEmbedder
 from riglm.adapters.embedding.cached import CachedEmbedder
-from riglm.adapters.embedding.fallback import FallbackEmbedder
-from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.adapters.embedding.text import text_hash
+from riglm.adapters.embedding.hashing import HashingEmbedder, text_hash
 from riglm.domain.errors import AnalyticsUnavailable
 from tests.unit.adapters.embedding.scripted import DictionaryCache, ScriptedEmbedder
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riglm.adapters.embedding.chosen import ChosenEmbedder
-from riglm.adapters.embedding.fastembed import FastembedEmbedder
+from riglm.adapters.embedding.fastembed import ChosenEmbedder, FastembedEmbedder
 from riglm.adapters.embedding.frames import Loaded, PassedOver
 from riglm.domain.prediction import Vector
 from riglm.ports.embedder import EmbedderStatus, EmbedderUnavailable

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from riglm.adapters.embedding.fallback import FallbackEmbedder
+from riglm.adapters.embedding.building import FallbackEmbedder, PluggedEmbedder, select_embedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
-from riglm.adapters.embedding.plugged import PluggedEmbedder, select_embedder
 from riglm.domain.errors import ConfigurationError
 from riglm.ports.embedder import EmbedderUnavailable
 

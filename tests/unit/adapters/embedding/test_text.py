@@ -1,6 +1,6 @@
 """What of a text is embedded."""
 
-from riglm.adapters.embedding.text import MOST_CHARACTERS, readable, text_hash
+from riglm.adapters.embedding.hashing import MOST_CHARACTERS, readable, text_hash
 
 
 def test_halves_of_a_pair_are_joined_and_lonely_ones_replaced() -> None:

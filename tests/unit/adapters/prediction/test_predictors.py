@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction import standing
-from riglm.adapters.prediction.blend import BlendPredictor
-from riglm.adapters.prediction.cooccurrence import CooccurrencePredictor
-from riglm.adapters.prediction.embedding import EmbeddingPredictor
-from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.prediction import weighing
+from riglm.adapters.prediction.embedding import BlendPredictor, EmbeddingPredictor
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
-from riglm.adapters.prediction.sequence import SequencePredictor
-from riglm.adapters.prediction.server import ServerPredictor
+from riglm.adapters.prediction.usage_statistics import (
+    CooccurrencePredictor,
+    FrequencyPredictor,
+    SequencePredictor,
+    ServerPredictor,
+)
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Relevance
 from riglm.ports.predictor import PredictorPort
@@ -308,9 +309,9 @@ def test_no_lift_of_fresh_tools_takes_a_likely_used_tool_from_the_first_15():
     used = np.zeros(40, np.bool_)
     used[[20, 30, 35]] = True
     likely[[20, 30]] = 2.0, 1.9
-    scores = standing.kept(lifted, likely, used)
+    scores = weighing.kept(lifted, likely, used)
     place = np.argsort(np.argsort(-scores))
-    assert place[20] < place[30] < standing.FIRST
+    assert place[20] < place[30] < weighing.FIRST
     assert place[35] == 35
     assert np.delete(scores, [20, 30]).tolist() == np.delete(lifted, [20, 30]).tolist()
 
@@ -318,4 +319,4 @@ def test_no_lift_of_fresh_tools_takes_a_likely_used_tool_from_the_first_15():
 def test_used_tools_among_the_first_anyway_stay_as_they_are():
     lifted = np.linspace(5.0, 3.0, 40)
     used = np.arange(40) < 6
-    assert standing.kept(lifted, lifted, used).tolist() == lifted.tolist()
+    assert weighing.kept(lifted, lifted, used).tolist() == lifted.tolist()

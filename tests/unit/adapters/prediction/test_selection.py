@@ -7,8 +7,8 @@ import pytest
 
 from riglm.adapters.prediction.selection import GROUP, select_predictor
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.prediction import OWN_KINDS
-from riglm.ports import plugging
+from riglm.domain.schemas.section import OWN_KINDS
+from riglm.ports import predictor
 
 
 class NoPredictor:
@@ -36,7 +36,7 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("absent", "no.such.module:Thing", GROUP),
         EntryPoint("number", here + "NUMBER", GROUP),
     ]
-    monkeypatch.setattr(plugging, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
+    monkeypatch.setattr(predictor, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
 
 
 NUMBER = 42

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.spool import claim as claims
+from riglm.adapters.spool import directory as claims
 from riglm.adapters.spool import segment as segments
-from riglm.adapters.spool.claim import Claim, Held
-from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.directory import Claim, Held, sole_server
+from riglm.adapters.spool.files import FileSpool, survey
 from riglm.adapters.spool.segment import HEAD, VERSION, bodies, framed
-from riglm.adapters.spool.sole_server import sole_server
-from riglm.adapters.spool.survey import survey
 from riglm.domain.errors import ConfigurationError
 from riglm.ports.spool import SpoolUnavailable
-from riglm.testing.records import a_session, an_invocation
+from tests.records import a_session, an_invocation
 
 SESSION = a_session()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from riglm.adapters.spool.shapes import decode, encode
 from riglm.ports.analytics import Record
-from riglm.testing.records import a_learned_pair
+from tests.records import a_learned_pair
 from tests.unit.adapters.spool.kinds import KINDS
 
 

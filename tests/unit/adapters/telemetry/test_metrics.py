@@ -13,13 +13,12 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from riglm.adapters.telemetry.exposition import OPENMETRICS, PLAIN, written
+from riglm.adapters.telemetry.families import OPENMETRICS, PLAIN, written
 from riglm.adapters.telemetry.metrics import OTHER, REFUSED, PrometheusMetrics
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
-from riglm.domain.prices import Prices
-from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.list_plan import Prices
+from riglm.domain.session import Era, Method, Session, Transport, uuid7
 from riglm.domain.session_cost import SessionCost
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus

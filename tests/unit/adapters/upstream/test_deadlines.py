@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines
+from riglm.adapters.mcp.upstream.channel import Pending
 from riglm.adapters.mcp.upstream.deadlines import Clock, Deadlines, Patience, Waiting
-from riglm.adapters.mcp.upstream.pending import Pending
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import Answer, eventually, request, settle
 

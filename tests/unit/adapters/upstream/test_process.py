@@ -11,8 +11,7 @@ import psutil
 import pytest
 
 from riglm.adapters.mcp.upstream.channel import Receiver
-from riglm.adapters.mcp.upstream.guardian import Guardian
-from riglm.adapters.mcp.upstream.process import Child
+from riglm.adapters.mcp.upstream.process import Child, Guardian
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.upstream import UpstreamSpec
@@ -330,7 +329,7 @@ async def test_many_children_leave_no_file_and_no_process(guardian):
 
 WATCHER = """
 import os, subprocess, sys
-from riglm.adapters.mcp.upstream.guardian import Guardian
+from riglm.adapters.mcp.upstream.process import Guardian
 guardian = Guardian()
 sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(120)"]
 kept, released, other = (subprocess.Popen(sleep, start_new_session=True, stdout=subprocess.DEVNULL) for _ in range(3))
@@ -363,7 +362,7 @@ def test_a_guardian_that_cannot_start_is_logged_and_does_not_stop_anything(monke
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no processes left")
 
-    monkeypatch.setattr("riglm.adapters.mcp.upstream.guardian.subprocess.Popen", refuse)
+    monkeypatch.setattr("riglm.adapters.mcp.upstream.process.subprocess.Popen", refuse)
     guardian = Guardian()
     guardian.watch(1)
     guardian.release(1)

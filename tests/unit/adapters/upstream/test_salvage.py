@@ -1,6 +1,6 @@
 import pytest
 
-from riglm.adapters.mcp.upstream.salvage import answered_id, not_an_answer
+from riglm.adapters.mcp.upstream.channel import answered_id, not_an_answer
 
 
 @pytest.mark.parametrize(

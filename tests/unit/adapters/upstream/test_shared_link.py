@@ -2,7 +2,7 @@ import pytest
 
 from riglm.adapters.mcp.upstream import deadlines, lifeline
 from riglm.adapters.mcp.upstream.deadlines import Patience
-from riglm.adapters.mcp.upstream.shared_link import SharedLink
+from riglm.adapters.mcp.upstream.shared_channel import SharedLink
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Rest, Wires, ask, notification, settle

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from riglm.adapters.mcp.upstream import lifeline, sse_channel
+from riglm.adapters.mcp.upstream import lifeline, sse
 from riglm.adapters.mcp.upstream.deadlines import Patience
 from riglm.adapters.mcp.upstream.http_link import HttpPlace
 from riglm.adapters.mcp.upstream.sse import SseUpstream
@@ -247,7 +247,7 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
 
 @pytest.mark.parametrize("fate", ["never answered", "refused", "cut off"])
 async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_ever(monkeypatch, fate):
-    monkeypatch.setattr(sse_channel, "_HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(sse, "_HOLD_SECONDS", 0.1)
     server = OldServer()
     async with standing(server) as upstream:
         link = upstream.connect(Ears())

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from riglm.adapters.mcp.upstream import lifeline, stdio
-from riglm.adapters.mcp.upstream.guardian import Guardian
+from riglm.adapters.mcp.upstream.process import Guardian
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.session import Era

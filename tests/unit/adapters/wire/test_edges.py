@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from riglm.adapters.mcp.wire.edges import Edges
-from riglm.domain.salvage import EDGE
+from riglm.adapters.mcp.wire.framing import Edges
+from riglm.domain.rawjson import EDGE
 
 LONG = json.dumps({"jsonrpc": "2.0", "id": 1, "result": "x" * 3000}).encode()
 OTHER = json.dumps({"jsonrpc": "2.0", "result": "y" * 4000, "id": 2}).encode()

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
-from riglm.adapters.mcp.wire.gathering import SMALL, Gathering
+from riglm.adapters.mcp.wire.framing import SMALL, Gathering, LineSplitter, well_formed
 
 
 class Heard:

@@ -8,8 +8,7 @@ import weakref
 
 import pytest
 
-from riglm.adapters.mcp.wire.http_client import HttpClient, HttpFailure, Target
-from riglm.adapters.mcp.wire.pool import MAX_DIALS
+from riglm.adapters.mcp.wire.http_client import MAX_DIALS, HttpClient, HttpFailure, Target
 from tests.unit.adapters.wire.peers import OK, Answer, Caller, answering, client_for, post, serving, within
 
 

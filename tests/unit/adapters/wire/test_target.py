@@ -1,7 +1,6 @@
 import pytest
 
-from riglm.adapters.mcp.wire.proxy_environment import proxy_for
-from riglm.adapters.mcp.wire.target import Target
+from riglm.adapters.mcp.wire.target import Target, proxy_for
 from riglm.domain.errors import ConfigurationError
 
 

@@ -4,8 +4,7 @@ import gc
 
 import pytest
 
-from riglm.application.aggregating.directory import Directory
-from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.listings import Directory, Listings
 from riglm.domain import jsonrpc
 from riglm.domain.naming import prefixed
 

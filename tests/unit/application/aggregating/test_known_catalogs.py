@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.forwarding import known_catalogs
-from riglm.application.forwarding.known_catalogs import KnownCatalogs
+from riglm.application.forwarding import catalogues
+from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Era
-from riglm.domain.tool_catalog import MAX_CATALOG_BYTES
+from riglm.domain.tool import MAX_CATALOG_BYTES
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.application.aggregating import test_modern
 from tests.unit.application.aggregating.test_conversation import INITIALIZE, TOOLS_CHANGED, Stage, call, held, server
@@ -234,7 +234,7 @@ def test_a_catalog_is_recorded_when_it_changed_or_has_not_been_for_a_day():
     assert len(kept.put) == 1
     kept.list(b"u")
     assert len(kept.put) == 2
-    kept.now += known_catalogs.REFRESH_SECONDS
+    kept.now += catalogues.REFRESH_SECONDS
     kept.list(b"u")
     assert [each.updated_at for each in kept.put] == [1000.0, 1000.0, kept.now]
 
@@ -264,7 +264,7 @@ def test_nothing_secret_is_recorded_of_how_a_server_is_reached():
 
 
 def test_no_more_than_so_many_catalogs_are_kept(monkeypatch):
-    monkeypatch.setattr(known_catalogs, "MAX_CATALOGS", 2)
+    monkeypatch.setattr(catalogues, "MAX_CATALOGS", 2)
     kept = Kept()
     for variant in ("one", "two", "three"):
         kept.list(b"t", variant=variant)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from riglm.application.aggregating import consensus, joint_listen, modern_lists
+from riglm.application.aggregating import joint_listen, modern_lists
 from riglm.application.aggregating.listings import Listings
 from riglm.application.aggregating.modern import AggregateModern
 from riglm.domain import jsonrpc, parameters
@@ -152,7 +152,7 @@ async def test_a_server_that_cannot_be_reached_does_not_count(monkeypatch):
     assert await stage.names() == ["a__t"]
     assert await stage.names() == ["a__t"]
     assert stage.link("b").methods.count("server/discover") == 1
-    monkeypatch.setattr(consensus, "RETRY_SECONDS", -1.0)
+    monkeypatch.setattr(joint_listen, "RETRY_SECONDS", -1.0)
     down.answers["server/discover"] = lambda asked: asked.error(-32601)
     assert await stage.names() == ["a__t"]
     await stage.modern.close()
@@ -174,7 +174,7 @@ async def test_a_server_that_never_answers_counts_no_longer_once_its_time_is_ove
     stage = Stage(server("a", "t"), hung)
     assert jsonrpc.error_code(await stage.ask("server/discover")) == -32022
     (await stage.link("b").next("server/discover")).reply.failed(ErrorKind.TIMEOUT, "no answer")
-    monkeypatch.setattr(consensus, "RETRY_SECONDS", -1.0)
+    monkeypatch.setattr(joint_listen, "RETRY_SECONDS", -1.0)
     for _ in range(2):
         assert (await stage.ask("server/discover")).result
     await stage.modern.close()

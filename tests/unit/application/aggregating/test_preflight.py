@@ -2,8 +2,8 @@
 
 import pytest
 
+from riglm.application.aggregating.ensemble import check_names
 from riglm.application.aggregating.listings import Listings
-from riglm.application.aggregating.preflight import check_names
 from riglm.domain.errors import ConfigurationError
 from tests.unit.application.fakes import Server, listed, opened, tools
 

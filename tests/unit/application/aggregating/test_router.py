@@ -2,10 +2,9 @@
 
 import pytest
 
-from riglm.application.aggregating import errands, router
-from riglm.application.aggregating.directory import Directory
-from riglm.application.aggregating.errands import Errands
-from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating import ensemble, router
+from riglm.application.aggregating.ensemble import Errands
+from riglm.application.aggregating.listings import Directory, Listings
 from riglm.application.aggregating.router import Router
 from riglm.application.forwarding.asking import Asking
 from riglm.domain import jsonrpc
@@ -166,7 +165,7 @@ async def test_a_request_that_nobody_can_be_offered_is_not_found():
 
 
 def test_only_so_many_questions_are_remembered_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(errands, "MOST_OPEN", 2)
+    monkeypatch.setattr(ensemble, "MOST_OPEN", 2)
     link, open_errands = Server("a").connect(None), Errands()
     for number in (1, 2, 3):
         open_errands.outward(link, asks(number, "roots/list"))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from riglm.application.aggregating.waiting import wait_for_each
+from riglm.application.aggregating.listings import wait_for_each
 
 
 async def test_a_task_is_not_waited_for_beyond_its_own_timeout():

@@ -7,9 +7,15 @@ import pytest
 
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.persisting import ConfigurationDocuments
-from riglm.application.control import configuration, following
-from riglm.application.control.configuration import LiveConfiguration
-from riglm.application.control.following import Aside, FilteringFollower, Follower, Following, PredictionFollower
+from riglm.application.control import configuration
+from riglm.application.control.configuration import (
+    Aside,
+    FilteringFollower,
+    Follower,
+    Following,
+    LiveConfiguration,
+    PredictionFollower,
+)
 from riglm.domain.control import Conflict, ControlUnavailable, Invalid
 from riglm.domain.errors import ConfigurationError
 
@@ -158,7 +164,7 @@ async def test_sections_are_set_back_whole_and_what_was_the_default_is_no_change
 
 
 async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, monkeypatch):
-    monkeypatch.setattr(following, "PROVING_SECONDS", 0.05)
+    monkeypatch.setattr(configuration, "PROVING_SECONDS", 0.05)
     go_on, prediction = threading.Event(), Prediction()
 
     def make(settings):

@@ -7,7 +7,7 @@ import pytest
 
 from riglm.application.control.crossing import ProxyLoop
 from riglm.domain.control import ControlUnavailable
-from riglm.testing.records import an_override
+from tests.records import an_override
 from tests.unit.application.control.office import BRIEFLY, SOON, an_office, settled
 
 

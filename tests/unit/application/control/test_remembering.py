@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.application.control.remembering import SHARE, Remembering
+from riglm.application.control.crossing import SHARE, Remembering
 from riglm.domain.control import ControlUnavailable
 from tests.unit.application.control.office import BRIEFLY
 from tests.unit.application.fakes import Clock

@@ -4,8 +4,8 @@ import pytest
 
 from riglm.application.control.sessions import Sessions
 from riglm.domain.control import NotThere
-from riglm.domain.identifier import uuid7
-from riglm.testing.records import a_session, an_exposure, an_invocation
+from riglm.domain.session import uuid7
+from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.office import an_office
 
 

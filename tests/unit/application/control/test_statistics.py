@@ -2,15 +2,14 @@
 
 import pytest
 
-from riglm.application.control.counting import Counting
-from riglm.application.control.history import History
+from riglm.application.control.crossing import Counting
 from riglm.application.control.statistics import Statistics
-from riglm.application.control.tool_use import ToolUse
+from riglm.application.control.tool_use import History, ToolUse
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.control import Invalid, NotThere, RecordTotals, ToolEntry, ZeroHop
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
-from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.office import an_office
 
 COUNTS = RecordCounts(

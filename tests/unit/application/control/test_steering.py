@@ -3,12 +3,12 @@
 import pytest
 
 from riglm.application.control.steering import Steering
-from riglm.application.filtering.overrides import Overrides
+from riglm.application.filtering.decisions import Overrides
 from riglm.application.worker import Worker
 from riglm.domain.control import Conflict, ControlUnavailable, Invalid, NotThere, OverrideWish
-from riglm.domain.identifier import uuid7
-from riglm.domain.override import OverrideKind, OverrideScope
-from riglm.testing.records import a_session, an_override
+from riglm.domain.policy import OverrideKind, OverrideScope
+from riglm.domain.session import uuid7
+from tests.records import a_session, an_override
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.control.office import BRIEFLY, an_office, settled
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.conversations.connection import Connection
+from riglm.application.conversations.conversation import Connection
 from riglm.application.proxy import ProxyService
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport

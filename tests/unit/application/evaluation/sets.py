@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from riglm.application.evaluation.dataset import Dataset, Query
-from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.retrieval import Prepared
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL, context, vectors
 

@@ -1,7 +1,6 @@
 import pytest
 
-from riglm.application.evaluation.abstention import AbstentionFigures, evaluate_abstention
-from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.retrieval import AbstentionFigures, Prepared, evaluate_abstention
 from riglm.domain.prediction import Context
 from tests.unit.application.evaluation.sets import prepared
 from tests.unit.domain.retrieval.samples import SPIKE

@@ -1,7 +1,6 @@
 import pytest
 
-from riglm.application.evaluation.dataset import digest, read_dataset, read_tools
-from riglm.application.evaluation.lines import DatasetError
+from riglm.application.evaluation.dataset import DatasetError, digest, read_dataset, read_tools
 from tests.unit.application.evaluation.sets import write
 
 TOOLS = [{"name": "a"}, {"name": "b", "description": "second"}]

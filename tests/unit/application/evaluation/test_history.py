@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from riglm.adapters.prediction.server import ServerPredictor
+from riglm.adapters.prediction.usage_statistics import ServerPredictor
 from riglm.application.evaluation.history import figures, walk_history
 from riglm.domain.invocation import Found
 from riglm.ports.analytics import RecordedCall, RecordedSession

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from riglm.application import json_lines
-from riglm.application.evaluation.lines import DatasetError, group_of, name_list, rows, text_of
+from riglm.application.evaluation.dataset import DatasetError, group_of, name_list, rows, text_of
 
 
 @pytest.fixture

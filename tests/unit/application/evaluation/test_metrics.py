@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riglm.application.evaluation.metrics import Tally, fixed_size, hits, percentile, rank
+from riglm.application.evaluation.history import Tally, fixed_size, hits, percentile, rank
 
 
 def test_hits_are_shares_of_ranks_below_the_cut_in_percent():

@@ -2,8 +2,8 @@
 
 from riglm.application.evaluation.record import cost_fields, read_record
 from riglm.domain.invocation import Found
-from riglm.domain.prices import Prices
-from riglm.testing.records import a_session, an_exposure, an_invocation
+from riglm.domain.list_plan import Prices
+from tests.records import a_session, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.reporting.shadowed import worked
 

@@ -1,14 +1,16 @@
 import numpy as np
 import pytest
 
-from riglm.application.evaluation.prepared import EmbedderChanged, prepare, text_count
 from riglm.application.evaluation.retrieval import (
     BASELINES,
+    EmbedderChanged,
     PredictedRanking,
     baseline,
     evaluate_retrieval,
     figures,
     measured,
+    prepare,
+    text_count,
 )
 from riglm.domain.prediction import Context, Prediction
 from riglm.domain.retrieval.retriever import Retriever

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riglm.application.evaluation.dataset import digest
-from riglm.application.evaluation.lines import DatasetError
-from riglm.application.evaluation.prepared import Prepared
+from riglm.application.evaluation.dataset import DatasetError, digest
+from riglm.application.evaluation.retrieval import Prepared
 from riglm.application.evaluation.sequences import SessionSet, evaluate_sequences, read_sessions
 from riglm.domain.prediction import Context, Prediction, Situation
 from riglm.ports.predictor import PredictorPort

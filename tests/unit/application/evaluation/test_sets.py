@@ -2,8 +2,7 @@
 
 import pytest
 
-from riglm.application.evaluation.lines import DatasetError
-from riglm.application.evaluation.sets import find_sets
+from riglm.application.evaluation.dataset import DatasetError, find_sets
 from tests.unit.application.evaluation.sets import write
 
 QUERIES = "queries.jsonl"

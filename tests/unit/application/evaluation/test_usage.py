@@ -1,6 +1,5 @@
 from riglm.application.evaluation.dataset import Query
-from riglm.application.evaluation.retrieval import PredictedRanking
-from riglm.application.evaluation.usage import evaluate_usage, halves, taught
+from riglm.application.evaluation.retrieval import PredictedRanking, evaluate_usage, halves, taught
 from riglm.domain.prediction import Prediction
 from riglm.domain.tool import ToolProfile
 from tests.unit.application.evaluation.sets import prepared

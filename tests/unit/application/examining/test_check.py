@@ -1,8 +1,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from riglm.application.examining.check import Check, aside, run
-from riglm.application.examining.once import Once
+from riglm.application.examining.check import Check, Once, aside, run
 from riglm.domain.finding import Finding, Section, Severity, finding
 
 GOOD = finding(Section.MACHINE, Severity.OK, "here", "all is well")

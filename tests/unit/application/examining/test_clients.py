@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.examining.files import FilesLook
+from riglm.adapters.examining import FilesLook
+from riglm.application.examining.check import Once
 from riglm.application.examining.clients import ClientFilesCheck, ClientsSeenCheck
-from riglm.application.examining.once import Once
 from riglm.domain.finding import Severity
 from riglm.domain.installation import Installation, Place, RiglmEntry
 from riglm.domain.schemas.filtering import Filtering

@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.examining.files import FilesLook
-from riglm.application.examining.certain_secrets import certain_secrets
-from riglm.application.examining.configuration import ConfigurationCheck, UnusableConfiguration
+from riglm.adapters.examining import FilesLook
+from riglm.application.examining.configuration import ConfigurationCheck, UnusableConfiguration, certain_secrets
 from riglm.domain.finding import Severity
 from riglm.domain.schemas.settings import Settings
 

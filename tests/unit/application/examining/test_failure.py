@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.examining.failure import Configured, diagnosis
+from riglm.application.examining.visit import Configured, diagnosis
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.examining import Heard
 

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.examining.schemas import JsonSchemaJudge
-from riglm.application.examining.servers import ServersCheck
+from riglm.adapters.examining import JsonSchemaJudge
+from riglm.application.examining.servers import ServersCheck, Visited, Visitor
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.visit import Visit
-from riglm.application.examining.visitor import Visited, Visitor
 from riglm.domain.client_support import support_by_key
 from riglm.domain.finding import Finding, Severity
 from riglm.domain.schemas.filtering import Filtering

@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from riglm.adapters.examining.schemas import JsonSchemaJudge
+from riglm.adapters.examining import JsonSchemaJudge
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.examining.visit import Visit
 from riglm.domain.finding import Finding, Severity

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from riglm.domain.override import OverrideKind, OverrideScope
+from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.prediction import Prediction
 from riglm.domain.session import Era
 from riglm.domain.session_state import SessionState
-from riglm.testing.records import an_override
+from tests.records import an_override
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
 
 ALL = [f"tool{number:02}" for number in range(30)]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from riglm.domain import jsonrpc
-from riglm.domain.prices import Prices
+from riglm.domain.exposure import Surface
+from riglm.domain.list_plan import Prices
 from riglm.domain.session import Era
-from riglm.domain.surface import Surface
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 

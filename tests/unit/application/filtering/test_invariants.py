@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from riglm.domain.invocation import Found
-from riglm.domain.override import Override, OverrideKind
-from riglm.domain.prices import Prices
-from riglm.domain.schemas.prices import PriceSettings
+from riglm.domain.list_plan import Prices
+from riglm.domain.policy import Override, OverrideKind
+from riglm.domain.schemas.section import PriceSettings
 from riglm.domain.session import Era
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 

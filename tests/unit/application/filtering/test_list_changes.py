@@ -3,8 +3,8 @@
 import pytest
 
 from riglm.domain.invocation import Found
-from riglm.domain.prices import Prices
-from riglm.domain.schemas.prices import PriceSettings
+from riglm.domain.list_plan import Prices
+from riglm.domain.schemas.section import PriceSettings
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from riglm.application.filtering.meta_tools import MetaTools
-from riglm.application.lists.meta_tool_definitions import NAMES
-from riglm.domain.prices import Prices
-from riglm.domain.schemas.prices import PriceSettings
+from riglm.application.lists.writing import NAMES
+from riglm.domain.list_plan import Prices
+from riglm.domain.schemas.section import PriceSettings
 from riglm.domain.session import Era
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.filtering.overrides import Overrides
+from riglm.application.filtering.decisions import Overrides
 from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.testing.records import an_override
+from tests.records import an_override
 from tests.stores.memory import InMemoryAnalytics
 
 

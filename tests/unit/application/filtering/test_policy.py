@@ -6,7 +6,7 @@ import pytest
 
 from riglm.application.filtering.service import LONGEST_FRESH, PROMISED_SECONDS
 from riglm.domain.invocation import Found
-from riglm.domain.override import Override, OverrideKind, OverrideScope
+from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import Era
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 

@@ -4,11 +4,11 @@ import pytest
 
 from riglm.application.sharing.session_record import decoded, encoded
 from riglm.domain.invocation import Found
-from riglm.domain.override import OverrideKind
-from riglm.domain.prices import Prices
+from riglm.domain.list_plan import Prices
+from riglm.domain.policy import OverrideKind
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Era
-from riglm.testing.records import an_override
+from tests.records import an_override
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from riglm.application.filtering.overrides import PAUSE_SECONDS
+from riglm.application.filtering.decisions import PAUSE_SECONDS
 from riglm.application.filtering.service import PROMISED_SECONDS
 from riglm.domain import jsonrpc
+from riglm.domain.exposure import Surface
 from riglm.domain.session import Era
-from riglm.domain.surface import Surface
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.forwarding import held_back
-from riglm.application.forwarding.held_back import HeldBack
+from riglm.application.forwarding import announcer
+from riglm.application.forwarding.announcer import HeldBack
 from riglm.domain import jsonrpc
 from riglm.ports.upstream import EventMark
 from tests.unit.application.fakes import Channel
@@ -48,7 +48,7 @@ def test_messages_go_straight_to_a_client_that_listens(channel):
 
 
 def test_too_many_messages_push_out_the_oldest_and_that_is_said_once(channel, monkeypatch, caplog):
-    monkeypatch.setattr(held_back, "MOST_HELD_BACK", 2)
+    monkeypatch.setattr(announcer, "MOST_HELD_BACK", 2)
     held = HeldBack(channel)
     for number in range(5):
         held.keep(note(number))
@@ -57,7 +57,7 @@ def test_too_many_messages_push_out_the_oldest_and_that_is_said_once(channel, mo
 
 
 def test_too_many_bytes_push_out_the_oldest_but_never_the_last(channel, monkeypatch):
-    monkeypatch.setattr(held_back, "MOST_BYTES", 250)
+    monkeypatch.setattr(announcer, "MOST_BYTES", 250)
     held = HeldBack(channel)
     for number in range(5):
         held.keep(note(number, 100))

@@ -1,12 +1,13 @@
 """What riglm takes of a call is all the time but its server's."""
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.forwarding import overhead
-from riglm.application.forwarding.overhead import Overhead
+from riglm.application.forwarding import exchange
+from riglm.application.forwarding.exchange import Overhead
 from riglm.application.proxy import ProxyService
 from riglm.domain.invocation import Found
 from riglm.domain.session import Transport
@@ -77,7 +78,7 @@ class Stage(World):
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(overhead, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(exchange, "time", SimpleNamespace(perf_counter=clock, time=time.time))
     return clock
 
 

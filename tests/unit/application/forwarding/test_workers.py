@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from riglm.application.forwarding.asking import Workers
 from riglm.application.forwarding.exchange import Exchange
-from riglm.application.forwarding.workers import Workers
 from riglm.domain import jsonrpc
 from tests.unit.application.fakes import Sink, asks
 

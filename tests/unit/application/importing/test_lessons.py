@@ -1,11 +1,10 @@
 """What the calls of a transcript teach of the contexts they were made in."""
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.importing.conversations import Conversation, Step
-from riglm.application.importing.lessons import ContextLessons
-from riglm.domain.identifier import uuid7
+from riglm.application.importing.conversations import ContextLessons, Conversation, Step
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.testing.records import a_session
+from riglm.domain.session import uuid7
+from tests.records import a_session
 
 
 def make_step(tool, *, failed=False):

@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
+from riglm.application.importing.collecting import RecordedLive
 from riglm.application.importing.conversations import Identities, is_imported
-from riglm.application.importing.recorded_live import RecordedLive
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found
+from riglm.domain.session import uuid7
 from riglm.ports.analytics import RecordedCall, RecordedSession
 
 IDENTITIES = Identities(KeyedHasher(b"k" * 32))

@@ -7,13 +7,12 @@ from typing import Any, Self
 
 import pytest
 
+from riglm.adapters.embedding.building import SharedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.adapters.embedding.shared import SharedEmbedder
-from riglm.application.knowledge.embedding import QuestionEmbedder
-from riglm.application.knowledge.storing import StoreAside
+from riglm.application.knowledge.retrieval import QuestionEmbedder, StoreAside
 from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge.pieces import Table
 from riglm.ports.embedder import Embedders, EmbedderUnavailable
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge

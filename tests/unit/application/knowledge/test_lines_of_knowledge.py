@@ -3,11 +3,9 @@
 import pytest
 
 from riglm.application.json_lines import BadLine
-from riglm.application.knowledge import memory_line, thought_line
-from riglm.application.knowledge.memory_line import Described, memory_of
-from riglm.application.knowledge.thought_line import thought_of
-from riglm.domain.knowledge.pieces import Relation
-from riglm.domain.knowledge.provenance import Origin
+from riglm.application.knowledge import lines
+from riglm.application.knowledge.lines import Described, memory_of, thought_of
+from riglm.domain.knowledge.pieces import Origin, Relation
 
 NOW = 1_700_000_000.0
 
@@ -54,13 +52,13 @@ def test_a_thought_has_what_its_line_says():
 def test_however_private_is_spelt_it_is_private(key):
     assert thought(**{key: True}).is_private
     assert not thought(**{key: False}).is_private
-    assert thought_line.is_known(key)
+    assert lines.is_thought_line_key(key)
 
 
 @pytest.mark.parametrize("key", ["privates", "privateer", "not_private", "priv", ""])
 def test_a_key_with_other_letters_does_not_mean_private(key):
     assert not thought(**{key: True}).is_private
-    assert not thought_line.is_known(key)
+    assert not lines.is_thought_line_key(key)
 
 
 def test_what_is_private_by_one_key_is_private():
@@ -121,7 +119,7 @@ def test_an_entity_comes_with_its_observations():
     row = {"type": "entity", "name": "Alice", "entityType": "person ", "observations": ["tea", " ", "tea", "cats"]}
     assert memory_of(row, "ann") == Described(name="Alice", kind="person", observations=("tea", "cats"))
     assert memory_of({"type": "entity", "name": "Alice"}, "") == Described(name="Alice", kind="", observations=())
-    assert [key for key in (*row, "id") if not memory_line.is_known(row, key)] == ["id"]
+    assert [key for key in (*row, "id") if not lines.is_memory_line_key(row, key)] == ["id"]
 
 
 def test_a_relation_is_its_owner_s():

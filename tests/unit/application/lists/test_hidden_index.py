@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.application.lists.hidden_index import hidden_index
-from riglm.domain.tokens import BYTES_PER_TOKEN
+from riglm.application.lists.writing import hidden_index
+from riglm.domain.tool import BYTES_PER_TOKEN
 
 
 def by_prefix(name):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from riglm.application.lists.meta_tool_definitions import NAMES, SEARCH, definitions
+from riglm.application.lists.writing import NAMES, SEARCH, definitions
 from riglm.domain.schemas.settings import RESERVED_NAMES
-from riglm.domain.tokens import estimated_tokens
+from riglm.domain.tool import estimated_tokens
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
 
 

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction.frequency import FrequencyPredictor
+from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.experience import MOST_SCOPES
 from riglm.application.worker import Urgency
 from riglm.domain.invocation import Found

@@ -5,13 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riglm.adapters.prediction.selection import select_predictor
-from riglm.application.prediction.experience import Experience
-from riglm.application.prediction.replay import latest, training_examples
+from riglm.application.prediction.experience import Experience, latest, training_examples
 from riglm.domain.coverage import CoverageCalibrator
-from riglm.domain.identifier import uuid7
 from riglm.domain.invocation import Found
 from riglm.domain.learning import SIGNALS
 from riglm.domain.prediction import Situation
+from riglm.domain.session import uuid7
 from riglm.ports.analytics import RecordedCall, RecordedSession
 
 TOOLS = tuple(f"{server}__tool{number}" for server in ("files", "mail", "web") for number in range(6))

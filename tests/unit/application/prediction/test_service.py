@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction.frequency import FrequencyPredictor
 from riglm.adapters.prediction.selection import select_predictor
+from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.worker import Urgency
 from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair

@@ -9,7 +9,7 @@ from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.retrieval.texts import request_texts
+from riglm.domain.retrieval.words import request_texts
 from tests.unit.application.prediction.scripted_embedder import ScriptedEmbedder, catalogue
 
 LEDGER, ZEBRA = ({"keep": said, "send": "Send a mail."} for said in ("Keep a ledger.", "Feed a zebra."))

@@ -9,7 +9,7 @@ from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.worker import Worker
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import PROFILE, Client
-from riglm.testing.records import a_session, an_invocation
+from tests.records import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 
 DAY = 86_400.0

@@ -7,9 +7,8 @@ import pytest
 
 from riglm.application.recording.maintenance import Maintenance, Rhythm
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.forgetting import Forgotten, Whose
-from riglm.domain.retention import Expiry
-from riglm.testing.records import a_learned_pair, a_session, an_invocation
+from riglm.domain.retention import Expiry, Forgotten, Whose
+from tests.records import a_learned_pair, a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 
 SOON = 30.0

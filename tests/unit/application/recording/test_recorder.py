@@ -9,7 +9,7 @@ from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.testing.analytics import a_session, an_invocation
+from tests.contracts.analytics_contract import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 

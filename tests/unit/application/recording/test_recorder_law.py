@@ -9,13 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from riglm.adapters.spool.files import FileSpool
-from riglm.adapters.spool.survey import survey
+from riglm.adapters.spool.files import FileSpool, survey
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 from riglm.ports.spool import SpoolUnavailable
-from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
+from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 

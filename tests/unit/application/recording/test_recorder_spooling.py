@@ -12,7 +12,7 @@ from riglm.application.recording.record_queue import QueueLimits
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.analytics import PairsForgotten, SessionClosed
 from riglm.ports.spool import SpoolUnavailable
-from riglm.testing.records import a_learned_pair, a_session, an_exposure, an_invocation
+from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
 IMPATIENT = 0.05

@@ -12,7 +12,7 @@ from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
 from riglm.domain.session import Client, Session
 from riglm.ports.analytics import SessionClosed
-from riglm.testing.analytics import a_session
+from tests.contracts.analytics_contract import a_session
 
 HASHER = KeyedHasher(bytes(32))
 

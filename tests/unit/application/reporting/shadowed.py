@@ -3,11 +3,11 @@
 import random
 from typing import Final
 
+from riglm.domain.exposure import Surface
 from riglm.domain.invocation import Found
 from riglm.domain.session import Client
-from riglm.domain.surface import Surface
 from riglm.ports.analytics import Record
-from riglm.testing.records import a_session, an_exposure, an_invocation
+from tests.records import a_session, an_exposure, an_invocation
 
 SERVERS: Final = {"github": "gh", "files": "fs", "tracker": "tr", "mail": "ml"}
 TOOLS: Final = tuple(f"{server}__{short}{number:02}" for server, short in SERVERS.items() for number in range(15))

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.reporting.intervals import Interval
-from riglm.application.reporting.verdict import Evidence, judge
+from riglm.application.reporting.verdict import Evidence, Interval, judge
 
 GOOD = Evidence(
     is_on=False,

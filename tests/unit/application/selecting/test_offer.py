@@ -2,8 +2,7 @@
 
 import pytest
 
-from riglm.application.selecting.offer import Reader
-from riglm.application.selecting.shapes import UnusableTool
+from riglm.application.selecting.offer import Reader, UnusableTool
 
 
 class Counted:

@@ -11,7 +11,7 @@ from langchain_core.tools import tool as langchain_tool
 from mcp import Tool as McpTool
 from pydantic_ai import Tool as PydanticTool
 
-from riglm.application.selecting.shapes import UnusableTool, read_tool
+from riglm.application.selecting.offer import UnusableTool, read_tool
 from riglm.domain.tool import profile
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}

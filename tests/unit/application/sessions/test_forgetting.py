@@ -3,13 +3,12 @@
 import pytest
 
 from riglm.adapters.state.memory import InMemorySessionState
-from riglm.application.sessions.forgetting import Forgetting
-from riglm.application.sharing.dropping import count_name, drop_sessions, session_name
-from riglm.application.sharing.sealing import Sealer
+from riglm.application.sessions.registry import Forgetting
+from riglm.application.sharing.sealing import Sealer, count_name, drop_sessions, session_name
 from riglm.domain.errors import StateUnavailable
-from riglm.domain.forgetting import Forgotten, Whose
-from riglm.domain.identifier import uuid7
 from riglm.domain.prediction import Context
+from riglm.domain.retention import Forgotten, Whose
+from riglm.domain.session import uuid7
 from tests.unit.application.sharing.test_sharing import GAP, HANDLED, KEY, Flaky, Process, calls
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.sharing.lineage import MOST_WRITERS, changed_by, head, read_head
+from riglm.application.sharing.sealing import MOST_WRITERS, changed_by, head, read_head
 
 
 def test_a_head_comes_back_as_it_was():

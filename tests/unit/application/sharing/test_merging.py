@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from riglm.application.sharing.merging import merged
-from riglm.application.sharing.session_record import recorded
+from riglm.application.sharing.session_record import merged, recorded
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
 from riglm.domain.session import Era, Method, Session, Transport

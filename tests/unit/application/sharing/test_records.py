@@ -6,8 +6,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from riglm.application.sharing import link_record, session_record
-from riglm.application.sharing.link_record import MOST_TOLD, LinkRecord
+from riglm.application.sharing import session_record, shared_links
+from riglm.application.sharing.shared_links import MOST_TOLD, LinkRecord
 from riglm.domain import jsonrpc
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
@@ -29,7 +29,7 @@ def record():
 
 def test_a_connection_comes_back_as_it_was(record):
     told = record.noted(LEVEL).noted(subscribe("a")).noted(subscribe("b"))
-    assert link_record.decoded(told.encoded()) == told
+    assert shared_links.decoded(told.encoded()) == told
 
 
 def test_the_last_word_on_each_subject_counts(record):
@@ -62,12 +62,12 @@ def test_a_client_that_tells_without_end_is_not_kept_without_end(record):
 )
 def test_a_connection_that_no_riglm_wrote_is_ignored(record, change):
     fields = {**json.loads(record.encoded()), **change}
-    assert link_record.decoded(json.dumps(fields).encode()) is None
+    assert shared_links.decoded(json.dumps(fields).encode()) is None
 
 
 @pytest.mark.parametrize("plain", [b"", b"null", b"[]", b"{}", b"\xff", b"[" * 100_000])
 def test_what_is_no_record_at_all_is_ignored(plain):
-    assert link_record.decoded(plain) is None
+    assert shared_links.decoded(plain) is None
     assert session_record.decoded(plain) is None
 
 

@@ -8,9 +8,9 @@ import pytest
 from riglm.adapters.state.memory import InMemorySessionState
 from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.forwarding.services import Services
+from riglm.application.sessions.kept import SessionStates
 from riglm.application.sessions.registry import Evidence, SessionRegistry
-from riglm.application.sessions.states import SessionStates
-from riglm.application.sharing.building import build_sharing
+from riglm.application.sharing.sharing import build_sharing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.errors import SessionEnded, StateUnavailable
 from riglm.domain.prediction import Context

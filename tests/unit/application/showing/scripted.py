@@ -7,8 +7,8 @@ from riglm.application.lists.selection import ListSelection
 from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc
+from riglm.domain.exposure import Surface
 from riglm.domain.session_state import SessionState
-from riglm.domain.surface import Surface
 from tests.unit.application.fakes import World
 
 OWN = b'{"name":"search_available_tools","description":"own"}'

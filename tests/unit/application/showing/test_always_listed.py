@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from riglm.application.showing.always_listed import AlwaysListed
+from riglm.application.showing.showing import AlwaysListed
 from riglm.domain import jsonrpc
 
 ENTRY = b'{"name":"voice","description":"mine"}'

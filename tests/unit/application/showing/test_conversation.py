@@ -10,11 +10,10 @@ from riglm.application.aggregating.listings import Listings
 from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.showing.conversation import ShowingConversation
 from riglm.domain import jsonrpc
-from riglm.domain.exposure import Exposure
+from riglm.domain.exposure import Exposure, Surface
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
-from riglm.domain.surface import Surface
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventMark, Stream

@@ -10,10 +10,10 @@ from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.showing.modern import ShowingModern
 from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain.exposure import Surface
 from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
-from riglm.domain.surface import Surface
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, tools
 from tests.unit.application.showing.scripted import ShowingWorld

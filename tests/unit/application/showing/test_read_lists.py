@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.showing.read_lists import ReadLists
+from riglm.application.showing.list_walk import ReadLists
 from riglm.domain import jsonrpc
 from tests.unit.application.fakes import tools
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from riglm.application.proxy import ProxyService
-from riglm.application.tracing.traces import Traces
+from riglm.application.tracing.upstream import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller

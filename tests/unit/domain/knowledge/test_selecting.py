@@ -5,10 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.capping import capped
-from riglm.domain.knowledge.normalising import content_hash
-from riglm.domain.knowledge.pieces import Candidate
-from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.domain.knowledge.pieces import Candidate, Origin, Table, capped, content_hash
 from riglm.domain.knowledge.selecting import Request, allocated, selected
 
 TEXTS = ("one", "ONE ", "two", "three", "four", "five", "six", "seven", "eight. " * 200, "eight. " * 300)

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.capping import LONGEST
-from riglm.domain.knowledge.pieces import Relation
-from riglm.domain.knowledge.wording import entity_text, searched_text, sentence
-from riglm.testing.knowledge import a_thought, an_entity, an_observation
+from riglm.domain.knowledge.pieces import LONGEST, Relation, entity_text, searched_text, sentence
+from tests.contracts.knowledge_contract import a_thought, an_entity, an_observation
 
 
 def _relation(source: str, kind: str, target: str) -> Relation:

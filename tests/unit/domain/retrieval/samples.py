@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from riglm.domain.prediction import Context, Vector
-from riglm.domain.retrieval.texts import request_texts, tool_text
-from riglm.domain.retrieval.words import hashed, words
+from riglm.domain.retrieval.words import hashed, request_texts, tool_text, words
 from riglm.domain.tool import ToolProfile
 
 MODEL = "words-64"

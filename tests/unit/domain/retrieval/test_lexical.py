@@ -1,6 +1,6 @@
 import numpy as np
 
-from riglm.domain.retrieval.lexical import LexicalIndex
+from riglm.domain.retrieval.scoring import LexicalIndex
 from riglm.domain.retrieval.words import words
 from riglm.domain.tool import ToolProfile
 

@@ -3,8 +3,7 @@ import pytest
 
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.retrieval.probability import probabilities
-from riglm.domain.retrieval.retriever import Retriever
+from riglm.domain.retrieval.retriever import Retriever, probabilities
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL, SPIKE, context, vector, vectors
 

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from riglm.domain.prediction import Context
-from riglm.domain.retrieval.fit import suitability
-from riglm.domain.retrieval.reliability import Reliability
-from riglm.domain.retrieval.standard import level, relative, standardised
+from riglm.domain.retrieval.pairs import Reliability
+from riglm.domain.retrieval.scoring import level, relative, standardised, suitability
 from riglm.domain.retrieval.static_index import WORDS_WITHOUT_MEANING, StaticIndex
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL

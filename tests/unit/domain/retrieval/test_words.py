@@ -1,5 +1,12 @@
-from riglm.domain.retrieval.texts import LONGEST_REQUEST, MOST_SENTENCES, request_texts, tool_text
-from riglm.domain.retrieval.words import hashed, split_name, words
+from riglm.domain.retrieval.words import (
+    LONGEST_REQUEST,
+    MOST_SENTENCES,
+    hashed,
+    request_texts,
+    split_name,
+    tool_text,
+    words,
+)
 from riglm.domain.tool import ToolProfile
 
 

@@ -26,9 +26,8 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from riglm.adapters.analytics.arrays import from_bytes
-from riglm.adapters.analytics.columns import CompactUuid
-from riglm.adapters.analytics.tables import knowledge_clock
+from riglm.adapters.analytics.rows import from_bytes
+from riglm.adapters.analytics.tables import CompactUuid, knowledge_clock
 from riglm.domain.knowledge.exact_search import Codes
 from riglm.ports.knowledge import Scope
 

@@ -11,11 +11,8 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, Pool, Select, bindparam, case, delete, func, or_, select, true, update
 from sqlalchemy import Table as SqlTable
 
-from riglm.adapters.analytics.arrays import from_bytes
-from riglm.adapters.analytics.columns import SafeText
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.knowledge.forgetting import forget_what_hangs_on, tell_anew
 from riglm.adapters.analytics.knowledge.index import Index
 from riglm.adapters.analytics.knowledge.rows import (
     PIECES,
@@ -23,20 +20,29 @@ from riglm.adapters.analytics.knowledge.rows import (
     Piece,
     candidate,
     entity_of,
+    forget_what_hangs_on,
     identity,
     relation_of,
     relation_row,
     row_of,
+    tell_anew,
     vector_of,
 )
-from riglm.adapters.analytics.lookups import insert_into, slices
 from riglm.adapters.analytics.odd_text import LONGEST_STORED
-from riglm.adapters.analytics.tables import kg_entity, kg_observation, kg_relation, knowledge_clock, thought
-from riglm.domain.knowledge.capping import LONGEST
-from riglm.domain.knowledge.merging import limited
-from riglm.domain.knowledge.normalising import content_hash
-from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
-from riglm.domain.knowledge.provenance import Table
+from riglm.adapters.analytics.rows import from_bytes, insert_into, slices
+from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
+from riglm.domain.knowledge.pieces import (
+    LONGEST,
+    Candidate,
+    Embedding,
+    Entity,
+    Observation,
+    Relation,
+    Table,
+    Thought,
+    content_hash,
+    limited,
+)
 from riglm.ports.knowledge import Added, KnowledgeCounts, KnowledgePort, Scope
 
 if TYPE_CHECKING:

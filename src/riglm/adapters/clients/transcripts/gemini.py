@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import decoded, lines, moment
-from riglm.adapters.clients.transcripts.places import found_below, head
-from riglm.ports.transcripts import Called, Damaged, Ending, Happening, Said, TranscriptsPort
+from riglm.adapters.clients.transcripts.lines import decoded, found_below, head, lines, moment
+from riglm.ports.clients import Called, Damaged, Ending, Happening, Said, TranscriptsPort
 
 _PREFIX: Final = "mcp_"
 _ENDINGS: Final = {"success": Ending.DONE, "error": Ending.FAILED, "cancelled": Ending.NOT_RUN}

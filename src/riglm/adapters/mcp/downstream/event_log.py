@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.downstream.answer import Extra, HttpAnswer, no_extra, send_whole
-from riglm.adapters.mcp.downstream.events import STREAM_HEADERS, Events, Send
+from riglm.adapters.mcp.downstream.answer import STREAM_HEADERS, Events, Extra, HttpAnswer, Send, no_extra, send_whole
 from riglm.adapters.mcp.downstream.http_request import Request, Watch
 from riglm.adapters.mcp.wire.sse import encode_event
 from riglm.domain.jsonrpc import Message

@@ -7,17 +7,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from riglm.adapters.mcp.downstream.answer import send_error, send_json, send_status
-from riglm.adapters.mcp.downstream.events import Header, Send
-from riglm.adapters.mcp.downstream.gate import Gate, Refusal
+from riglm.adapters.mcp.downstream.answer import Header, Send, send_error, send_json, send_status
 from riglm.adapters.mcp.downstream.http_handshake import HandshakeRequests
 from riglm.adapters.mcp.downstream.http_modern import ModernRequests
 from riglm.adapters.mcp.downstream.http_request import Gone, Receive, Request, TooLarge, TooSlow
+from riglm.adapters.mcp.downstream.http_server import Gate, Refusal
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc, parameters, protocol
-from riglm.domain.cross_origin import CrossOrigin
+from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Malformed
 from riglm.domain.schemas.settings import Settings
@@ -60,7 +59,7 @@ class HttpDownstream:
             self._sessions = HttpSessions(proxy, idle_seconds=idle, most=most)
             self._handshake = HandshakeRequests(self._sessions, buffer)
         else:
-            from riglm.adapters.mcp.downstream.http_shared import SharedHttpSessions  # noqa: PLC0415  # rarely needed
+            from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions  # noqa: PLC0415  # rarely needed
 
             self._sessions = shared = SharedHttpSessions(proxy, sharing, idle_seconds=idle, most=most)
             self._handshake = HandshakeRequests(shared, buffer, shared)

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.mcp.downstream.answer import (
     Answer,
+    Events,
     Extra,
+    Header,
     HttpAnswer,
+    Parted,
+    Send,
     no_extra,
     send_error,
     send_status,
 )
-from riglm.adapters.mcp.downstream.events import Events, Header, Send
 from riglm.adapters.mcp.downstream.http_request import Request, Watch
 from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
-from riglm.adapters.mcp.downstream.parting import Parted
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.errors import SessionEnded
 from riglm.domain.jsonrpc import Message
@@ -23,7 +25,7 @@ from riglm.ports.downstream import Parting, ReplySink
 from riglm.ports.upstream import EventMark
 
 if TYPE_CHECKING:  # only where several processes serve
-    from riglm.adapters.mcp.downstream.http_shared import SharedHttpSessions
+    from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions
 
 _ALLOWED: Final = ((b"allow", b"GET, POST, DELETE"),)
 _RESUMING: Final = frozenset(one.encode() for one in protocol.HANDSHAKE_VERSIONS if one >= "2025-11-25")

@@ -3,10 +3,8 @@
 from typing import Final
 
 from riglm.adapters.mcp import headers
-from riglm.adapters.mcp.downstream.answer import Answer, send_error, send_json, send_status
-from riglm.adapters.mcp.downstream.events import Send
+from riglm.adapters.mcp.downstream.answer import Answer, Parted, Send, send_error, send_json, send_status
 from riglm.adapters.mcp.downstream.http_request import Request, Watch
-from riglm.adapters.mcp.downstream.parting import Parted
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ModernService, ReplySink, SessionSharing

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs
 
-from riglm.adapters.mcp.downstream.answer import send_error, send_status
-from riglm.adapters.mcp.downstream.events import Events, Send, encode_message
+from riglm.adapters.mcp.downstream.answer import Events, Send, encode_message, send_error, send_status
 from riglm.adapters.mcp.downstream.http_request import Request, Watch
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc

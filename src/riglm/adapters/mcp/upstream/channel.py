@@ -1,7 +1,17 @@
 """A channel: a two-way line of whole messages to one server, over pipes or over HTTP with SSE."""
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, Protocol
+
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
+from riglm.domain import jsonrpc
+from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.rawjson import EDGE, ID, ID_AT_END, VERSION
+from riglm.ports.upstream import Reply
 
 
 class Channel(Protocol):
@@ -33,3 +43,176 @@ class Receiver(Protocol):
 
 Opener = Callable[[Receiver], Awaitable[Channel]]
 """Opens a channel; raises `UpstreamUnavailable` when that fails."""
+
+
+_AGAIN: Final = b'"riglm-again"'
+_REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
+NOTED: Final = frozenset({"initialize", "resources/unsubscribe"}) | _REPEATED
+"""Requests whose success is passed to `Introduction.answered`."""
+
+
+class Introduction:
+    """The handshake, the log level and the subscriptions, in the client's own words."""
+
+    def __init__(self) -> None:
+        self.result: Raw | None = None
+        """The answer to the handshake; None before it came."""
+        self._handshake: Message | None = None
+        self._repeated: dict[str, Message] = {}
+        self._greeted: asyncio.Future[Message] | None = None
+
+    def begin(self) -> None:
+        """The client opens a handshake: what was sent before is discarded."""
+        self.result = None
+        self._handshake = None
+        self._repeated.clear()
+
+    def answered(self, asked: Message, answer: Message) -> None:
+        """The server answered one of the `NOTED` requests; an error changes nothing."""
+        if not answer.result:
+            return
+        if asked.method == "initialize":
+            self._handshake, self.result = asked, answer.result
+        elif asked.method in _REPEATED:
+            self._repeated[_subject(asked)] = asked
+        else:
+            self.forget(_subject(asked))
+
+    def forget(self, uri: str) -> None:
+        """No client subscribes to this resource any more."""
+        self._repeated.pop(uri, None)
+
+    async def repeat(self, channel: Channel, seconds: float) -> None:
+        """Send all of it to a new process.
+
+        Raises:
+            UpstreamUnavailable: it refuses the handshake.
+            TimeoutError: it does not respond to the handshake in time.
+        """
+        if self._handshake is None:
+            return
+        self._greeted = asyncio.get_running_loop().create_future()
+        channel.write(self._handshake.replace(id=_AGAIN).line)
+        answer = await asyncio.wait_for(self._greeted, seconds)
+        if not answer.result:
+            raise UpstreamUnavailable("restarted and refused the handshake")
+        self.result = answer.result
+        channel.write(jsonrpc.notification("notifications/initialized").line)
+        for message in self._repeated.values():
+            channel.write(message.replace(id=_AGAIN).line)
+
+    def heard(self, answer: Message) -> bool:
+        """Whether an answer that no client waits for is one to what was repeated."""
+        if answer.id != _AGAIN:
+            return False
+        if self._greeted is not None and not self._greeted.done():
+            self._greeted.set_result(answer)
+        return True
+
+
+def _subject(message: Message) -> str:
+    """What must be repeated about: one resource by its URI, or the log level."""
+    return jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
+
+
+class Pending:
+    """Finds a waiting request by the key of its id, as the server knows it, or by its reply; ends each one once."""
+
+    def __init__(self, name: str, patience: Patience, on_expiry: Callable[[bytes, Reply], None]) -> None:
+        """`on_expiry` gets the key of a request that timed out, before it fails."""
+        self._name = name
+        self._on_expiry = on_expiry
+        self._deadlines = Deadlines(name, patience)
+        self._by_key: dict[bytes, Waiting] = {}
+        self._key_of: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._by_key.values())
+
+    @property
+    def only(self) -> Waiting | None:
+        """The one request that waits, None when there are none or several."""
+        return next(iter(self)) if len(self) == 1 else None
+
+    def add(self, key: bytes, reply: Reply) -> None:
+        """A request was sent."""
+        waiting = self._by_key[key] = self._deadlines.add(reply, self._expired)
+        waiting.key = key
+        self._key_of[id(reply)] = key
+
+    def get(self, key: bytes) -> Waiting | None:
+        """The request with this key, which goes on waiting."""
+        return self._by_key.get(key)
+
+    def pop(self, key: bytes) -> Waiting | None:
+        """The request with this key, which waits no longer."""
+        waiting = self._by_key.pop(key, None)
+        if waiting is not None:
+            self._key_of.pop(id(waiting.reply), None)
+            self._deadlines.remove(waiting)
+        return waiting
+
+    def withdraw(self, reply: Reply) -> bytes | None:
+        """Forget a request that was given up; the key that it had, None when it waits no longer."""
+        key = self._key_of.get(id(reply))
+        if key is not None:
+            self.pop(key)
+        return key
+
+    def fail(self, key: bytes, kind: ErrorKind, words: str) -> bool:
+        """End one request without an answer; False when it waits no longer."""
+        waiting = self.pop(key)
+        if waiting is not None:
+            waiting.reply.failed(kind, f"upstream {self._name!r} {words}")
+        return waiting is not None
+
+    def fail_all(self, kind: ErrorKind, words: str) -> None:
+        """End every request without an answer; those that are added meanwhile are not touched."""
+        for key in list(self._by_key):
+            self.fail(key, kind, words)
+
+    def missed(self, words: str, key: bytes | None) -> None:
+        """A response was lost: that to one request, or to an unknown one."""
+        if key is None:
+            self.fail_all(ErrorKind.PROTOCOL, words)
+        else:
+            self.fail(key, ErrorKind.PROTOCOL, words)
+
+    def close(self) -> None:
+        """End every request, and stop the timeouts."""
+        self.fail_all(ErrorKind.UNKNOWN, "did not answer before the link to it was closed")
+        self._deadlines.close()
+
+    def _expired(self, waiting: Waiting) -> None:
+        self.pop(waiting.key)
+        self._on_expiry(waiting.key, waiting.reply)
+
+
+_START: Final = rb"\s*\{\s*(?:%b\s*,\s*)?(?:%b\s*,\s*)?(?:%b\s*,\s*)?" % (VERSION, ID, VERSION)
+_AT_START: Final = re.compile(_START + rb'"(?:result|error)"\s*:')
+_METHOD: Final = re.compile(_START + rb'"method"\s*:')
+
+
+def answered_id(head: bytes, tail: bytes) -> bytes | None:
+    """The key of the request that a damaged message answers, read from its first and last bytes.
+
+    Servers write the id next to the version, either before the result or after it; an id elsewhere is not the
+    message's own. None when there is none to be found, or the message is no answer.
+    """
+    if not_an_answer(head):
+        return None
+    found = _AT_START.match(head[:EDGE])
+    if found is None or found[1] is None:
+        found = ID_AT_END.search(tail[-EDGE:])
+    return jsonrpc.id_key(found[1]) if found else None
+
+
+def not_an_answer(head: bytes) -> bool:
+    """Whether the first bytes of a message show that it is a request or a notification of the server."""
+    return _METHOD.match(head[:EDGE]) is not None

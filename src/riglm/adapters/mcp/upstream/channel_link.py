@@ -4,13 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import Channel, Opener
+from riglm.adapters.mcp.upstream.channel import NOTED, Channel, Introduction, Opener, Pending, answered_id
 from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.adapters.mcp.upstream.deadlines import Patience, Waiting
-from riglm.adapters.mcp.upstream.introduction import NOTED, Introduction
 from riglm.adapters.mcp.upstream.lifeline import Lifeline
-from riglm.adapters.mcp.upstream.pending import Pending
-from riglm.adapters.mcp.upstream.salvage import answered_id
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.invocation import ErrorKind

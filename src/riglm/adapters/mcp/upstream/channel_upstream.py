@@ -7,8 +7,8 @@ from riglm.adapters.mcp.upstream.channel import Channel, Receiver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.condition import ChannelsCondition
 from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.shared_channel import SharedLink
 from riglm.adapters.mcp.upstream.shared_handshake import SharedHandshake
-from riglm.adapters.mcp.upstream.shared_link import SharedLink
 from riglm.domain.session import Era
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort

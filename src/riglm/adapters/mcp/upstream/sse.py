@@ -1,10 +1,208 @@
 """An upstream over the older HTTP+SSE transport, which knows the handshake era alone."""
 
+import asyncio
+from typing import Final
+from urllib.parse import urljoin
+
 from riglm.adapters.mcp.upstream.channel import Channel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
-from riglm.adapters.mcp.upstream.http_link import HttpPlace
-from riglm.adapters.mcp.upstream.sse_channel import SseChannel
+from riglm.adapters.mcp.upstream.http_link import HttpPlace, log
+from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpFailure, ResponseSink, Target
+from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLarge
+from riglm.domain import jsonrpc
+from riglm.domain.errors import ConfigurationError, UpstreamUnavailable
+from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Era
+
+_HOLD_SECONDS: Final = 5.0
+_FORGOTTEN: Final = frozenset({404, 410})
+_NEVER_TWICE: Final = frozenset({"tools/call"})
+_HINTS: Final = {
+    401: ": see `auth` and `headers` of the upstream",
+    404: ": see its `url`",
+    405: ": it may support Streamable HTTP, which is `type: http`",
+}
+
+
+class SseChannel(Channel, ResponseSink):
+    """Reads one event stream, and sends every message to the endpoint that its first event names.
+
+    Messages are sent at once, each over any free connection; only what follows the end of the handshake
+    waits until that has arrived. A message that the server refuses is answered in the server's place.
+    """
+
+    def __init__(self, place: HttpPlace, receiver: Receiver) -> None:
+        """A stream that is not asked for yet."""
+        self._place = place
+        self._receiver = receiver
+        self._parser = EventParser(self._event, place.limit)
+        self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
+        self._stream: Exchange | None = None
+        self._posts: dict[_Post, Exchange] = {}
+        self._held: list[bytes] | None = None
+        self._holding: asyncio.TimerHandle | None = None
+        self._over = False
+
+    async def open(self) -> None:
+        """Ask for the stream, and wait for its first event.
+
+        Raises:
+            UpstreamUnavailable: it cannot be opened, or names no endpoint in time, or one of another origin.
+        """
+        block = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._place.configured
+        self._stream = self._place.client.send(self._place.target, b"GET", block, b"", self)
+        seconds = self._place.patience.initialize
+        try:
+            await asyncio.wait_for(self._endpoint, seconds)
+        except TimeoutError:
+            self._shut()
+            raise UpstreamUnavailable(f"named no endpoint for messages within {seconds:g} s") from None
+        except BaseException:
+            self._shut()
+            raise
+
+    def write(self, line: bytes) -> None:
+        """Send one message."""
+        if self._over:
+            return
+        if self._held is not None:
+            self._held.append(line)
+            return
+        message = jsonrpc.decode(line)
+        if message.method == "notifications/initialized":
+            self._held = []
+            self._holding = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._release)
+        self._post(_Post(self, message))
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        self._shut()
+
+    def head(self, status: int, headers: Headers) -> None:
+        """Read on only if this is an event stream."""
+        kind = (headers.get(b"content-type") or b"").lower()
+        if status != 200 or not kind.startswith(b"text/event-stream"):
+            self._end(f"answered HTTP {status} instead of an event stream{_HINTS.get(status, '')}")
+
+    def data(self, chunk: bytes) -> None:
+        """Take a piece of the stream."""
+        try:
+            self._parser.feed(chunk)
+        except EventTooLarge:
+            self._end(f"sent a message over the limit of {self._place.limit} bytes (`limits.message_bytes`)")
+
+    def end(self) -> None:
+        """The stream is over."""
+        self._end("closed its event stream")
+
+    def failed(self, failure: HttpFailure) -> None:
+        """The stream broke."""
+        self._end(f"lost its event stream: {failure}")
+
+    def delivered(self, post: "_Post") -> None:
+        """A POST was answered."""
+        self._posts.pop(post, None)
+        if post.status in _FORGOTTEN:
+            self._end(f"forgot the session (HTTP {post.status})")
+        elif post.status >= 300:
+            self._refused(post.message, f"refused the message with HTTP {post.status}{_HINTS.get(post.status, '')}")
+        self._initialized(post.message)
+
+    def undelivered(self, post: "_Post", failure: HttpFailure) -> None:
+        """A POST broke; it is sent once more if the server cannot have seen it, or may see it twice."""
+        self._posts.pop(post, None)
+        if failure.reused and not post.repeated and post.message.method not in _NEVER_TWICE:
+            post.repeated = True
+            self._post(post)
+            return
+        self._refused(post.message, f"could not be sent: {failure}")
+        self._initialized(post.message)
+
+    def _event(self, event: Event) -> None:
+        if self._over or not event.data:
+            return
+        if event.name == "endpoint" and not self._endpoint.done():
+            self._name_endpoint(event.data.decode("utf-8", "replace"))
+        elif event.name == "message":
+            self._receiver.heard(well_formed(event.data))
+
+    def _name_endpoint(self, reference: str) -> None:
+        place = self._place
+        try:
+            target = Target(urljoin(place.spec.url, reference.strip()))
+        except (ConfigurationError, ValueError):
+            self._end("named an endpoint for messages that is no URL")
+            return
+        if target.origin == place.target.origin:
+            self._endpoint.set_result(target)
+        else:
+            self._end(f"named an endpoint for messages at another origin, {target.origin}, which is refused")
+
+    def _post(self, post: "_Post") -> None:
+        target = self._endpoint.result()
+        self._posts[post] = self._place.client.send(target, b"POST", self._place.headers, post.message.line, post)
+
+    def _refused(self, message: Message, words: str) -> None:
+        log.warning("a message was not taken", extra={"upstream": self._place.spec.name, "reason": words})
+        if message.is_request and not self._over:
+            words = f"upstream {self._place.spec.name!r} {words}"
+            self._receiver.heard(jsonrpc.error(message.id, jsonrpc.UPSTREAM_UNAVAILABLE, words).line)
+
+    def _initialized(self, message: Message) -> None:
+        if message.method == "notifications/initialized":
+            self._release()
+
+    def _release(self) -> None:
+        """Send what waited for the end of the handshake."""
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+        held, self._held = self._held or [], None
+        for line in held:
+            self.write(line)
+
+    def _end(self, words: str) -> None:
+        """The channel is over, and not because riglm closed it."""
+        if self._over:
+            return
+        self._shut()
+        if self._endpoint.done():
+            self._receiver.ended(words)
+        else:
+            self._endpoint.set_exception(UpstreamUnavailable(words))
+
+    def _shut(self) -> None:
+        self._over = True
+        if self._holding is not None:
+            self._holding.cancel()
+        if self._stream is not None:
+            self._stream.abort()
+        posts, self._posts = self._posts, {}
+        for exchange in posts.values():
+            exchange.abort()
+
+
+class _Post(ResponseSink):
+    """One message on its way up."""
+
+    def __init__(self, channel: SseChannel, message: Message) -> None:
+        self.message = message
+        self.status = 0
+        self.repeated = False
+        self._channel = channel
+
+    def head(self, status: int, headers: Headers) -> None:
+        self.status = status
+
+    def data(self, chunk: bytes) -> None:
+        """The answer comes down the stream; what is said here is not read."""
+
+    def end(self) -> None:
+        self._channel.delivered(self)
+
+    def failed(self, failure: HttpFailure) -> None:
+        self._channel.undelivered(self, failure)
 
 
 class SseUpstream(ChannelUpstream):

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from riglm.adapters.mcp.wire.response import HttpFailure
+from riglm.adapters.mcp.wire.exchange import HttpFailure
 from riglm.adapters.mcp.wire.target import Target
 
 BACK_OFF = (0.05, 0.1, 0.2, 0.4)

@@ -2,7 +2,46 @@
 
 from collections.abc import Callable
 
-from riglm.adapters.mcp.wire.gathering import Gathering
+from riglm.domain.rawjson import EDGE
+
+SMALL = 4096
+
+
+class Gathering:
+    """Pieces of one run of bytes, joined once when the last has come.
+
+    Adding is linear in time however many pieces come, and holds little more than the bytes themselves however small
+    the pieces are.
+    """
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.size = 0
+        """Bytes added since the last `take` or `drop`."""
+
+    def add(self, piece: bytes) -> None:
+        """Keep a piece."""
+        self.size += len(piece)
+        pieces = self._pieces
+        if pieces and len(piece) < SMALL and len(pieces[-1]) < SMALL:
+            pieces[-1] += piece  # a sender that drips single bytes must not cost an object for each
+        else:
+            pieces.append(piece)
+
+    def take(self, last: bytes) -> bytes:
+        """Everything added, with `last` at its end; what was gathered is forgotten."""
+        if not self._pieces:
+            return last
+        whole = b"".join((*self._pieces, last))
+        self.drop()
+        return whole
+
+    def drop(self) -> None:
+        """Forget what was gathered."""
+        self._pieces.clear()
+        self.size = 0
 
 
 class LineSplitter:
@@ -86,3 +125,35 @@ def well_formed(line: bytes) -> bytes:
     except UnicodeDecodeError:
         return line.decode(errors="replace").encode()
     return line
+
+
+class Edges:
+    """Keeps the first and last bytes of the line that is being received: what is left of one over the limit."""
+
+    __slots__ = ("_head", "_size", "_tail")
+
+    def __init__(self) -> None:
+        self._head = self._tail = b""
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes; those after the last newline begin a line."""
+        newline = data.rfind(b"\n")
+        if newline >= 0:
+            self._start(data[newline + 1 :])
+            return
+        if len(self._head) < EDGE:
+            self._head += data[: EDGE - len(self._head)]
+        self._tail = (self._tail + data[-EDGE:])[-EDGE:]
+        self._size += len(data)
+
+    def of(self, size: int, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The edges of every line of `size` bytes that ends in `data`, which was not fed yet."""
+        first, *others = data.split(b"\n")
+        found = [(line[:EDGE], line[-EDGE:]) for line in others[:-1] if len(line) == size]
+        if self._size + len(first) == size:
+            found.insert(0, ((self._head + first)[:EDGE], (self._tail + first[-EDGE:])[-EDGE:]))
+        return found
+
+    def _start(self, line: bytes) -> None:
+        self._head, self._tail, self._size = line[:EDGE], line[-EDGE:], len(line)

@@ -6,8 +6,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from riglm.adapters.mcp.wire.exchange import Exchange
-from riglm.adapters.mcp.wire.response import Headers, HttpFailure
+from riglm.adapters.mcp.wire.exchange import Exchange, Headers, HttpFailure
 
 logger = logging.getLogger(__name__)
 

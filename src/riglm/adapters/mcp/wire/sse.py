@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from riglm.adapters.mcp.wire.gathering import Gathering
+from riglm.adapters.mcp.wire.framing import Gathering
 from riglm.domain.errors import RiglmError
 
 BOM = b"\xef\xbb\xbf"

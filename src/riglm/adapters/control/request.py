@@ -1,0 +1,182 @@
+"""Requests to the control API: authorization, parsing and error responses."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from riglm.adapters.control.page.files import CONTENT_SECURITY_POLICY
+from riglm.adapters.control.tokens import Right, Tokens
+from riglm.domain.access import CrossOrigin, Doors, bearer_token, is_origin_of
+from riglm.domain.schemas.downstream import Control
+
+PROBLEM_TYPE: Final = "application/problem+json"
+
+_TITLES: Final = {421: "Misdirected Request", 422: "Unprocessable Content"}  # as RFC 9110 has them; Python's are older
+
+
+class Place(BaseModel):
+    """One part of a request that is not usable."""
+
+    path: str = Field(description="The part: a parameter, a header, or the path of a key of the body.")
+    detail: str = Field(description="What is wrong with it, and the fix.")
+
+
+class Problem(BaseModel):
+    """What went wrong."""
+
+    type: str = Field(description="`about:blank`: the status says which kind of problem it is.")
+    title: str = Field(description="The status in words.")
+    status: int = Field(ge=400, le=599)
+    detail: str = Field(description="What is wrong here, and the fix.")
+    errors: list[Place] | None = Field(default=None, description="Each part of the request that is not usable.")
+
+
+def problem(
+    status: int, detail: str, *, errors: Sequence[tuple[str, str]] = (), headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer with this status; `errors` are paths with what is wrong there."""
+    title = _TITLES.get(status) or HTTPStatus(status).phrase
+    document: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    if errors:
+        document["errors"] = [{"path": path, "detail": words} for path, words in errors]
+    return Response(msgspec.json.encode(document), status, headers, media_type=PROBLEM_TYPE)
+
+
+def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems that an operation may answer with, for its part of the OpenAPI document.
+
+    The problems that can occur before any operation are among them, such as access.
+    """
+    return {status: _described(status) for status in sorted({401, 403, 421, 422, *statuses})}
+
+
+def _described(status: int) -> dict[str, Any]:
+    described: dict[str, Any] = {"model": Problem, "description": _DESCRIPTIONS[status]}
+    if status == 401:
+        described["headers"] = {
+            "WWW-Authenticate": {"schema": {"type": "string"}, "required": True, "description": "`Bearer`."}
+        }
+    if status == 503:
+        described["headers"] = {
+            "Retry-After": {"schema": {"type": "string"}, "required": True, "description": "In seconds."}
+        }
+    return described
+
+
+_DESCRIPTIONS: Final = {
+    400: "The body is no JSON.",
+    401: "A token is missing, or it is not a right one.",
+    403: "The token is read-only, the request comes from a page of another origin, or this cannot be changed.",
+    404: "What was named is not there.",
+    408: "The body did not come in time.",
+    409: "It conflicts with the current state.",
+    413: "The body is too large.",
+    415: "The body is not declared to be JSON.",
+    421: "The Host header names another server.",
+    422: "A part of the request is not usable; `errors` says which.",
+    503: "The answer was not ready in time, or the store is unavailable.",
+}
+
+
+ACCESS_HEADER: Final = b"riglm-access"
+"""Returns the rights of an authorized caller: `read`, or `write`."""
+
+_READING: Final = frozenset({"GET", "HEAD"})
+_GUARDS: Final = (b"host", b"origin", b"authorization")
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="riglm"'}
+_SECURITY: Final = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+class Access:
+    """Lets through requests that were meant for this listener, come from where they may, and have the right to.
+
+    The page's own files hold nothing, and are given without a token, so that the page can ask for one.
+    """
+
+    def __init__(self, app: ASGIApp, control: Control, tokens: Tokens) -> None:
+        self._app = app
+        self._doors = Doors(control.host, hosts=control.allowed_hosts, origins=control.allowed_origins)
+        self._tokens = tokens
+        self._cross_origin = CrossOrigin(
+            control.allowed_origins,
+            methods=b"GET, HEAD, POST, PUT, DELETE",
+            sent=b"authorization, content-type, if-match",
+            exposed=b"etag, location, retry-after, riglm-access, riglm-restart-needed, www-authenticate",
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        if scope["type"] != "http":
+            return
+        headers: dict[bytes, bytes] = {}
+        twice = set()
+        for name, value in scope["headers"]:
+            if name in headers and name in _GUARDS:
+                twice.add(name)
+            headers[name] = value
+        extra: list[tuple[bytes, bytes]] = [*_SECURITY, *self._cross_origin.grant(headers)]
+        answer = self._answer(scope, headers, twice, extra)
+        await (answer or self._app)(scope, receive, _adding(send, extra))
+
+    def _answer(
+        self, scope: Scope, headers: dict[bytes, bytes], twice: set[bytes], extra: list[tuple[bytes, bytes]]
+    ) -> Response | None:
+        """What a request is answered that goes no further; otherwise None."""
+        if b"host" in twice or not self._doors.knows_host(headers.get(b"host", b"").decode("latin-1")):
+            return problem(421, "the Host header names another server: add it to control.allowed_hosts if it is yours")
+        if b"origin" in headers and (b"origin" in twice or not self._knows_origin(headers)):
+            return problem(
+                403, "the request comes from a page of another origin: add it to control.allowed_origins if it is yours"
+            )
+        if granted := self._cross_origin.preflight(scope["method"], headers):
+            extra += granted
+            return Response(status_code=204)
+        right = None if b"authorization" in twice else self._right(scope, headers)
+        if right is None:
+            return problem(401, "send a token that is right, as Authorization: Bearer TOKEN", headers=_CHALLENGE)
+        if right < Right.WRITE and scope["method"] not in _READING:
+            return problem(403, "this token is one to look with: take the one for changes")
+        extra.append((ACCESS_HEADER, right.name.lower().encode()))
+        return None
+
+    def _knows_origin(self, headers: dict[bytes, bytes]) -> bool:
+        origin = headers[b"origin"].decode("latin-1")
+        return self._doors.knows_origin(origin) or is_origin_of(origin, headers[b"host"].decode("latin-1"))
+
+    def _right(self, scope: Scope, headers: dict[bytes, bytes]) -> Right | None:
+        given = headers.get(b"authorization")
+        if given is not None:
+            token = bearer_token(given)
+            return None if token is None else self._tokens.right(token)
+        if not self._tokens.required:
+            return Right.WRITE
+        return Right.READ if _is_of_the_page(scope) else None
+
+
+def _is_of_the_page(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return scope["method"] in _READING and (path == "/" or path.startswith("/assets/"))
+
+
+def _adding(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            message = {**message, "headers": [*given, *(pair for pair in extra if pair[0] not in names)]}
+            if b"cache-control" not in names:
+                message["headers"].append((b"cache-control", b"no-store"))
+        await send(message)
+
+    return sending

@@ -1,0 +1,188 @@
+"""Lines of files of knowledge: thoughts, and the memory of the MCP memory server."""
+
+import math
+import unicodedata
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from riglm.application.json_lines import BadLine, Row
+from riglm.domain.knowledge.pieces import Origin, Relation, Thought, is_visible
+from riglm.domain.session import uuid7
+
+
+def visible_text(key: str, value: Any) -> str:
+    """A text in which something can be seen.
+
+    Raises:
+        BadLine: it is something else.
+    """
+    if isinstance(value, str) and is_visible(value):
+        return value
+    raise wrong(key, "a text that can be seen", value, f'write "{key}": "..."')
+
+
+def texts(key: str, value: Any) -> tuple[str, ...]:
+    """A list of texts, each once; none when there is no list.
+
+    Raises:
+        BadLine: it is something else.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return tuple(dict.fromkeys(value))
+    raise wrong(key, "a list of texts", value, f'write "{key}": ["...", ...] or leave it away')
+
+
+def wrong(key: str, expected: str, value: Any, fix: str) -> BadLine:
+    """The error for a value that is not what it must be."""
+    return BadLine(f"{key!r} must be {expected}, {_found(value)} — fix: {fix}")
+
+
+def _found(value: Any) -> str:
+    match value:
+        case None:
+            return "and is missing"
+        case bool():
+            return "not true or false"
+        case int() | float():
+            return "not this number"
+        case str():
+            return "not this text"
+        case list():
+            return "not this list"
+        case _:
+            return "not an object"
+
+
+ENTITY: Final = "entity"
+RELATION: Final = "relation"
+_KEYS: Final = {
+    ENTITY: frozenset({"type", "name", "entityType", "observations"}),
+    RELATION: frozenset({"type", "from", "to", "relationType"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """An entity as a line describes it; its relations are on other lines. The kind may be empty."""
+
+    name: str
+    kind: str
+    observations: tuple[str, ...]
+
+
+def memory_of(row: Row, owner: str) -> Described | Relation:
+    """What a line tells, an owner's. Observations in which nothing can be seen are passed over.
+
+    Raises:
+        BadLine: it is neither an entity nor a relation, or a value is none of its key.
+    """
+    kind = row.get("type")
+    if kind == ENTITY:
+        return _entity(row)
+    if kind == RELATION:
+        source, target, relation = (visible_text(key, row.get(key)) for key in ("from", "to", "relationType"))
+        return Relation(owner=owner, source=source, target=target, kind=relation)
+    fix = "leave the line away, or give --format thoughts if these are thoughts"
+    raise wrong("type", f"{ENTITY} or {RELATION}", kind, fix)
+
+
+def is_memory_line_key(row: Row, key: str) -> bool:
+    """Whether a key of a line that was read counts."""
+    return key in _KEYS[row["type"]]
+
+
+def _entity(row: Row) -> Described:
+    kind = row.get("entityType") or ""
+    if not isinstance(kind, str):
+        raise wrong("entityType", "a text", kind, 'write "entityType": "..." or leave it away')
+    observations = texts("observations", row.get("observations"))
+    return Described(
+        name=visible_text("name", row.get("name")),
+        kind=kind.strip(),
+        observations=tuple(text for text in observations if is_visible(text)),
+    )
+
+
+KEYS: Final = frozenset({"text", "origin", "tags", "private", "is_private", "created_at"})
+"""The keys that count; `text` must be there."""
+
+_MILLISECONDS_FROM: Final = 1e11
+"""An epoch from here on is in milliseconds: in seconds it would be after the year 5000."""
+
+_EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+
+def thought_of(row: Row, owner: str, now: float) -> Thought:
+    """The thought of a line, an owner's; one that does not say when it was made was made `now`.
+
+    Whatever key has the letters of `private` or `is private`, and no others, counts as that: nothing gets out because
+    of a spelling.
+
+    Raises:
+        BadLine: the line has no text, or a value that is none of its key.
+    """
+    return Thought(
+        id=uuid7(),
+        owner=owner,
+        text=visible_text("text", row.get("text")),
+        origin=_origin(row.get("origin")),
+        created_at=_time(row.get("created_at"), now),
+        tags=texts("tags", row.get("tags")),
+        is_private=any(_flag(key, row[key]) for key in row if _means_private(key)),
+    )
+
+
+def is_thought_line_key(key: str) -> bool:
+    """Whether a key of a line counts."""
+    return key in KEYS or _means_private(key)
+
+
+def _origin(value: Any) -> Origin:
+    if value is None:
+        return Origin.HUMAN
+    if isinstance(value, str) and value in list(Origin):
+        return Origin(value)
+    raise wrong("origin", f"one of {', '.join(Origin)}", value, "write one of these, or leave it away")
+
+
+def _means_private(key: str) -> bool:
+    letters = unicodedata.normalize("NFKD", key).casefold()
+    return "".join(filter(str.isalnum, letters)) in {"private", "isprivate"}
+
+
+def _flag(key: str, value: Any) -> bool:
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise wrong(key, "true or false", value, "write true or false, or leave it away")
+
+
+def _time(value: Any, now: float) -> float:
+    if value is None:
+        return now
+    seconds = _of_rfc_3339(value) if isinstance(value, str) else _of_epoch(value)
+    if seconds is None or not _EARLIEST <= seconds <= _LATEST:
+        fix = 'write "2026-01-31T12:00:00Z" or seconds since 1970, or leave it away'
+        raise wrong("created_at", "a time in RFC 3339 or a number", value, fix)
+    return seconds
+
+
+def _of_rfc_3339(text: str) -> float | None:
+    try:
+        moment = datetime.fromisoformat(text.strip().upper())
+        return moment.timestamp() if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_epoch(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return None if math.isnan(seconds) else seconds / 1000 if abs(seconds) >= _MILLISECONDS_FROM else seconds

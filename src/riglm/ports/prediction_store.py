@@ -1,0 +1,67 @@
+"""Storage of overrides, warm sets and tool catalogs."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from riglm.domain.policy import Override
+from riglm.domain.tool import ToolCatalog
+from riglm.domain.usage import MAX_SESSIONS, SessionUse, WarmSet
+
+
+class OverridesPort(Protocol):
+    """Keeps overrides for all processes that share it. Methods block; a failure arrives as `AnalyticsUnavailable`."""
+
+    @abstractmethod
+    def put_override(self, override: Override) -> None:
+        """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
+
+    @abstractmethod
+    def list_overrides(self) -> Sequence[Override]:
+        """All overrides, expired ones perhaps among them, in the order in which they were made."""
+
+    @abstractmethod
+    def delete_override(self, override_id: UUID) -> bool:
+        """Remove an override; False when there is none with this id."""
+
+
+class WarmSetsPort(Protocol):
+    """Stores warm sets, so that all processes agree on them and restarts do not change them.
+
+    Methods block; a failure raises `AnalyticsUnavailable`.
+    """
+
+    @abstractmethod
+    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
+        """Return the warm set of a principal, client and profile, None if there is none."""
+
+    @abstractmethod
+    def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
+        """Store a warm set in place of the one created at `replaces`, and return the one that is stored.
+
+        If another process has stored one in the meantime, that one stays. Warm sets created more than
+        `warm_set.KEPT_SECONDS` before the given one are removed.
+        """
+
+    @abstractmethod
+    def forget_warm_sets(self) -> None:
+        """Remove all warm sets: the next session makes a new one from what is recorded by then."""
+
+    @abstractmethod
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+        """Return the latest sessions with a successful call of an upstream tool, newest first.
+
+        Without a principal they are those of all. Failed calls and calls of meta-tools do not count.
+        """
+
+
+class ToolCatalogsPort(Protocol):
+    """Gives the tool catalogs that `AnalyticsPort.record_many` stored.
+
+    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    """
+
+    @abstractmethod
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+        """Return the latest catalogs with these fingerprints, at most one for each variant, in any order."""

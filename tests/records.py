@@ -1,0 +1,104 @@
+"""Records for tests: each is complete, and says only what matters."""
+
+from typing import Any
+
+import numpy as np
+
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.learning import LearnedPair
+from riglm.domain.policy import Override, OverrideKind
+from riglm.domain.session import Era, Method, Session, Transport, uuid7
+from riglm.domain.tool import ToolCatalog
+from riglm.domain.usage import Usage, WarmSet
+
+
+def a_session(**known: Any) -> Session:
+    """A session; `known` says what matters to the test."""
+    return Session(
+        **{
+            "started_at": 1000.0,
+            "era": Era.HANDSHAKE,
+            "transport": Transport.STDIO,
+            "method": Method.PROCESS,
+            **known,
+        }
+    )
+
+
+def an_invocation(session: Session, tool: str, **known: Any) -> ToolInvocation:
+    """The session's next invocation; `known` overrides fields."""
+    number = session.next_sequence_number()
+    return ToolInvocation(
+        **{
+            "id": uuid7(),
+            "session_id": session.id,
+            "tool": tool,
+            "upstream": "github",
+            "timestamp": session.started_at + number,
+            "duration_ms": 1.5,
+            "success": True,
+            "sequence_number": number,
+            **known,
+        }
+    )
+
+
+def an_exposure(session: Session, *shown: str, **known: Any) -> Exposure:
+    """An exposure of the session; `known` overrides fields."""
+    return Exposure(
+        **{"id": uuid7(), "session_id": session.id, "timestamp": session.started_at, "shown": shown, **known}
+    )
+
+
+def a_learned_pair(**known: Any) -> LearnedPair:
+    """A learned pair of the model `minilm`; `known` says what matters to the test."""
+    return LearnedPair(
+        **{
+            "id": uuid7(),
+            "scope": "",
+            "tool": "read",
+            "model": "minilm",
+            "vector": np.array([0.6, 0.8], dtype=np.float32),
+            "confidence": 0.5,
+            "uses": 1,
+            "updated_at": 1000.0,
+            **known,
+        }
+    )
+
+
+def an_override(**known: Any) -> Override:
+    """An override that includes the tool `read` for all; `known` says what matters to the test."""
+    return Override(**{"id": uuid7(), "kind": OverrideKind.INCLUDE, "tool": "read", "created_at": 1000.0, **known})
+
+
+def a_warm_set(*tools: str, **known: Any) -> WarmSet:
+    """A warm set with these tools, each as likely as not; `known` overrides fields."""
+    usage = Usage(evidence=3, probabilities=dict.fromkeys(tools, 0.5), requests=4.5, distinct_tools=2.5)
+    return WarmSet(
+        **{
+            "principal": "p" * 32,
+            "client": "cursor",
+            "profile": "default",
+            "usage": usage,
+            "created_at": 1001.0,
+            **known,
+        }
+    )
+
+
+def a_tool_catalog(**known: Any) -> ToolCatalog:
+    """The catalog of a server with one tool; `known` overrides fields."""
+    return ToolCatalog(
+        **{
+            "fingerprint": "f" * 32,
+            "variant": "handshake:0",
+            "server": "files",
+            "capabilities": b'{"tools":{}}',
+            "instructions": "Be kind.",
+            "tools": b'[{"name":"read"}]',
+            "updated_at": 1000.0,
+            **known,
+        }
+    )
