@@ -119,7 +119,7 @@ def _written(store: ExportPort, writer: RowWriter, kind: Kind, since: float, pro
 
 def _writer(file: Any, format_: Format, kind: Kind) -> RowWriter:
     if format_ == "parquet":
-        from riglm.adapters.export.rows import Parquet  # noqa: PLC0415  # see require
+        from riglm.adapters.export.parquet import Parquet  # noqa: PLC0415  # see require
 
         return Parquet(file, kind)
     return Csv(file, kind) if format_ == "csv" else JsonLines(file, kind)

@@ -1,4 +1,4 @@
-"""Rows of an export, written as JSON Lines, CSV or Parquet."""
+"""Rows of an export, written as JSON Lines or CSV."""
 
 import csv
 import io
@@ -9,8 +9,6 @@ from enum import Enum, auto
 from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from riglm.domain.duration import told_moment
 from riglm.ports.maintenance import Kind, Row
@@ -196,63 +194,3 @@ def _cell(value: Any, type_: Type) -> Any:
         case Type.TEXTS | Type.NUMBERS | Type.INTEGERS | Type.OBJECT:
             return json_text(value)
     return _plain(value, type_)
-
-
-_ROWS_IN_A_GROUP: Final = 20_000
-
-_TYPES: Final = {
-    Type.TEXT: pa.string(),
-    Type.TIME: pa.timestamp("us", tz="UTC"),
-    Type.NUMBER: pa.float64(),
-    Type.INTEGER: pa.int64(),
-    Type.FLAG: pa.bool_(),
-    Type.TEXTS: pa.list_(pa.string()),
-    Type.NUMBERS: pa.list_(pa.float32()),
-    Type.INTEGERS: pa.list_(pa.int64()),
-    Type.OBJECT: pa.string(),
-}
-
-
-class Parquet(RowWriter):
-    """A file with typed columns, compressed; objects are JSON."""
-
-    def __init__(self, file: BinaryIO, kind: Kind) -> None:
-        self._columns = COLUMNS[kind]
-        self._schema = pa.schema([(name, _TYPES[type_]) for name, type_ in self._columns.items()])
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._waiting: list[Row] = []
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Write rows, in the order given, once there are enough of them for a group."""
-        self._waiting += rows
-        if len(self._waiting) >= _ROWS_IN_A_GROUP:
-            self._write_group()
-
-    def close(self) -> None:
-        """Write the last group, and what the file holds where."""
-        if self._waiting:
-            self._write_group()
-        self._writer.close()
-
-    def _write_group(self) -> None:
-        rows, self._waiting = self._waiting, []
-        try:
-            table = self._table(rows)
-        except UnicodeEncodeError:
-            table = self._table([clean(row) for row in rows])
-        self._writer.write_table(table)
-
-    def _table(self, rows: Sequence[Row]) -> pa.Table:
-        columns = {name: [_value(row[name], type_) for row in rows] for name, type_ in self._columns.items()}
-        return pa.table(columns, schema=self._schema)
-
-
-def _value(value: Any, type_: Type) -> Any:
-    if value is None:
-        return None
-    match type_:
-        case Type.TIME:
-            return moment(value)
-        case Type.OBJECT:
-            return json_text(value)
-    return value

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
-from riglm.adapters.analytics.bulk import TYPES, packed
+from riglm.adapters.analytics.postgresql import TYPES, packed
 
 WORDS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))

@@ -1,0 +1,174 @@
+"""The report in a terminal."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from riglm.cli.output import print_table, printable
+
+_WIDTH_OF_A_PIPE: Final = 100
+_BAR: Final = 24
+_MOST_DAYS: Final = 31
+_MARKS: Final = {True: ("✓", "+", "green"), False: ("✗", "-", "red"), None: ("?", "?", "yellow")}
+_RECORDED: Final = {
+    "shadow": "What shadow mode recorded: the lists that it would have shown",
+    "enforce": "What was recorded of lists that were shown",
+}
+
+
+def print_report(found: dict[str, Any], most_tools: int) -> None:
+    """Print the report, with at most `tools` tools of each kind."""
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+    console.print(_verdict(found, console))
+    if found["verdict"]["code"] == "empty":
+        return
+    for mode, title in _RECORDED.items():
+        if found["record"][mode] is not None:
+            console.print(_recorded(found["record"][mode], title, searched=mode == "enforce"))
+    if found["days"]:
+        console.print(_days(found["days"], found["walked"], console))
+    _print_strategies(found)
+    _print_tools(found["tools"], most_tools)
+    console.print(Text(found["explanation"], style="dim"))
+
+
+def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
+    rules, verdict = found["rules"], found["verdict"]
+    lines: list[RenderableType] = [Text(verdict["text"], style="bold")]
+    reasons = Table.grid(padding=(0, 1, 0, 0))
+    for reason in verdict["reasons"]:
+        mark, plain, colour = _MARKS[reason["met"]]
+        reasons.add_row(Text(f"  {mark if _draws(console) else plain}", style=colour), printable(reason["text"]))
+    if verdict["reasons"]:
+        about = f"filtering.mode {rules['mode']}, strategy {rules['strategy']}, {rules['min_tools']} to "
+        about += f"{rules['max_tools']} tools"
+        about += "" if rules["coverage"] is None else f" for {rules['coverage']:.0%} of the calls"
+        lines += [reasons, Text(printable(about), style="dim")]
+    return Group(*lines, Text())
+
+
+def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableType:
+    low, high = its["in_list_interval"] or (None, None)
+    cost = its["cost"]
+    facts = [
+        (
+            "price, with every request counted",
+            f"{_price(cost['price'])} of no proxy, {_price(cost['price_of_search'])} of the host's tool search "
+            f"({cost['sessions']:,} sessions)",
+        ),
+        ("sessions, lists", f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)"),
+        ("calls with their tool in the list", f"{_share(its['in_list'])} of {its['calls']:,} ({_range(low, high)})"),
+        ("the same for tools new to the session", f"{_share(its['new_in_list'])} of {its['new_calls']:,}"),
+        ("tools in the list at a call", f"{_one(its['mean_list'])} of {_one(its['mean_available'])}"),
+        (
+            "missed",
+            f"{its['missed']:,} calls"
+            + (f", {its['found_by_search']:,} found by search" if searched else ": one search more for each"),
+        ),
+        (
+            "tokens, each list sent once",
+            f"{its['tokens_hidden']:,} hidden - {its['tokens_own']:,} own tools - {its['tokens_resent']:,} re-sent = "
+            f"{its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
+        ),
+        ("surfaces", ", ".join(f"{count:,} {name or 'none'}" for name, count in its["surfaces"].items())),
+    ]
+    table = _plain_table(title)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in facts:
+        table.add_row(name, printable(text))
+    return Group(table, Text())
+
+
+def _days(days: Sequence[dict[str, Any]], walked: str, console: Console) -> RenderableType:
+    """The plot: each day's hit rate, list size and net tokens."""
+    table = _plain_table(f"Day by day, walked by {walked}; tokens as recorded")
+    heads = ("day", ">calls", "in the list", ">%", "95 of 100", "tools in the list", ">", ">tokens net")
+    for head in heads:
+        table.add_column(
+            head.lstrip(">"), justify="right" if head.startswith(">") else "left", header_style="dim", no_wrap=True
+        )
+    shown = days[-_MOST_DAYS:]
+    longest = max((day["mean_list"] or 0 for day in shown), default=0) or 1
+    solid = _draws(console)
+    for day in shown:
+        low, high = day["in_list_interval"] or (None, None)
+        recorded = day["recorded"]
+        table.add_row(
+            day["day"],
+            f"{day['calls']:,}",
+            Text(_bar((day["in_list"] or 0) / 100, _BAR, solid=solid), style="cyan"),
+            _one(day["in_list"]),
+            Text(_range(low, high), style="dim"),
+            Text(_bar((day["mean_list"] or 0) / longest, _BAR // 2, solid=solid), style="yellow"),
+            _one(day["mean_list"]),
+            f"{recorded['tokens_net']:+,}" if recorded["lists"] else "-",
+        )
+    return Group(table, Text())
+
+
+def _print_strategies(found: dict[str, Any]) -> None:
+    columns = ("predictor", "calls", "in_list", "range", "new_in_list", "range", "mean_list", "reduction")
+    rows = []
+    for one in found["strategies"]:
+        ranges = [_range(*(one[name] or (None, None))) for name in ("in_list_interval", "new_in_list_interval")]
+        name = f"{one['predictor']} *" if one["predictor"] == found["rules"]["strategy"] else one["predictor"]
+        figures = [_or_dash(one[key]) for key in ("in_list", "new_in_list", "mean_list", "reduction")]
+        rows.append((name, one["calls"], figures[0], ranges[0], figures[1], ranges[1], *figures[2:]))
+    if rows:
+        title = "The same sessions walked again, by strategy (* configured)"
+        print_table(title, columns, rows)
+
+
+def _print_tools(tools: dict[str, Any], most: int) -> None:
+    missed, unused = tools["missed"], tools["never_used"]
+    if missed and most:
+        columns = ("tool", "server", "missed", "calls", "place", "recorded: missed", "calls", "searched", "by name")
+        keys = ("missed", "calls", "place", "recorded_missed", "recorded_calls", "searched", "named")
+        rows = [(row["tool"], row["server"], *(_or_dash(row[key]) for key in keys)) for row in missed[:most]]
+        print_table("Tools that lists lacked: a search finds them, one call more", columns, rows)
+        if len(missed) > most:
+            typer.echo(f"and {len(missed) - most:,} more")
+    if unused:
+        names = ", ".join(map(printable, unused[:most]))
+        more = f" and {len(unused) - most:,} more" if len(unused) > most else ""
+        typer.echo(f"Never used, of the tools that were shown: {len(unused):,}: {names}{more}\n")
+
+
+def _plain_table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+
+
+def _bar(share: float, length: int, *, solid: bool) -> str:
+    full = round(max(0.0, min(1.0, share)) * length)
+    return ("█" * full + "·" * (length - full)) if solid else ("#" * full + "." * (length - full))
+
+
+def _draws(console: Console) -> bool:
+    """Whether the terminal can show more than ASCII."""
+    return console.encoding.lower().startswith("utf")
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{low:.0f} to {high:.0f} %"
+
+
+def _share(percent: float | None) -> str:
+    return "-" if percent is None else f"{percent:.1f} %"
+
+
+def _price(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _one(number: float | None) -> str:
+    return "-" if number is None else f"{number:,.1f}"
+
+
+def _or_dash(number: float | None) -> object:
+    return "-" if number is None else number

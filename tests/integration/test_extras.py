@@ -1,0 +1,64 @@
+"""What works without the optional dependencies."""
+
+import subprocess
+import sys
+
+BLOCKED = ("psycopg", "pyarrow", "redis", "opentelemetry.sdk", "opentelemetry.exporter", "pytest")
+"""The packages of riglm's extras."""
+
+NEEDS_EXTRA = {
+    "riglm.adapters.analytics.postgresql",
+    "riglm.adapters.export.parquet",
+    "riglm.adapters.state.line",
+    "riglm.adapters.state.redis",
+    "riglm.adapters.telemetry.tracing",
+    "riglm.testing.embedder",
+    "riglm.testing.predictor",
+}
+
+BLOCK = f"""
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({BLOCKED!r}):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+"""
+
+IMPORT_ALL = """
+import importlib, pkgutil
+import riglm
+for module in pkgutil.walk_packages(riglm.__path__, "riglm."):
+    if module.name.endswith("__main__"):
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError:
+        print(module.name)
+"""
+
+RECORD = """
+from riglm import ToolSelector
+tools = [{"name": f"tool_{number}"} for number in range(30)]
+with ToolSelector(tools, store="agent.db", embedder="static") as selector:
+    session = selector.session()
+    session.select("anything")
+    session.used("tool_7", seconds=0.25)
+from riglm.adapters.analytics.sql import SqlAnalytics
+with SqlAnalytics("sqlite:///agent.db") as store:
+    print(store.tool_statistics()[0].tool)
+"""
+
+
+def run(program: str, **options) -> list[str]:
+    script = [sys.executable, "-c", BLOCK + program]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True, **options)
+    return done.stdout.split()
+
+
+def test_only_the_adapters_of_extras_need_optional_dependencies():
+    assert set(run(IMPORT_ALL)) == NEEDS_EXTRA
+
+
+def test_recording_works_without_optional_dependencies(tmp_path):
+    assert run(RECORD, cwd=tmp_path) == ["tool_7"]
