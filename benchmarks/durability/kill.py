@@ -11,7 +11,7 @@ from uuid import UUID
 from benchmarks.cache import CHECKOUT
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
-from riglm.adapters.spool.files import FileSpool, survey
+from riglm.adapters.spool.sqlite import SqliteSpool, survey
 from riglm.application.recording.recorder import Recorder
 
 _RATE = 3000.0
@@ -88,7 +88,7 @@ def kill(kind: str, kills: int, terms: int, directory: Path, tell: Callable[[str
 
 def _replayed(store: Store, spool: Path) -> Finding:
     """Let one more process store what the others left in spools."""
-    with Recorder(store.open, open_spool=lambda: FileSpool(spool), head_start=0.0) as recorder:
+    with Recorder(store.open, open_spool=lambda: SqliteSpool(spool), head_start=0.0) as recorder:
         pause = threading.Event()
         for _ in range(600):
             if not survey(spool):

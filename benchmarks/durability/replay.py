@@ -72,4 +72,4 @@ class Replay:
             self.is_over.set()
 
     def _is_empty(self) -> bool:
-        return next((self._home / "spool").glob("*/*/*.seg"), None) is None
+        return next((self._home / "spool").glob("*/*.db"), None) is None

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
 from benchmarks.recording import Privacy, a_session, call
-from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.recording.recorder import Recorder
 from riglm.application.recording.tracking import TrackingService
 from riglm.domain.hashing import KeyedHasher
@@ -93,7 +93,7 @@ def sustained(kind: str, seconds: float, directory: Path, tell: Callable[[str, i
 def _recorded(store: Store, rate: float, seconds: float, spool: Path) -> Step:
     """Record at an even rate; the spool is there as it always is."""
     step = Step(rate)
-    with Recorder(store.open, open_spool=lambda: FileSpool(spool), head_start=0.0) as recorder:
+    with Recorder(store.open, open_spool=lambda: SqliteSpool(spool), head_start=0.0) as recorder:
         tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
         sessions = [a_session() for _ in range(50)]
         for session in sessions:

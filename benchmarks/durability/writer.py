@@ -16,7 +16,7 @@ from collections import deque
 from pathlib import Path
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Era, Method, Session, Transport, uuid7
@@ -33,7 +33,7 @@ def main() -> None:
     say(f"session {session.id}")
     recorder = Recorder(
         lambda: SqlAnalytics(url, durable=durable),
-        open_spool=lambda: FileSpool(spool, durable=durable),
+        open_spool=lambda: SqliteSpool(spool, durable=durable),
         head_start=0.0,
     )
     recorder.start()

@@ -30,17 +30,17 @@ __all__ = [
 
 _HOMES = {
     "ConfigurationError": "domain.errors",
-    "Findings": "application.selecting.selection",
-    "FoundTool": "application.selecting.selection",
-    "Reason": "application.selecting.selection",
+    "Findings": "application.selecting.service",
+    "FoundTool": "application.selecting.service",
+    "Reason": "application.selecting.service",
     "RiglmError": "domain.errors",
-    "Selection": "application.selecting.selection",
+    "Selection": "application.selecting.service",
     "SelectorClosed": "application.selecting.background",
     "ToolSelector": "composition.tool_selector",
     "ToolSession": "application.selecting.session",
     "USER_STORE": "composition.selecting",
     "UnusableInput": "domain.errors",
-    "UnusableTool": "application.selecting.shapes",
+    "UnusableTool": "application.selecting.offer",
 }
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.adapters.analytics.sqlite import memory_database
-from riglm.domain.knowledge.pieces import Table, capped
+from riglm.domain.knowledge.provenance import Table, capped
 from riglm.ports.knowledge import KnowledgePort
 from tests.contracts.knowledge_contract import MINE, KnowledgeContract, a_thought, an_embedding
 

@@ -43,7 +43,7 @@ def test_a_start_loads_no_more_than_it_needs(tmp_path: Path, is_on: bool):
     assert not any(name.startswith("riglm.adapters.analytics.knowledge") for name in loaded)
     own = {name for name in loaded if name.startswith("riglm.application.knowledge.")}
     if not is_on:
-        assert own == {f"riglm.application.knowledge.{name}" for name in ("definition", "errors")}
+        assert own == {"riglm.application.knowledge.definition"}
         assert "blake3" not in loaded
     else:
         assert "riglm.application.knowledge.inner_voice" in own

@@ -1,6 +1,7 @@
 """Short forms of `benchmarks.durability`: processes that are killed, stores that are away, and spools that are left."""
 
 import asyncio
+import contextlib
 import resource
 import signal
 import sqlite3
@@ -13,8 +14,8 @@ import pytest
 from benchmarks.durability.kill import kill
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.directory import spool_directory
-from riglm.adapters.spool.files import FileSpool, survey
+from riglm.adapters.spool.place import spool_directory
+from riglm.adapters.spool.sqlite import SqliteSpool, survey
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.stage import Process, Stage
@@ -147,17 +148,16 @@ async def test_a_damaged_spool_of_a_process_that_is_gone_is_stored_but_for_what_
     stage: Stage, database: Path, spool: Path
 ) -> None:
     session = a_session()
-    with FileSpool(spool) as left:
+    with SqliteSpool(spool) as left:
         left.append([session, *(an_invocation(session, "read") for _ in range(9))])
-    (segment,) = spool.glob("*/*.seg")
-    data = bytearray(segment.read_bytes())
-    data[len(data) // 2] ^= 1
-    segment.write_bytes(data[:-20])  # and a last line that was not written to its end
+    (file,) = spool.glob("*.db")
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE record SET checksum = 0 WHERE id IN (5, 10)")
     link = riglm(stage)
     async with RawClient(link, HANDSHAKE) as client:
         await client.greet()
         await client.request("tools/list")
-        await until(lambda: not segment.exists())
+        await until(lambda: not file.exists())
     with SqlAnalytics(f"sqlite:///{database}") as store:
         assert len(store.list_invocations(session.id)) == 7
     assert "2 records in the spool are damaged, and lost" in link.stderr.read_text("utf-8")

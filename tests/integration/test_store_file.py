@@ -17,7 +17,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.recording.recorder import Recorder
 from riglm.composition.storage import store_url
 from riglm.domain.errors import AnalyticsUnavailable, NoStore, SchemaTooNew
@@ -244,11 +244,11 @@ def test_a_record_that_fails_alone_in_a_sound_file_does_not_hold_up_the_others(f
             raise error
 
     monkeypatch.setattr(storing, "store", store)
-    with FileSpool(tmp_path / "spool") as left:
+    with SqliteSpool(tmp_path / "spool") as left:
         left.append([session, *calls[:20]])
     with Recorder(
         lambda: SqlAnalytics(url(file), sets_aside=True),
-        open_spool=lambda: FileSpool(tmp_path / "spool"),
+        open_spool=lambda: SqliteSpool(tmp_path / "spool"),
         head_start=0.0,
     ) as recorder:
         for call in calls[20:]:

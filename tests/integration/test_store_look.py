@@ -128,7 +128,7 @@ async def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path
             place="here", schema="2", pending=(), free_bytes=1 << 20, newest=time.time() + 4000, writer="process 7"
         )
 
-    spool = SpoolLeft(place="spool", records=5, damaged=1, newer=0, is_held=True)
+    spool = SpoolLeft(place="spool", records=5, damaged=1, is_newer=False, is_held=True)
     check = StoreCheck(Once(look), lambda: [spool], Files(), directory=tmp_path, private=[tmp_path / "riglm.key"])
     found = {each.place: each for each in await check.examine() if each.severity is not Severity.OK}
     files = {str(tmp_path), str(tmp_path / "riglm.key"), "spool"}

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.sqlite import SqliteSpool
 from tests.interaction.clients import http
 from tests.interaction.clients.link import Link
 from tests.interaction.clients.old_sse import SseLink
@@ -286,7 +286,7 @@ class Stage:
     def store(self) -> SqlAnalytics:
         """What every riglm on this stage recorded; open it only when they have ended."""
         found = f"sqlite:///{self.folder / 'data' / 'riglm.db'}"
-        for spool in {segment.parents[1] for segment in self.folder.glob("data*/spool/*/*/*.seg")}:
+        for spool in {file.parent for file in self.folder.glob("data*/spool/*/*.db")}:
             _bring_in(spool, found)
         return SqlAnalytics(found)
 
@@ -339,11 +339,10 @@ def _digest(flags: Sequence[str]) -> str:
 
 def _bring_in(spool: Path, url: str) -> None:
     """Store what a riglm left in its spool because the machine was too busy at its end, as the next one would."""
-    with FileSpool(spool) as left, SqlAnalytics(url) as store:
-        while (segment := left.oldest()) is not None:
-            while records := segment.read(500):
-                store.record_many(records)
-            left.remove(segment)
+    with SqliteSpool(spool) as left, SqlAnalytics(url) as store:
+        while (found := left.read(500)) is not None:
+            store.record_many(found.records)
+            left.remove()
 
 
 async def raw_post(

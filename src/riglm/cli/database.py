@@ -17,7 +17,7 @@ from riglm.ports.maintenance import Kind
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
-    from riglm.adapters.spool.files import SpoolFound
+    from riglm.adapters.spool.sqlite import SpoolFound
     from riglm.domain.retention import Expiry
     from riglm.domain.schemas.settings import Settings
 
@@ -196,7 +196,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
-    from riglm.adapters.spool.files import survey
+    from riglm.adapters.spool.sqlite import survey
     from riglm.composition.storage import spool_path, store_url
 
     settings = _settings(config)
@@ -236,5 +236,5 @@ def _show(found: "SchemaStatus", spools: "list[SpoolFound] | None", as_json: boo
     for spool in spools or []:
         whose = "of a process that runs" if spool.is_held else "left behind: the next start stores it"
         damage = f", {spool.damaged} damaged" if spool.damaged else ""
-        newer = f", {spool.newer} files of a newer riglm" if spool.newer else ""
+        newer = ", written by a newer riglm" if spool.is_newer else ""
         typer.echo(f"spool    {spool.path}: {spool.records} records{damage}{newer}, {whose}")

@@ -160,7 +160,7 @@ def _and(pieces: int) -> str:
 
 
 def _spooled(settings: "Settings") -> int:
-    from riglm.adapters.spool.files import survey
+    from riglm.adapters.spool.sqlite import survey
     from riglm.composition.storage import spool_path
 
     return sum(spool.records for spool in survey(spool_path(settings)))

@@ -35,7 +35,7 @@ from riglm.domain.errors import RiglmError, UnusableInput
 
 if TYPE_CHECKING:
     from riglm.application.knowledge.importing import Imported, Source
-    from riglm.domain.knowledge.pieces import Table
+    from riglm.domain.knowledge.provenance import Table
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.knowledge import KnowledgePort
 
@@ -214,7 +214,7 @@ def forget(
     Entities that had a relation to it get a new text and new vectors. IDs and --tag are of one
     owner; --principal alone is all that is its, "" all that is the local user's.
     """
-    from riglm.domain.knowledge.pieces import Table
+    from riglm.domain.knowledge.provenance import Table
 
     if sum((bool(ids), bool(tag), all_)) > 1 or not (ids or tag or all_ or principal is not None):
         raise UnusableInput("what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all")
@@ -248,7 +248,7 @@ def _chosen(
     store: "KnowledgePort", owner: str | None, named: "dict[Table, set[UUID]]", tags: list[str] | None
 ) -> "dict[Table, list[UUID]]":
     """What is to go, by table: all that is seen with these tags, among the named where any are."""
-    from riglm.domain.knowledge.pieces import Table
+    from riglm.domain.knowledge.provenance import Table
     from riglm.ports.knowledge import Scope
 
     scope = Scope(owner=owner, include_private=True, include_tags=frozenset(tags or ()))
@@ -257,7 +257,7 @@ def _chosen(
 
 
 def _parsed(ids: list[str]) -> "dict[Table, set[UUID]]":
-    from riglm.domain.knowledge.pieces import Table
+    from riglm.domain.knowledge.provenance import Table
     from riglm.domain.session import parsed_uuid
 
     if not ids:
@@ -309,7 +309,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is known, newest first; private thoughts when asked for."""
-    from riglm.domain.knowledge.pieces import Table
+    from riglm.domain.knowledge.provenance import Table
     from riglm.ports.knowledge import Scope
 
     settings = knowledge_settings(config)

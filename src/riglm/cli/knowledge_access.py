@@ -11,7 +11,8 @@ from riglm.cli.output import json_time, printable
 from riglm.cli.store_access import configuration_of, is_hash, require_store
 
 if TYPE_CHECKING:
-    from riglm.domain.knowledge.pieces import Entity, Observation, Table, Thought
+    from riglm.domain.knowledge.pieces import Entity, Observation, Thought
+    from riglm.domain.knowledge.provenance import Table
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.knowledge import KnowledgePort

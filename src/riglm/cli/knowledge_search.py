@@ -19,7 +19,8 @@ from riglm.domain.errors import RiglmError, UnusableInput
 
 if TYPE_CHECKING:
     from riglm.application.knowledge.retrieval import Answer, Embedded
-    from riglm.domain.knowledge.pieces import Candidate, Embedding, Table
+    from riglm.domain.knowledge.pieces import Candidate, Embedding
+    from riglm.domain.knowledge.provenance import Table
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.knowledge import KnowledgePort, Scope
 

@@ -272,14 +272,14 @@ def _store_check(settings: Settings, store: Once[StoreFacts]) -> Check:
     from riglm.adapters.control.tokens import FILE_NAME as TOKENS
 
     def spools() -> list[SpoolLeft]:
-        from riglm.adapters.spool.files import survey
+        from riglm.adapters.spool.sqlite import survey
 
         return [
             SpoolLeft(
                 place=str(each.path),
                 records=each.records,
                 damaged=each.damaged,
-                newer=each.newer,
+                is_newer=each.is_newer,
                 is_held=each.is_held,
             )
             for each in survey(spool_path(settings))
@@ -302,7 +302,7 @@ def _places(settings: Settings) -> list[Place]:
 
 def _serving() -> str:
     """What a running `riglm serve` wrote down of itself; nothing is locked to see whether it still runs."""
-    from riglm.adapters.spool.directory import LOCK
+    from riglm.adapters.spool.place import LOCK
 
     try:
         return (data_directory(os.environ) / LOCK).read_text("utf-8", "replace")

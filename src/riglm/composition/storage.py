@@ -90,7 +90,7 @@ def create_store(
 
 def spool_path(settings: Settings) -> Path:
     """The directory of the spools of all processes that record into this store."""
-    from riglm.adapters.spool.directory import spool_directory
+    from riglm.adapters.spool.place import spool_directory
 
     url, named = settings.storage.url, settings.storage.spool.path
     store = url.get_secret_value() if url else str(store_path(settings).absolute())
@@ -101,11 +101,11 @@ def make_recorder(settings: Settings, open_store: Callable[[], AnalyticsPort]) -
     """What stores records, with a spool where there is a disk for it."""
 
     def open_spool() -> "SpoolPort":
-        from riglm.adapters.spool.files import FileSpool
+        from riglm.adapters.spool.sqlite import SqliteSpool
 
         storage = settings.storage
         durable = storage.durability == "full"
-        return FileSpool(spool_path(settings), max_bytes=storage.spool.max_bytes, durable=durable)
+        return SqliteSpool(spool_path(settings), max_bytes=storage.spool.max_bytes, durable=durable)
 
     return Recorder(open_store, open_spool=None if settings.storage.kind == "memory" else open_spool)
 

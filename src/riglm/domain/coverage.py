@@ -1,7 +1,5 @@
 """How many tools a list must hold so that the next one is in it as often as was asked for."""
 
-import heapq
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -110,10 +108,3 @@ def _surprises(prediction: Prediction) -> Scores:
 def _steps(surprises: Scores) -> NDArray[np.intp]:
     """Surprises in steps of 0.02; what is beyond the last one is as surprising as that."""
     return np.clip(surprises / _STEP, 0, _STEPS - 1).astype(np.intp)
-
-
-def ranked(names: Sequence[str], scores: Scores | Sequence[float], most: int) -> list[str]:
-    """The best `most` names, best first; among equals the order of the names holds. What is no number comes last."""
-    given: list[float] = scores.tolist() if hasattr(scores, "tolist") else list(scores)
-    keys = [-score if score == score else float("inf") for score in given]  # noqa: PLR0124  # NaN differs from itself
-    return [names[index] for index in heapq.nsmallest(most, range(len(names)), key=keys.__getitem__)]

@@ -1,6 +1,7 @@
 """The input of predictors, and their output."""
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -88,3 +89,35 @@ class Prediction:
             logs = self.scores - self.scores.max(initial=0.0)
         found: Scores = np.exp(logs)
         return found / max(float(found.sum()), 1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A tool that was found: its score between 0 and 1, and in a few words why it was found.
+
+    `probability` estimates how likely the query asks for this tool. It never rises from one hit to the next.
+    """
+
+    name: str
+    score: float
+    probability: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOutcome:
+    """The hits, best first, and the names of the tools that came next.
+
+    With `abstained` nothing fits; then there are no hits, and the nearest tools are in `near`.
+    """
+
+    hits: tuple[Hit, ...]
+    near: tuple[str, ...]
+    abstained: bool
+
+
+def ranked(names: Sequence[str], scores: Scores | Sequence[float], most: int) -> list[str]:
+    """The best `most` names, best first; among equals the order of the names holds. What is no number comes last."""
+    given: list[float] = scores.tolist() if hasattr(scores, "tolist") else list(scores)
+    keys = [-score if score == score else float("inf") for score in given]  # noqa: PLR0124  # NaN differs from itself
+    return [names[index] for index in heapq.nsmallest(most, range(len(names)), key=keys.__getitem__)]

@@ -102,7 +102,7 @@ class SpoolLeft:
     place: str
     records: int
     damaged: int
-    newer: int
+    is_newer: bool
     is_held: bool
 
 

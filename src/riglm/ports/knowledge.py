@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
-from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Table, Thought
+from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
+from riglm.domain.knowledge.provenance import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

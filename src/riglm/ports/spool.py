@@ -1,7 +1,8 @@
-"""Where records wait on disk while the store is away."""
+"""Where records wait on disk while the store is unavailable."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -10,41 +11,33 @@ from riglm.ports.analytics import Record
 
 
 class SpoolUnavailable(RiglmError):
-    """The spool takes no records now: it has reached its cap, or its disk fails."""
+    """Raised when the spool takes no records now: it has reached its maximum size, or its disk fails."""
 
 
-class SpoolSegment(Protocol):
-    """A piece of a spool, read from its beginning to its end, and removed as a whole."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpooledRecords:
+    """The next records of a spool, oldest first.
 
-    @property
-    @abstractmethod
-    def is_own(self) -> bool:
-        """Whether this process wrote it, and not one that is gone."""
+    `is_own` is True if this process wrote them. `damaged` is the number of records that are lost, `skipped` the number
+    of this process's records that cannot be read now and are left to the next start.
+    """
 
-    @property
-    @abstractmethod
-    def unread(self) -> int:
-        """How many records are still to come, as far as this process wrote them; else zero."""
-
-    @abstractmethod
-    def read(self, most: int) -> Sequence[Record]:
-        """The next records in their order, at most so many; none at the end. Raises `SpoolUnavailable`."""
-
-    @abstractmethod
-    def damaged(self) -> int:
-        """How many records could not be read since it was last asked."""
+    records: list[Record]
+    is_own: bool
+    damaged: int = 0
+    skipped: int = 0
 
 
 class SpoolPort(Protocol):
-    """Keeps records on disk, in order, until they are removed. One thread uses it.
+    """Keeps records on disk, in order, until they are removed. It is used by one thread.
 
-    What was appended outlives this process, and after `sync` the machine; what a process leaves is adopted by the next
-    one that starts, by one alone. Constructing a spool makes and opens nothing.
+    What was appended survives the end of this process, and after `sync` a loss of power. The records of an ended
+    process are adopted by the next one that starts. Constructing a spool opens nothing.
     """
 
     @abstractmethod
     def __enter__(self) -> Self:
-        """Adopt what processes left that are gone."""
+        """Adopt the records of ended processes."""
 
     @abstractmethod
     def __exit__(
@@ -54,28 +47,34 @@ class SpoolPort(Protocol):
 
     @abstractmethod
     def append(self, records: Sequence[Record]) -> int:
-        """Keep records behind all others; how many of them it cannot write down, and did not keep.
+        """Append all records but those that cannot be encoded, and return the number of those.
 
-        Raises `SpoolUnavailable`; then none was kept.
+        Raises:
+            SpoolUnavailable: no record was appended.
         """
 
     @abstractmethod
     def sync(self) -> None:
-        """See to it that what was appended outlives a loss of power. Raises `SpoolUnavailable`."""
+        """Make what was appended survive a loss of power.
+
+        Raises:
+            SpoolUnavailable: it may not survive one.
+        """
 
     @abstractmethod
-    def oldest(self) -> SpoolSegment | None:
-        """The segment to be stored next: what was adopted first, then this process's own."""
+    def read(self, limit: int) -> SpooledRecords | None:
+        """Return the oldest records that were not removed, at most `limit`; None if there are none."""
 
     @abstractmethod
-    def remove(self, segment: SpoolSegment) -> None:
-        """Remove the oldest segment; all that is in it was stored."""
+    def remove(self) -> None:
+        """Remove the records that `read` returned last."""
 
+    @property
     @abstractmethod
-    def set_aside(self, segment: SpoolSegment) -> None:
-        """Pass over the oldest segment, which cannot be read now, and leave it to the next process."""
+    def is_empty(self) -> bool:
+        """True if nothing is left to read."""
 
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """What it takes on disk."""
+        """The space that its records take on disk."""

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.directory import spool_directory
-from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.place import spool_directory
+from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError
 from riglm.domain.secret import mask_url
@@ -63,7 +63,7 @@ def test_a_missing_driver_is_told_before_anything_is_served(monkeypatch: pytest.
 def test_status_tells_what_waits_in_spools(tmp_path: Path) -> None:
     data = tmp_path / "new" / "data"
     root = spool_directory(data / "spool", str(data / "riglm.db"))
-    with FileSpool(root) as spool:
+    with SqliteSpool(root) as spool:
         spool.append([a_session(), a_session()])
         (held,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
         assert (held["records"], held["is_held"]) == (2, True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riglm.domain.coverage import ranked
+from riglm.domain.prediction import ranked
 
 NAMES = ("a", "b", "c", "d")
 

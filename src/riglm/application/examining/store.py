@@ -70,12 +70,13 @@ class StoreCheck(Check):
     def _waiting(self) -> list[Finding]:
         found = []
         for spool in self._spools():
-            if spool.damaged or spool.newer:
-                what = f"{spool.damaged} records are damaged, {spool.newer} files were written by a newer riglm"
-                fix = "upgrade riglm: the newer ones are stored then, the damaged ones are left out"
-                found.append(_finding(Severity.WARNING, spool.place, what, fix))
+            if spool.is_newer:
+                found.append(_finding(Severity.WARNING, spool.place, "a newer riglm wrote it", "upgrade riglm"))
+            if spool.damaged:
+                what = f"{spool.damaged} records are damaged; the next start leaves them out"
+                found.append(_finding(Severity.WARNING, spool.place, what))
             if spool.records and not spool.is_held:
-                what = f"{spool.records} records were left behind by a process that is gone; the next start stores them"
+                what = f"{spool.records} records of an ended process wait; the next start stores them"
                 found.append(_finding(Severity.NOTE, spool.place, what))
             elif spool.records:
                 what = f"{spool.records} records of a process that runs wait for the store"

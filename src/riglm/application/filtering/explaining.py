@@ -6,11 +6,10 @@ from typing import Final
 
 from riglm.application.filtering.decisions import Decisions
 from riglm.domain.control import ListWithout, PredictedTool, SessionPrediction
-from riglm.domain.coverage import ranked
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.policy import Override, OverrideKind, Standing
-from riglm.domain.prediction import Prediction, Scores
+from riglm.domain.prediction import Prediction, Scores, ranked
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState

@@ -28,7 +28,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE, Surface
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE
-from riglm.domain.retrieval.retriever import Hit
+from riglm.domain.prediction import Hit
 from riglm.domain.session import Session
 from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.tool import View

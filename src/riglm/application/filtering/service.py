@@ -12,12 +12,12 @@ from riglm.application.lists.predicting import Predicting, UsageSource
 from riglm.application.lists.selection import ListSelection
 from riglm.application.sessions.kept import MOST_SESSIONS, SessionStates
 from riglm.domain import session_state
-from riglm.domain.coverage import ranked
 from riglm.domain.exposure import Surface
 from riglm.domain.invocation import Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE, UNSURE, Prices
 from riglm.domain.policy import Override, Standing
+from riglm.domain.prediction import ranked
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Era, Session
 from riglm.domain.session_state import ClientList, SessionState

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
-from riglm.domain.knowledge.pieces import LONGEST, Origin, Table, TrustTier
+from riglm.domain.knowledge.provenance import LONGEST, Origin, Table, TrustTier
 
 NAME: Final = "inner_voice.retrieve"
 """What it is called, whatever it is listed as."""

@@ -16,12 +16,12 @@ from riglm.domain.knowledge.pieces import (
     Entity,
     Observation,
     Relation,
-    Table,
     Thought,
     entity_text,
     normalised,
     searched_text,
 )
+from riglm.domain.knowledge.provenance import Table
 from riglm.domain.session import uuid7
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
 from riglm.ports.knowledge import KnowledgePort

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from riglm.application.knowledge.definition import MOST_SNIPPETS, Code, Unanswered
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.knowledge.pieces import Candidate, Embedding, Table, is_visible
+from riglm.domain.knowledge.pieces import Candidate, Embedding, is_visible
+from riglm.domain.knowledge.provenance import Table
 from riglm.domain.knowledge.selecting import Request, Snippet, selected
 from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailable
 from riglm.ports.knowledge import KnowledgePort, Scope

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from riglm.domain.invocation import Found
-from riglm.domain.prediction import Prediction
-from riglm.domain.retrieval.retriever import SearchOutcome
+from riglm.domain.prediction import Prediction, SearchOutcome
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Catalogue

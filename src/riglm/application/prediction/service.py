@@ -19,8 +19,7 @@ from riglm.application.prediction.teaching import Listener, Taught, Teaching
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import Found
 from riglm.domain.list_plan import UNSURE
-from riglm.domain.prediction import Context, Prediction, Situation
-from riglm.domain.retrieval.retriever import SearchOutcome
+from riglm.domain.prediction import Context, Prediction, SearchOutcome, Situation
 from riglm.domain.retrieval.words import request_texts
 from riglm.domain.session import Session
 from riglm.domain.session_state import LONGEST_QUERY, SessionState

@@ -11,7 +11,7 @@ from riglm.application.recording.pacing import Complaints
 from riglm.application.recording.record_queue import Batch, RecordQueue
 from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.spool import SpoolPort, SpoolSegment, SpoolUnavailable
+from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailable
 
 _SYNC_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.5
@@ -36,7 +36,7 @@ class Overflow:
         self._spool: SpoolPort | None = None
         self._own = 0
         self._has_adopted = False
-        self._segment: SpoolSegment | None = None
+        self._is_own = False
         self._batch: Batch | None = None
         self._dirty_since: float | None = None
         self._failed_at: float | None = None
@@ -86,18 +86,22 @@ class Overflow:
         return None if self._failed_at is None else max(0.0, self._failed_at + _RETRY_SECONDS - time.monotonic())
 
     def next(self) -> Batch | None:
-        """The records to be stored next: again those that are not settled, else those behind them.
+        """Return the records to be stored next: those that are not settled again, else those after them.
 
-        None at the end, or while `has_more` when the spool cannot be read now.
+        None at the end, or while `has_more` if the spool cannot be read now.
         """
         if self._batch is None:
             self._fetch()
         return self._batch
 
     def settled(self, batch: Batch) -> None:
-        """Take note that all records of the batch that `next` gave are settled, and look for those behind them."""
-        if self._segment is not None and self._segment.is_own:
+        """Remove the batch that `next` returned, all of which is settled, and look for the records after it."""
+        if self._is_own:
             self._own -= len(batch.records)
+        try:
+            self._opened().remove()
+        except Exception as error:  # noqa: BLE001  # see the class
+            self._complaints.complain("records that were stored stay in the spool: %s", error, traceback=True)
         self._fetch()
 
     def sync_in(self) -> float | None:
@@ -132,7 +136,7 @@ class Overflow:
             spool = self._open_spool().__enter__()
             self._spool = spool
             self.has_more = True  # until it is known better
-            self.has_more = self._has_adopted = spool.oldest() is not None
+            self.has_more = self._has_adopted = not spool.is_empty
             self.size_bytes = spool.size_bytes
         return self._spool
 
@@ -152,42 +156,26 @@ class Overflow:
     def _look_for_more(self) -> None:
         spool = self._opened()
         while self._batch is None and self.has_more:
-            self._segment = self._segment or spool.oldest()
-            self._has_adopted = self._segment is not None and not self._segment.is_own
-            if self._segment is None:
-                self.has_more = False
-            else:
-                self._batch = self._read(spool, self._segment)
+            found = spool.read(self._most)
+            self.has_more = found is not None
+            self._has_adopted = found is not None and not found.is_own
+            if found is not None:
+                self._is_own = found.is_own
+                self._count(found)
+                if found.records:
+                    self._batch = Batch(records=found.records, left=len(found.records), from_spool=True)
+                elif not found.skipped:
+                    spool.remove()
         self.size_bytes = spool.size_bytes
 
-    def _read(self, spool: SpoolPort, segment: SpoolSegment) -> Batch | None:
-        """The next records of a segment; at its end it is done with."""
-        try:
-            records = segment.read(self._most)
-        except SpoolUnavailable as error:
-            self._complaints.complain("records stay in the spool for the next start: %s", error)
-            spool.set_aside(segment)
-            self._own -= segment.unread
-            self._segment = None
-            return None
-        self._count_damage(segment)
-        if not records:
-            spool.remove(segment)
-            self._segment = None
-            return None
-        if not segment.is_own:
-            self._queue.recover(len(records))
-        return Batch(records=list(records), left=len(records), from_spool=True)
-
-    def _count_damage(self, segment: SpoolSegment) -> None:
-        damaged = segment.damaged()
-        if damaged:
-            if segment.is_own:
-                self._own -= damaged
-            else:
-                self._queue.recover(damaged)
-            self._queue.damaged(damaged)
-            self._complaints.complain("%d records in the spool are damaged, and lost", damaged)
+    def _count(self, found: SpooledRecords) -> None:
+        if found.is_own:
+            self._own -= found.damaged + found.skipped
+        else:
+            self._queue.recover(len(found.records) + found.damaged)
+        if found.damaged:
+            self._queue.damaged(found.damaged)
+            self._complaints.complain("%d records in the spool are damaged, and lost", found.damaged)
 
 
 def _is_unforeseen(error: Exception) -> bool:

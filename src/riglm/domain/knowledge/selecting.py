@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from riglm.domain.knowledge.pieces import Candidate, Capped, TrustTier, capped, content_hash, trust_tier
+from riglm.domain.knowledge.pieces import Candidate, content_hash
+from riglm.domain.knowledge.provenance import Capped, TrustTier, capped, trust_tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,44 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.domain.prediction import Context, Relevance, Scores, Vector
+from riglm.domain.prediction import Context, Hit, Relevance, Scores, SearchOutcome, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.scoring import relative
 from riglm.domain.retrieval.static_index import StaticIndex, Weights
 from riglm.domain.retrieval.words import LONGEST_REQUEST, spelt, tool_text
 from riglm.domain.tool import ToolProfile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A tool that was found: its score between 0 and 1, and in a few words why it was found.
-
-    `probability` estimates how likely the query asks for this tool. It never rises from one hit to the next.
-    """
-
-    name: str
-    score: float
-    probability: float
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOutcome:
-    """The hits, best first, and the names of the tools that came next.
-
-    With `abstained` nothing fits; then there are no hits, and the nearest tools are in `near`.
-    """
-
-    hits: tuple[Hit, ...]
-    near: tuple[str, ...]
-    abstained: bool
-
 
 # fitted by `python -m benchmarks.retrieval probability`
 RANKING_WEIGHT: Final = 0.3

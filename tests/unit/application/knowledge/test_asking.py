@@ -12,7 +12,7 @@ from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.retrieval import QuestionEmbedder, StoreAside
 from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.knowledge.pieces import Table
+from riglm.domain.knowledge.provenance import Table
 from riglm.ports.embedder import Embedders, EmbedderUnavailable
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge

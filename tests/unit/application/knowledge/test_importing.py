@@ -8,7 +8,7 @@ import pytest
 from riglm.application.knowledge import importing
 from riglm.application.knowledge.importing import MOST_TOLD, Format, Importing, Source, check, format_of
 from riglm.domain.errors import UnusableInput
-from riglm.domain.knowledge.pieces import Table
+from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import Scope
 from tests.contracts.knowledge_contract import an_embedding
 from tests.stores.memory import InMemoryKnowledge

@@ -5,7 +5,8 @@ import pytest
 from riglm.application.json_lines import BadLine
 from riglm.application.knowledge import lines
 from riglm.application.knowledge.lines import Described, memory_of, thought_of
-from riglm.domain.knowledge.pieces import Origin, Relation
+from riglm.domain.knowledge.pieces import Relation
+from riglm.domain.knowledge.provenance import Origin
 
 NOW = 1_700_000_000.0
 

@@ -7,7 +7,8 @@ from typing import Any
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.inner_voice import InnerVoice, Journal
 from riglm.application.knowledge.retrieval import Bounds, Defaults, Embedded, Retrieval, Store
-from riglm.domain.knowledge.pieces import Candidate, Embedding, Origin, Table, Thought
+from riglm.domain.knowledge.pieces import Candidate, Embedding, Thought
+from riglm.domain.knowledge.provenance import Origin, Table
 from riglm.domain.session import uuid7
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from riglm.adapters.spool.files import FileSpool, survey
+from riglm.adapters.spool.sqlite import SqliteSpool, survey
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.ports.analytics import PairsForgotten, SessionClosed
@@ -28,7 +28,7 @@ class Even(Backoff):
         return 0.002
 
 
-class Shelf(FileSpool):
+class Shelf(SqliteSpool):
     """A spool that can fail."""
 
     fails = False
@@ -53,7 +53,7 @@ class Recording(RuleBasedStateMachine):
         self.start()
 
     def start(self):
-        self.shelf = Shelf(Path(self.folder.name), segment_bytes=2000)
+        self.shelf = Shelf(Path(self.folder.name))
         shelf, shop = self.shelf, self.shop
         self.recorder = Eager(
             lambda: shop,

@@ -1,12 +1,14 @@
 """The recorder with a spool: nothing is lost while the store is away or hangs, and order is kept."""
 
 import logging
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from riglm.adapters.spool.files import FileSpool
+from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.domain.errors import AnalyticsUnavailable
@@ -19,7 +21,7 @@ IMPATIENT = 0.05
 LONG = Backoff(first=3600.0, longest=3600.0)
 
 
-class Shelf(FileSpool):
+class Shelf(SqliteSpool):
     """A spool that can fail."""
 
     fails = False
@@ -28,6 +30,11 @@ class Shelf(FileSpool):
         if self.fails:
             raise SpoolUnavailable("the shelf is broken")
         return super().append(records)
+
+
+def change(path, statement):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
 
 
 @pytest.fixture
@@ -267,7 +274,7 @@ def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root):
 
 
 def test_what_the_store_takes_of_a_spool_at_the_end_does_not_stay_there(shop, root):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([a_session() for _ in range(10)])
     recorder = spooling(shop, root, patience=3600.0)
     shop.gate.clear()
@@ -281,7 +288,7 @@ def test_what_the_store_takes_of_a_spool_at_the_end_does_not_stay_there(shop, ro
 
 
 def test_the_end_is_not_held_up_by_a_store_that_hangs_with_what_was_spooled(shop, root):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([a_session() for _ in range(10)])
     recorder = spooling(shop, root, patience=3600.0)
     shop.gate.clear()
@@ -292,11 +299,11 @@ def test_the_end_is_not_held_up_by_a_store_that_hangs_with_what_was_spooled(shop
     until(lambda: recorder._writer.batch is None)
     for told in (counts, recorder.counts()):
         assert (told.stored, told.spooled) == (0, 10)
-    assert len(list(root.glob("*/*.seg"))) == 1
+    assert len(list(root.glob("*.db"))) == 1
 
 
 def test_a_session_that_a_full_spool_cannot_take_does_not_stand_in_the_way_of_calls(shop, root):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([an_invocation(a_session(), "old") for _ in range(400)])
     session = a_session()
     calls = [an_invocation(session, "live") for _ in range(100)]
@@ -333,7 +340,7 @@ def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, capl
 
 
 def test_what_is_adopted_is_stored_without_any_record_of_one_s_own(shop, root):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([a_session(), a_session()])
     with spooling(shop, root) as recorder:
         until(lambda: recorder.counts().stored == 2)
@@ -342,12 +349,10 @@ def test_what_is_adopted_is_stored_without_any_record_of_one_s_own(shop, root):
 
 
 def test_damaged_records_are_counted_and_the_rest_is_stored(shop, root, caplog):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([a_session() for _ in range(10)])
-    (path,) = root.glob("*/*.seg")
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    (path,) = root.glob("*.db")
+    change(path, "UPDATE record SET checksum = 0 WHERE id = 5")
     with spooling(shop, root) as recorder:
         until(lambda: recorder.counts().stored == 9)
         counts = recorder.counts()
@@ -356,14 +361,14 @@ def test_damaged_records_are_counted_and_the_rest_is_stored(shop, root, caplog):
     assert "1 records in the spool are damaged, and lost" in caplog.text
 
 
-def test_own_segments_that_are_damaged_are_counted_and_let_go(shop, root):
+def test_own_records_that_are_damaged_are_counted_and_removed(shop, root):
     shop.away = True
-    with spooling(shop, root, shelf=Shelf(root, segment_bytes=1), backoff=LONG) as recorder:
+    with spooling(shop, root, backoff=LONG) as recorder:
         for _ in range(10):
             recorder.put(a_session())
         assert recorder.flush(SOON)
-        for path in root.glob("*/*.seg"):
-            path.write_bytes(path.read_bytes().replace(b'"', b"!"))
+        for path in root.glob("*.db"):
+            change(path, "UPDATE record SET body = 'none'")
         shop.away = False
         recorder._dispatcher._retry_at = 0.0  # the pause is over
         recorder.put(a_session())
@@ -405,7 +410,7 @@ def test_a_store_that_is_slow_gets_everything_by_way_of_the_spool(shop, root):
 
 
 def test_live_records_are_stored_while_a_long_spool_is_replayed(shop, root):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([an_invocation(a_session(), "old") for _ in range(2000)])
     session = a_session()
     live = an_invocation(session, "live")
@@ -419,7 +424,7 @@ def test_live_records_are_stored_while_a_long_spool_is_replayed(shop, root):
 
 
 def test_a_replay_gives_way_to_what_came_faster_than_it_was_stored_and_still_gets_on(shop, root):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([an_invocation(a_session(), "old") for _ in range(100)])
     session = a_session()
     recorder = spooling(shop, root, limits=QueueLimits(batch_records=10, batch_seconds=0.001))
@@ -433,7 +438,7 @@ def test_a_replay_gives_way_to_what_came_faster_than_it_was_stored_and_still_get
 
 
 def test_a_store_that_works_keeps_its_batch_although_the_queue_fills_up_and_something_is_spooled(shop, root, caplog):
-    with FileSpool(root) as left:
+    with SqliteSpool(root) as left:
         left.append([an_invocation(a_session(), "old")])
     session = a_session()
     calls = [an_invocation(session, "live") for _ in range(39)]
@@ -458,14 +463,14 @@ def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
     def closed():
         raise AnalyticsUnavailable("no driver")
 
-    recorder = Eager(closed, open_spool=lambda: FileSpool(root))
+    recorder = Eager(closed, open_spool=lambda: SqliteSpool(root))
     with recorder:
         recorder.put(a_session())
         assert recorder.flush(SOON)
         assert recorder.counts().spooled == 1
 
 
-class Odd(FileSpool):
+class Odd(SqliteSpool):
     """A spool whose disk fails to sync, or to be read."""
 
     syncs = True
@@ -476,12 +481,11 @@ class Odd(FileSpool):
             raise SpoolUnavailable("the disk does not sync")
         super().sync()
 
-    def oldest(self):
-        segment = super().oldest()
-        if segment is not None and not self.reads and segment.path.is_file():
-            segment.path.unlink()
-            segment.path.mkdir()  # what is there and cannot be read
-        return segment
+    def read(self, limit):
+        if not self.reads:
+            for file in self._files:
+                file._connection.set_progress_handler(lambda: 1, 1)  # interrupts every query
+        return super().read(limit)
 
 
 def test_a_disk_that_does_not_sync_costs_no_record(shop, root, caplog):
@@ -498,8 +502,8 @@ def test_a_disk_that_does_not_sync_costs_no_record(shop, root, caplog):
         assert recorder.counts().spooled == 2
 
 
-def test_a_segment_that_cannot_be_read_is_left_to_the_next_start_and_the_rest_is_stored(shop, root, caplog):
-    with FileSpool(root) as left:
+def test_a_file_that_cannot_be_read_is_left_to_the_next_start_and_the_rest_is_stored(shop, root, caplog):
+    with SqliteSpool(root) as left:
         left.append([a_session()])
     shelf = Odd(root)
     shelf.reads = False
@@ -509,7 +513,7 @@ def test_a_segment_that_cannot_be_read_is_left_to_the_next_start_and_the_rest_is
         recorder.put(a_session())
         until(lambda: recorder.counts().stored == 1)
         assert obeys_the_law(recorder)
-    assert len(list(root.glob("*/*.seg"))) == 1
+    assert len(list(root.glob("*.db"))) == 1
 
 
 def test_a_record_without_a_shape_is_refused_by_the_spool_and_counted(shop, root):
@@ -560,7 +564,7 @@ def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
     shop.gate.set()
 
 
-class Wreck(FileSpool):
+class Wreck(SqliteSpool):
     """A spool that fails as nobody foresaw, at the places named in `broken`."""
 
     def __init__(self, root, *broken):
@@ -585,16 +589,16 @@ class Wreck(FileSpool):
         self._check("sync")
         super().sync()
 
-    def oldest(self):
-        self._check("oldest")
-        return super().oldest()
+    def read(self, limit):
+        self._check("read")
+        return super().read(limit)
 
-    def remove(self, segment):
+    def remove(self):
         self._check("remove")
-        super().remove(segment)
+        super().remove()
 
 
-@pytest.mark.parametrize("place", ["enter", "append", "sync", "oldest", "remove"])
+@pytest.mark.parametrize("place", ["enter", "append", "sync", "read", "remove"])
 def test_a_spool_that_fails_as_nobody_foresaw_ends_nothing(shop, root, place, caplog):
     shop.away = True
     shelf = Wreck(root, place)

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.pieces import LONGEST, capped
+from riglm.domain.knowledge.provenance import LONGEST, capped
 
 
 def test_a_text_that_fits_stays_as_it_is():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain.knowledge.pieces import Origin, Table, TrustTier, trust_tier
+from riglm.domain.knowledge.provenance import Origin, Table, TrustTier, trust_tier
 
 
 @pytest.mark.parametrize(

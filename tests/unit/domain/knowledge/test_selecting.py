@@ -5,7 +5,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.pieces import Candidate, Origin, Table, capped, content_hash
+from riglm.domain.knowledge.pieces import Candidate, content_hash
+from riglm.domain.knowledge.provenance import Origin, Table, capped
 from riglm.domain.knowledge.selecting import Request, allocated, selected
 
 TEXTS = ("one", "ONE ", "two", "three", "four", "five", "six", "seven", "eight. " * 200, "eight. " * 300)

@@ -14,13 +14,12 @@ from riglm.domain.knowledge.pieces import (
     Embedding,
     Entity,
     Observation,
-    Origin,
     Relation,
-    Table,
     Thought,
     content_hash,
     entity_text,
 )
+from riglm.domain.knowledge.provenance import Origin, Table
 
 Piece = Thought | Entity | Observation
 

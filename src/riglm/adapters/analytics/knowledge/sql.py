@@ -32,17 +32,16 @@ from riglm.adapters.analytics.odd_text import LONGEST_STORED
 from riglm.adapters.analytics.rows import from_bytes, insert_into, slices
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
 from riglm.domain.knowledge.pieces import (
-    LONGEST,
     Candidate,
     Embedding,
     Entity,
     Observation,
     Relation,
-    Table,
     Thought,
     content_hash,
     limited,
 )
+from riglm.domain.knowledge.provenance import LONGEST, Table
 from riglm.ports.knowledge import Added, KnowledgeCounts, KnowledgePort, Scope
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.adapters.spool.shapes import decode, encode
+from riglm.adapters.spool.encoding import decode, encode
 from riglm.ports.analytics import Record
 from tests.records import a_learned_pair
 from tests.unit.adapters.spool.kinds import KINDS
@@ -66,13 +66,6 @@ def test_a_line_that_holds_no_record_is_a_value_error(line):
 def test_what_is_no_record_cannot_be_written_down(nothing):
     with pytest.raises(TypeError):
         encode(nothing)
-
-
-def test_a_learned_pair_that_an_earlier_riglm_wrote_down_is_read_without_its_teacher():
-    pair = a_learned_pair()
-    line = encode(pair).replace(b',"teacher":null', b"")
-    assert b"teacher" not in line
-    assert told(decode(line)) == told(pair)
 
 
 def test_a_learned_pair_whose_vector_is_a_table_cannot_be_written_down():

@@ -1,0 +1,131 @@
+"""Records as lines of JSON. A changed shape needs a new version of the spool's files."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.learning import LearnedPair, Teacher
+from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.tool import ToolCatalog
+from riglm.ports.analytics import PairsForgotten, Record, SessionClosed
+
+if TYPE_CHECKING:
+    from riglm.domain.prediction import Vector
+
+_TRANSIENT: Final = "reserved"
+"""A field of sessions that only the process that serves them needs."""
+
+_read: Final = msgspec.json.Decoder().decode
+
+
+def encode(record: Record) -> bytes:
+    """Return a record as one line of ASCII without its end.
+
+    Raises:
+        TypeError: it is no record.
+        ValueError: it has a value that cannot be encoded.
+    """
+    kind = _KINDS.get(type(record))
+    if kind is None:
+        raise TypeError(f"{type(record).__name__} is no record")
+    return _write([kind, _values(record)]).encode("ascii")
+
+
+def decode(line: bytes) -> Record:
+    """Return the record of a line.
+
+    Raises:
+        ValueError: `encode` did not write it.
+    """
+    try:
+        kind, values = _parse(line)
+        type_, converters = _TYPES[kind]
+        for name, convert in converters.items():
+            if values.get(name) is not None:
+                values[name] = convert(values[name])
+        record: Record = type_(**values)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a record: {error}") from error
+    return record
+
+
+def _parse(line: bytes) -> Any:
+    """Parse JSON, with the slower parser what the fast one rejects, such as lone surrogates."""
+    try:
+        return _read(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return json.loads(line)
+
+
+def _values(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record) if field.name != _TRANSIENT}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return value.hex
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    if is_dataclass(value):
+        return _values(value)
+    if hasattr(value, "ndim"):
+        if value.ndim > 1:
+            raise ValueError("a vector is not a row of numbers")
+        return b64encode(value.astype("<f4").tobytes()).decode("ascii") if value.ndim else value.item()
+    raise TypeError(f"{type(value).__name__} cannot be encoded")
+
+
+# Lone surrogates, which a name may hold, pass as escapes.
+_write: Final = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
+
+
+def _uuids(values: list[str]) -> tuple[UUID, ...]:
+    return tuple(map(UUID, values))
+
+
+def _bytes(text: str) -> bytes:
+    return b64decode(text, validate=True)
+
+
+def _vector(text: str) -> "Vector":
+    import numpy as np  # noqa: PLC0415  # a process without learned pairs does not load it
+
+    return np.frombuffer(_bytes(text), dtype="<f4")
+
+
+_TYPES: Final[dict[str, tuple[Callable[..., Any], dict[str, Callable[[Any], Any]]]]] = {
+    "invocation": (ToolInvocation, {"id": UUID, "session_id": UUID, "error_kind": ErrorKind, "found": Found}),
+    "exposure": (Exposure, {"id": UUID, "session_id": UUID, "shown": tuple, "hidden": tuple}),
+    "session": (
+        Session,
+        {
+            "id": UUID,
+            "era": Era,
+            "transport": Transport,
+            "method": Method,
+            "client": lambda values: Client(**values),
+            "tools_available": tuple,
+        },
+    ),
+    "session_closed": (SessionClosed, {"session_id": UUID}),
+    "learned_pair": (
+        LearnedPair,
+        {
+            "id": UUID,
+            "vector": _vector,
+            "terms": tuple,
+            "session_id": UUID,
+            "teacher": lambda values: Teacher(**values),
+        },
+    ),
+    "pairs_forgotten": (PairsForgotten, {"ids": _uuids}),
+    "tool_catalog": (ToolCatalog, {"capabilities": _bytes, "tools": _bytes}),
+}
+_KINDS: Final = {type_: kind for kind, (type_, _) in _TYPES.items()}

@@ -1,0 +1,346 @@
+"""The spool: an SQLite file for each process, and those that it adopted from ended processes."""
+
+import logging
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from zlib import crc32
+
+from riglm.adapters.spool.encoding import decode, encode
+from riglm.adapters.spool.place import Claim, Held, is_held
+from riglm.domain.session import uuid7
+from riglm.ports.analytics import Record
+from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailable
+
+MAX_BYTES: Final = 256 << 20
+VERSION: Final = 5
+"""The version of the files, in `user_version`."""
+
+_TIMEOUT_SECONDS: Final = 1.0
+_SPARE_BYTES: Final = 8192
+"""What an append may take more than its records: SQLite adds whole pages."""
+
+_TABLE: Final = "CREATE TABLE record (id INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, body BLOB NOT NULL)"
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
+
+_log: Final = logging.getLogger("riglm.spool")
+
+
+class _File:
+    """An SQLite file that this process holds by a lock file next to it. `unread` counts its records."""
+
+    def __init__(self, path: Path, claim: Claim, connection: sqlite3.Connection, *, is_own: bool) -> None:
+        self.path = path
+        self.is_own = is_own
+        self.unread = 0
+        self._claim = claim
+        self._connection = connection
+        self._removed = self._read = self._read_count = 0
+
+    @classmethod
+    def create(cls, root: Path, *, durable: bool) -> Self:
+        """Create a file of this process. Raises `OSError` or `sqlite3.Error`."""
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = root / f"{uuid7().hex}-{os.getpid()}.db"  # sorts by time
+        claim = Claim(path.with_suffix(".lock"), str(os.getpid()))
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            connection = _connect(path)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            connection.execute(f"PRAGMA user_version={VERSION}")
+            connection.execute(_TABLE)
+        except BaseException:
+            _unlink(path)
+            claim.remove()
+            raise
+        return cls(path, claim, connection, is_own=True)
+
+    @classmethod
+    def adopt(cls, path: Path) -> Self | None:
+        """Take over the file of an ended process; None if a process holds it, or it has no record to read.
+
+        Raises:
+            OSError: it cannot be locked.
+        """
+        try:
+            claim = Claim(path.with_suffix(".lock"))
+        except Held:
+            return None
+        if not path.is_file():
+            claim.remove()
+            return None
+        file = cls(path, claim, _connect(path), is_own=False)
+        try:
+            version, file.unread = _version_and_count(file._connection)
+        except sqlite3.Error as error:
+            file.give_up(error)
+            return None
+        if version > VERSION:
+            _log.warning("left %s alone, which a newer riglm wrote: upgrade riglm to store it", path)
+            file.leave()
+        elif not file.unread:
+            file.discard()
+        else:
+            return file
+        return None
+
+    @property
+    def size_bytes(self) -> int:
+        """The pages in use."""
+        pages, free, size = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def append(self, bodies: Sequence[bytes]) -> None:
+        """Append records, all or none. Raises `sqlite3.Error`."""
+        rows = [(crc32(body), body) for body in bodies]
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("INSERT INTO record (checksum, body) VALUES (?, ?)", rows)
+        self.unread += len(rows)
+
+    def sync(self) -> None:
+        """Bring what was appended to the disk. Raises `sqlite3.Error`."""
+        self._connection.execute("PRAGMA wal_checkpoint").fetchone()
+
+    def read(self, limit: int) -> SpooledRecords:
+        """Return the next records that were not removed. Raises `sqlite3.Error`."""
+        query = "SELECT id, checksum, body FROM record WHERE id > ? ORDER BY id LIMIT ?"
+        rows = self._connection.execute(query, (self._removed, limit)).fetchall()
+        self._read, self._read_count = (rows[-1][0], len(rows)) if rows else (self._removed, 0)
+        records = [record for _, checksum, body in rows if (record := _decoded(checksum, body)) is not None]
+        missing = max(0, self.unread - len(rows)) if len(rows) < limit else 0
+        self.unread -= missing
+        return SpooledRecords(records=records, is_own=self.is_own, damaged=len(rows) - len(records) + missing)
+
+    def remove(self) -> None:
+        """Remove the records that `read` returned last. Raises `sqlite3.Error`."""
+        self._removed = self._read
+        self.unread -= self._read_count
+        self._read_count = 0
+        self._connection.execute("DELETE FROM record WHERE id <= ?", (self._read,))
+
+    def leave(self) -> None:
+        """Leave the file to the next process."""
+        self._connection.close()
+        self._claim.release()
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self._connection.close()
+        with suppress(OSError):
+            _unlink(self.path)
+        self._claim.remove()
+
+    def give_up(self, error: sqlite3.Error) -> bool:
+        """Leave an unreadable file to the next process, or rename it if it is damaged; True if it was renamed."""
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
+            _log.warning("records stay in the spool for the next start: %s cannot be read: %s", self.path, error)
+            self.leave()
+            return False
+        self._connection.close()
+        damaged = self.path.with_suffix(".corrupt")
+        with suppress(OSError):
+            self.path.rename(damaged)
+            _unlink(self.path)
+        _log.warning("the spool %s is damaged; it was renamed to %s", self.path, damaged.name)
+        self._claim.remove()
+        return True
+
+
+class SqliteSpool(SpoolPort):
+    """Keeps records in SQLite files below `root` that take at most `max_bytes`, adopted ones included.
+
+    With `durable`, every append is synced. The file of this process is created by the first append and deleted when
+    its last record is removed.
+    """
+
+    def __init__(self, root: Path, *, max_bytes: int = MAX_BYTES, durable: bool = False) -> None:
+        self._root = root
+        self._max_bytes = max_bytes
+        self._durable = durable
+        self._files: deque[_File] = deque()
+        self._own: _File | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            stems = {path.with_suffix("") for ending in ("db", "lock") for path in self._root.glob(f"*.{ending}")}
+        except OSError as error:
+            _log.warning("the spools of ended processes cannot be listed: %s", error)
+            return self
+        for stem in sorted(stems):
+            try:
+                file = _File.adopt(stem.with_suffix(".db"))
+            except (OSError, sqlite3.Error) as error:
+                _log.warning("the spool %s cannot be adopted: %s", stem, error)
+            else:
+                self._files += [file] if file is not None else []
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            with suppress(sqlite3.Error):
+                file.sync()
+            file.leave()
+        self._files.clear()
+        self._own = None
+
+    def append(self, records: Sequence[Record]) -> int:
+        bodies = [body for record in records if (body := _encoded(record)) is not None]
+        size = self.size_bytes
+        if size + sum(map(len, bodies)) + _SPARE_BYTES > self._max_bytes:
+            raise SpoolUnavailable(f"the spool {self._root} is full: it holds {size} bytes")
+        if bodies:
+            try:
+                if self._own is None:
+                    self._own = _File.create(self._root, durable=self._durable)
+                    self._files.append(self._own)
+                self._own.append(bodies)
+            except (sqlite3.Error, OSError) as error:
+                self._close_own()
+                raise SpoolUnavailable(f"the spool {self._root} cannot be written: {error}") from error
+        return len(records) - len(bodies)
+
+    def sync(self) -> None:
+        if self._own is not None:
+            try:
+                self._own.sync()
+            except sqlite3.Error as error:
+                raise SpoolUnavailable(f"the spool {self._root} cannot be synced: {error}") from error
+
+    def read(self, limit: int) -> SpooledRecords | None:
+        while self._files:
+            file = self._files[0]
+            try:
+                found = file.read(limit)
+            except sqlite3.Error as error:
+                self._drop(file)
+                lost = file.unread if file.is_own else 0
+                is_damaged = file.give_up(error)
+                if lost:
+                    counts = {"damaged": lost} if is_damaged else {"skipped": lost}
+                    return SpooledRecords(records=[], is_own=True, **counts)
+                continue
+            if found.records or found.damaged:
+                return found
+            self._drop(file)
+            file.discard()
+        return None
+
+    def remove(self) -> None:
+        if not self._files:
+            return
+        file = self._files[0]
+        try:
+            file.remove()
+        except sqlite3.Error as error:
+            _log.warning("records that were stored could not be removed from the spool: %s", error)
+        if file.unread <= 0:
+            self._drop(file)
+            file.discard()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._files
+
+    @property
+    def size_bytes(self) -> int:
+        with suppress(sqlite3.Error):
+            return sum(file.size_bytes for file in self._files)
+        return 0
+
+    def _close_own(self) -> None:
+        """Write no more into the file of this process; what it holds is still read."""
+        own, self._own = self._own, None
+        if own is not None and not own.unread:
+            self._files.remove(own)
+            own.discard()
+
+    def _drop(self, file: _File) -> None:
+        self._files.remove(file)
+        if file is self._own:
+            self._own = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolFound:
+    """The spool of one process; `is_held` is True while that process, or one that adopted it, runs.
+
+    `records` can be read, `damaged` cannot. `is_newer` is True if a newer riglm wrote it, so that nothing is counted.
+    """
+
+    path: Path
+    is_held: bool
+    records: int
+    damaged: int
+    is_newer: bool
+    size_bytes: int
+
+
+def survey(root: Path) -> list[SpoolFound]:
+    """Return every spool below `root` by name. Those that vanish meanwhile are left out."""
+    return [found for path in sorted(root.glob("*.db")) for found in _inspected(path)]
+
+
+def _inspected(path: Path) -> Iterator[SpoolFound]:
+    held = is_held(path.with_suffix(".lock"))
+    version = records = damaged = 0
+    try:
+        size = path.stat().st_size
+        with closing(_connect(path, "ro")) as connection:
+            version, _ = _version_and_count(connection)
+            if version <= VERSION:
+                for checksum, body in connection.execute("SELECT checksum, body FROM record"):
+                    is_readable = _decoded(checksum, body) is not None
+                    records += is_readable
+                    damaged += not is_readable
+    except FileNotFoundError:
+        return
+    except sqlite3.Error:
+        if not path.exists():
+            return
+        damaged += 1
+    yield SpoolFound(
+        path=path, is_held=held, records=records, damaged=damaged, is_newer=version > VERSION, size_bytes=size
+    )
+
+
+def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _version_and_count(connection: sqlite3.Connection) -> tuple[int, int]:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    is_made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'record'").fetchone()
+    return version, connection.execute("SELECT count(*) FROM record").fetchone()[0] if is_made else 0
+
+
+def _unlink(path: Path) -> None:
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def _encoded(record: Record) -> bytes | None:
+    try:
+        return encode(record)
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        return None
+
+
+def _decoded(checksum: int, body: bytes) -> Record | None:
+    try:
+        return decode(body) if crc32(body) == checksum else None
+    except (ValueError, TypeError):
+        return None

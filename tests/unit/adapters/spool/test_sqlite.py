@@ -1,0 +1,373 @@
+"""The spool: records in order, checked, bounded, held by one process at a time."""
+
+import itertools
+import logging
+import os
+import random
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from riglm.adapters.spool import place
+from riglm.adapters.spool import sqlite as spools
+from riglm.adapters.spool.place import Claim, Held, sole_server
+from riglm.adapters.spool.sqlite import VERSION, SqliteSpool, survey
+from riglm.domain.errors import ConfigurationError
+from riglm.ports.spool import SpoolUnavailable
+from tests.records import a_session, an_invocation
+
+SESSION = a_session()
+
+
+def calls(count):
+    return [an_invocation(SESSION, "read") for _ in range(count)]
+
+
+def drain(spool):
+    """Return all records of a spool, which are removed as they are read."""
+    found = []
+    while (batch := spool.read(7)) is not None:
+        found += batch.records
+        spool.remove()
+    return found
+
+
+def takes(spool):
+    try:
+        spool.append(calls(1))
+    except SpoolUnavailable as error:
+        assert "full" in str(error)  # noqa: PT017  # it may also not be raised
+        return False
+    return True
+
+
+def files(root):
+    return sorted(root.glob("*.db"))
+
+
+def change(path, statement):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def left(root):
+    """Five records of an ended process, and their file."""
+    records = calls(5)
+    with SqliteSpool(root) as spool:
+        spool.append(records)
+    return records, files(root)[0]
+
+
+def test_records_are_read_in_order(root):
+    records = calls(300)
+    with SqliteSpool(root) as spool:
+        for at in range(0, 300, 9):
+            assert spool.append(records[at : at + 9]) == 0
+        assert drain(spool) == records
+
+
+def test_files_exist_only_while_there_are_records(root):
+    with SqliteSpool(root) as spool:
+        assert spool.is_empty
+        assert spool.read(1) is None
+        assert not root.exists()
+        records = calls(3)
+        spool.append(records)
+        assert not spool.is_empty
+        assert drain(spool) == records
+        assert list(root.iterdir()) == []
+        assert spool.size_bytes == 0
+
+
+def test_only_the_owner_may_read_the_files(root):
+    with SqliteSpool(root) as spool:
+        spool.append(calls(1))
+        for path in (root, *root.iterdir()):
+            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_the_next_process_adopts_records_and_removes_them_once_stored(root, left):
+    records, _ = left
+    with SqliteSpool(root) as spool:
+        assert not spool.read(1).is_own
+        assert drain(spool) == records
+        assert list(root.iterdir()) == []
+
+
+def test_adopted_records_that_were_not_removed_are_left_to_the_next_process(root, left):
+    records, _ = left
+    with SqliteSpool(root) as spool:
+        assert spool.read(2).records == records[:2]
+        spool.remove()
+        assert spool.read(2).records == records[2:4]
+    with SqliteSpool(root) as spool:
+        assert drain(spool) == records[2:]
+
+
+def test_one_of_two_processes_adopts(root, left):
+    with SqliteSpool(root) as one, SqliteSpool(root) as other:
+        assert other.is_empty
+        assert drain(one) == left[0]
+
+
+def test_the_spool_of_a_running_process_is_not_adopted(root):
+    records = calls(2)
+    with SqliteSpool(root) as one:
+        one.append(records)
+        with SqliteSpool(root) as other:
+            assert other.is_empty
+            assert [(each.is_held, each.records) for each in survey(root)] == [(True, 2)]
+        assert drain(one) == records
+
+
+def test_adopted_records_come_first(root, left):
+    with SqliteSpool(root) as spool:
+        own = calls(1)
+        spool.append(own)
+        assert drain(spool) == left[0] + own
+
+
+def test_a_full_spool_takes_records_again_once_there_is_room(root):
+    with SqliteSpool(root, max_bytes=100_000) as spool:
+        kept = list(itertools.takewhile(lambda _: takes(spool), range(1000)))
+        assert 0 < spool.size_bytes <= 100_000
+        assert 0 < len(drain(spool)) == len(kept) < 1000
+        assert takes(spool)
+
+
+def test_adopted_records_count_for_the_maximum_size(root, left):
+    with SqliteSpool(root, max_bytes=left[1].stat().st_size + 8000) as spool, pytest.raises(SpoolUnavailable):
+        spool.append(calls(1))
+
+
+def test_a_record_that_cannot_be_encoded_is_counted(root):
+    good = calls(2)
+    with SqliteSpool(root) as spool:
+        assert spool.append([good[0], "no record", good[1]]) == 1
+        assert drain(spool) == good
+
+
+def test_an_altered_record_is_counted_as_damaged_and_the_others_are_read(root, left):
+    change(left[1], "UPDATE record SET body = replace(body, 'read', 'rode') WHERE id IN (2, 4)")
+    with SqliteSpool(root) as spool:
+        found = spool.read(100)
+        assert (found.records, found.damaged) == (left[0][::2], 2)
+        spool.remove()
+        assert spool.is_empty
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_file_yields_only_records_that_were_written(root, left, seed):
+    records, path = left
+    data = bytearray(path.read_bytes())
+    chance = random.Random(seed)
+    for _ in range(50):
+        data[chance.randrange(len(data))] ^= 1 << (seed % 8)
+    path.write_bytes(data)
+    with SqliteSpool(root) as spool:
+        assert set(drain(spool)) <= set(records)
+        assert spool.is_empty
+
+
+def test_a_file_that_is_no_database_is_renamed(root, left, caplog):
+    left[1].write_bytes(b"no database" * 1000)
+    with SqliteSpool(root) as spool:
+        assert spool.is_empty
+    assert "is damaged; it was renamed" in caplog.text
+    assert [path.suffix for path in root.iterdir()] == [".corrupt"]
+
+
+def test_a_file_of_a_newer_riglm_is_left_alone(root, left, caplog):
+    change(left[1], f"PRAGMA user_version = {VERSION + 1}")
+    for _ in range(2):
+        with SqliteSpool(root) as spool:
+            assert spool.is_empty
+            assert spool.size_bytes == 0
+    assert "which a newer riglm wrote: upgrade riglm" in caplog.text
+    assert [(each.is_newer, each.records) for each in survey(root)] == [(True, 0)]
+
+
+def test_own_records_that_disappeared_are_counted_as_damaged(root):
+    with SqliteSpool(root) as spool:
+        spool.append(calls(5))
+        change(files(root)[0], "DELETE FROM record WHERE id > 1")
+        found = spool.read(100)
+        assert (len(found.records), found.damaged) == (1, 4)
+        spool.remove()
+        assert spool.read(100) is None
+
+
+def test_own_records_in_a_table_that_was_dropped_are_counted_as_damaged(root):
+    with SqliteSpool(root) as spool:
+        spool.append(calls(5))
+        change(files(root)[0], "DROP TABLE record")
+        found = spool.read(100)
+        assert (found.records, found.damaged, found.skipped) == ([], 5, 0)
+        assert spool.read(100) is None
+        own = calls(1)
+        spool.append(own)
+        assert drain(spool) == own
+
+
+def test_a_file_that_cannot_be_read_is_left_to_the_next_process(root, left, monkeypatch):
+    def failing(file, limit):
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+        raise error
+
+    with SqliteSpool(root) as spool:
+        spool.append(calls(2))
+        with monkeypatch.context() as patch:
+            patch.setattr(spools._File, "read", failing)
+            found = spool.read(10)
+        assert (found.records, found.skipped, found.damaged) == ([], 2, 0)
+        assert spool.read(10) is None
+        own = calls(1)
+        spool.append(own)
+        assert drain(spool) == own
+    with SqliteSpool(root) as spool:
+        assert drain(spool)[:5] == left[0]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_disk_that_is_full_loses_no_record_that_was_appended(root, durable):
+    first, second, third = calls(3), calls(300), calls(3)
+    with SqliteSpool(root, durable=durable) as spool:
+        spool.append(first)
+        spool._own._connection.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(SpoolUnavailable, match="full"):
+            spool.append(second)
+        spool.append(third)
+        assert len(files(root)) == 2
+        assert drain(spool) == first + third
+
+
+@pytest.mark.parametrize(("durable", "level"), [(False, 1), (True, 2)])
+def test_a_durable_spool_syncs_every_append(root, durable, level):
+    with SqliteSpool(root, durable=durable) as spool:
+        spool.append(calls(1))
+        assert spool._own._connection.execute("PRAGMA synchronous").fetchone() == (level,)
+        spool.sync()
+        assert len(drain(spool)) == 1
+
+
+def test_a_directory_that_cannot_be_made_makes_the_spool_unavailable(tmp_path):
+    (tmp_path / "spool").write_text("in the way")
+    with SqliteSpool(tmp_path / "spool") as spool:
+        with pytest.raises(SpoolUnavailable, match="cannot be written"):
+            spool.append(calls(1))
+        assert spool.is_empty
+
+
+def test_a_survey_counts_records(root, left):
+    change(left[1], "UPDATE record SET checksum = 0 WHERE id = 1")
+    (found,) = survey(root)
+    assert (found.records, found.damaged, found.is_held, found.is_newer) == (4, 1, False, False)
+    with SqliteSpool(root) as spool:
+        assert len(drain(spool)) == 4
+
+
+def test_a_survey_of_no_spool_is_empty(root):
+    assert survey(root) == []
+
+
+def test_a_survey_leaves_out_what_vanishes(root, left, monkeypatch):
+    def gone(path, mode):
+        path.unlink()
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(spools, "_connect", gone)
+    assert survey(root) == []
+
+
+def test_a_lock_without_a_file_is_removed(root):
+    root.mkdir()
+    (root / "1-gone.lock").touch()
+    with SqliteSpool(root):
+        pass
+    assert list(root.iterdir()) == []
+
+
+def test_a_pipe_among_the_files_does_not_block(root, left):
+    os.mkfifo(root / "0000.db")
+    with SqliteSpool(root) as spool:
+        assert drain(spool) == left[0]
+
+
+def test_a_root_that_cannot_be_listed_is_logged(root, monkeypatch, caplog):
+    def failing(*_):
+        raise PermissionError(13, "Permission denied", str(root))
+
+    monkeypatch.setattr(type(root), "glob", failing)
+    with caplog.at_level(logging.WARNING), SqliteSpool(root) as spool:
+        assert spool.is_empty
+    assert str(root) in caplog.text
+
+
+def test_a_full_disk_leaks_no_descriptor_and_leaves_no_lock(root, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with SqliteSpool(root) as spool:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with monkeypatch.context() as patch:
+            patch.setattr(place.os, "write", full)
+            with pytest.raises(SpoolUnavailable, match="No space left"):
+                spool.append(calls(1))
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert [path.name for path in root.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_a_claim_belongs_to_one_process_until_it_is_released(tmp_path):
+    path = tmp_path / "lock"
+    with Claim(path, "the first"):
+        with pytest.raises(Held) as held:
+            Claim(path)
+        assert held.value.words == "the first"
+    Claim(path, "2nd").release()
+    assert path.read_text() == "2nd"
+
+
+def test_a_claim_that_is_removed_while_another_process_waits_is_created_again(tmp_path, monkeypatch):
+    path = tmp_path / "lock"
+    first = Claim(path, "the first")
+    removed = []
+
+    def locks(descriptor, lock=place._lock):
+        if not removed:
+            removed.append(1)
+            first.remove()  # between opening the file and locking it
+        lock(descriptor)
+
+    monkeypatch.setattr(place, "_lock", locks)
+    second = Claim(path, "the second")
+    assert path.read_text() == "the second"
+    with pytest.raises(Held):
+        Claim(path)
+    second.remove()
+
+
+def test_a_second_server_on_a_data_directory_is_refused(tmp_path):
+    with sole_server(tmp_path, "127.0.0.1 port 8700"):
+        with pytest.raises(ConfigurationError, match=rf"process {os.getpid()}, 127.0.0.1 port 8700.*RIGLM_DATA_DIR"):
+            sole_server(tmp_path, "127.0.0.1 port 8800").__enter__()
+        with sole_server(tmp_path / "other", ""):
+            pass
+    with sole_server(tmp_path, ""):
+        pass
+    assert not (tmp_path / "serve.lock").exists()
+
+
+def test_a_data_directory_that_cannot_be_used_does_not_prevent_serving(tmp_path):
+    (tmp_path / "data").write_text("in the way")
+    with sole_server(tmp_path / "data", ""):
+        pass
