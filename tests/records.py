@@ -16,13 +16,7 @@ from riglm.domain.usage import Usage, WarmSet
 def a_session(**known: Any) -> Session:
     """A session; `known` says what matters to the test."""
     return Session(
-        **{
-            "started_at": 1000.0,
-            "era": Era.HANDSHAKE,
-            "transport": Transport.STDIO,
-            "method": Method.PROCESS,
-            **known,
-        }
+        **{"started_at": 1000.0, "era": Era.HANDSHAKE, "transport": Transport.STDIO, "method": Method.PROCESS, **known}
     )
 
 

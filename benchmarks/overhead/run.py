@@ -32,13 +32,7 @@ def run(
 
 
 def _at_one_size(
-    targets: Sequence[Target],
-    topology: Topology,
-    tools: int,
-    records: dict[str, Record],
-    *,
-    rounds: int,
-    whole: bool,
+    targets: Sequence[Target], topology: Topology, tools: int, records: dict[str, Record], *, rounds: int, whole: bool
 ) -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="riglm-overhead-")))

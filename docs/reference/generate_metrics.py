@@ -79,10 +79,7 @@ def metrics() -> PrometheusMetrics:
     made = PrometheusMetrics(["SERVER"], lambda: "")
     status = EmbedderStatus.before_loading("", "")
     readings = Readings(
-        records=_Records,
-        upstreams=lambda: [UpstreamHealth(name="SERVER")],
-        sessions=lambda: 0,
-        embedder=lambda: status,
+        records=_Records, upstreams=lambda: [UpstreamHealth(name="SERVER")], sessions=lambda: 0, embedder=lambda: status
     )
     made.read_from(readings)
     made.called(uuid7(), "tool", "SERVER", Found.LISTED, None, 0.0)

@@ -13,9 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
-        "toolset",
-        sa.Column("id", CompactUuid, primary_key=True),
-        sa.Column("names", JsonText, nullable=False),
+        "toolset", sa.Column("id", CompactUuid, primary_key=True), sa.Column("names", JsonText, nullable=False)
     )
     op.create_table(
         "session",

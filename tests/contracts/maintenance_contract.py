@@ -13,14 +13,7 @@ from riglm.domain.session import Client, Session, uuid7
 from riglm.domain.usage import KEPT_SECONDS
 from riglm.ports.analytics import AnalyticsPort, SessionClosed
 from riglm.ports.maintenance import Kind
-from tests.records import (
-    a_learned_pair,
-    a_session,
-    a_warm_set,
-    an_exposure,
-    an_invocation,
-    an_override,
-)
+from tests.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
 
 ANN, BOB = "a" * 32, "b" * 32
 

@@ -15,14 +15,7 @@ from riglm.domain.tool import KEPT_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.usage import KEPT_SECONDS, SessionUse, Usage
 from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
-from tests.records import (
-    a_learned_pair,
-    a_session,
-    a_tool_catalog,
-    a_warm_set,
-    an_invocation,
-    an_override,
-)
+from tests.records import a_learned_pair, a_session, a_tool_catalog, a_warm_set, an_invocation, an_override
 
 
 def known_of(pair: LearnedPair) -> dict[str, object]:
@@ -287,12 +280,7 @@ class PredictionStoreContract:
 
     def test_principals_clients_and_profiles_have_warm_sets_of_their_own(self, choices: Choices) -> None:
         """One without tools is stored as well."""
-        sets = [
-            a_warm_set("a"),
-            a_warm_set("b", principal=""),
-            a_warm_set("c", client=""),
-            a_warm_set(profile="work"),
-        ]
+        sets = [a_warm_set("a"), a_warm_set("b", principal=""), a_warm_set("c", client=""), a_warm_set(profile="work")]
         assert [choices.put_warm_set(each, None) for each in sets] == sets
         assert [choices.get_warm_set(each.principal, each.client, each.profile) for each in sets] == sets
 

@@ -15,14 +15,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 from threadpoolctl import threadpool_info
 
-from riglm import (
-    USER_STORE,
-    ConfigurationError,
-    SelectorClosed,
-    ToolSelector,
-    UnusableInput,
-    UnusableTool,
-)
+from riglm import USER_STORE, ConfigurationError, SelectorClosed, ToolSelector, UnusableInput, UnusableTool
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.ports import predictor

@@ -221,11 +221,7 @@ async def test_no_page_of_a_list_shows_a_denied_tool(company: Stage, route: Rout
 @behaviour("filter.denied")
 @pytest.mark.parametrize(
     ("naming", "denied"),
-    [
-        ("prefix", "alpha__counter"),
-        ("on_collision", "counter"),
-        ("on_collision", "alpha__counter"),
-    ],
+    [("prefix", "alpha__counter"), ("on_collision", "counter"), ("on_collision", "alpha__counter")],
 )
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 @pytest.mark.parametrize("front", ["stdio", "http"])

@@ -96,10 +96,7 @@ async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
         prompt = await client.request("prompts/get", {"name": "beta__greet", "arguments": {"topic": "t"}})
         said = prompt.decoded()["messages"][0]["content"]["text"]
         assert text.value(said.encode())["name"] == "greet"
-        for ref in (
-            {"type": "ref/prompt", "name": "beta__greet"},
-            {"type": "ref/resource", "uri": "note://beta/one"},
-        ):
+        for ref in ({"type": "ref/prompt", "name": "beta__greet"}, {"type": "ref/resource", "uri": "note://beta/one"}):
             completion = await client.request(
                 "completion/complete", {"ref": ref, "argument": {"name": "topic", "value": "a"}}
             )

@@ -126,10 +126,7 @@ async def test_the_sdk_s_client_answers_questions(company: Stage, route: Route):
 @behaviour("peer.sdk")
 @routes(CORNERS, MODERN)
 async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
-    async with (
-        sdk_client(stage, route, DATED) as client,
-        client.listen(tools_list_changed=True) as subscription,
-    ):
+    async with sdk_client(stage, route, DATED) as client, client.listen(tools_list_changed=True) as subscription:
         await client.call_tool("change", {"what": "tools"})
         event = await anext(aiter(subscription))
         assert type(event).__name__ == "ToolsListChanged"

@@ -290,10 +290,7 @@ async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_pr
 async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
     riglms = processes(stage, "http")
     one, other = riglms.origins
-    async with (
-        riglms.client(HANDSHAKE) as client,
-        riglms.client(MODERN, headers={"x-riglm-session": "one"}) as modern,
-    ):
+    async with riglms.client(HANDSHAKE) as client, riglms.client(MODERN, headers={"x-riglm-session": "one"}) as modern:
         link = client.link
         assert isinstance(link, AlternatingLink)
         link.pin(one)

@@ -26,9 +26,7 @@ def purge(
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than",
-            metavar="SPAN",
-            help="Such as 30d, 12h or 2w; by default the `retention` of each kind.",
+            "--older-than", metavar="SPAN", help="Such as 30d, 12h or 2w; by default the `retention` of each kind."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
@@ -57,8 +55,7 @@ def purge(
 
 def vacuum(
     whole: Annotated[
-        bool,
-        typer.Option("--whole", help="Rewrite the store; what is recorded meanwhile waits until that is done."),
+        bool, typer.Option("--whole", help="Rewrite the store; what is recorded meanwhile waits until that is done.")
     ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,

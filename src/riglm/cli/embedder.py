@@ -49,13 +49,7 @@ def pull(
     config: ConfigOption = None,
     deadline: Annotated[
         float,
-        typer.Option(
-            "--deadline",
-            metavar="SECONDS",
-            min=0.1,
-            max=86_400,
-            help="Seconds to wait for the download.",
-        ),
+        typer.Option("--deadline", metavar="SECONDS", min=0.1, max=86_400, help="Seconds to wait for the download."),
     ] = 900,
     as_json: JsonOption = False,
 ) -> None:

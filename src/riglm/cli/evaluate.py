@@ -218,13 +218,7 @@ def _recorded_costs(settings: "Settings", db: Path | None, limit: int, begin: fl
 
 
 def _set_costs(
-    settings: "Settings",
-    data: Path,
-    names: Sequence[str] | None,
-    side: str,
-    tools: int | None,
-    learn: int,
-    judge: int,
+    settings: "Settings", data: Path, names: Sequence[str] | None, side: str, tools: int | None, learn: int, judge: int
 ) -> list[dict[str, Any]]:
     import asyncio
 

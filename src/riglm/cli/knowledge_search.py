@@ -79,10 +79,7 @@ def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Answer"
     wanted = question(asked, defaults_of(knowledge))
     with opened_knowledge(settings) as store:
         retrieval = Retrieval(
-            lambda text: _embedded(settings, text),
-            _Direct(store),
-            bounds_of(knowledge),
-            shared=knowledge.shared,
+            lambda text: _embedded(settings, text), _Direct(store), bounds_of(knowledge), shared=knowledge.shared
         )
         return asyncio.run(retrieval.answer(wanted, owner))
 

@@ -162,11 +162,7 @@ class Examination:
 
 
 def examination(
-    options: Options,
-    load_embedder: "Callable[[Embedder], EmbedderFacts]",
-    *,
-    visits: bool,
-    seconds: float,
+    options: Options, load_embedder: "Callable[[Embedder], EmbedderFacts]", *, visits: bool, seconds: float
 ) -> Examination:
     """What is to be examined; with `visits` servers are started, each for at most so many seconds."""
     installed = installations()

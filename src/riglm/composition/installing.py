@@ -72,12 +72,7 @@ def installing(
         ),
         Installer(files=files, installations=installations),
         Undoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
-        Clearing(
-            clients=clients,
-            files=files,
-            installations=installations,
-            own=(surroundings.directory, *directories),
-        ),
+        Clearing(clients=clients, files=files, installations=installations, own=(surroundings.directory, *directories)),
         installations,
         directories,
     )

@@ -216,10 +216,7 @@ def plan_of(settings: Settings) -> "Plan":
 
 
 def make_converging(
-    prediction: "PredictionService",
-    sharing: "Sharing",
-    worker: "Worker",
-    open_store: Callable[[], AnalyticsPort],
+    prediction: "PredictionService", sharing: "Sharing", worker: "Worker", open_store: Callable[[], AnalyticsPort]
 ) -> "Converging":
     """What learns along with other processes."""
     from riglm.application.prediction.converging import Converging

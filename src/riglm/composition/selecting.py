@@ -10,12 +10,7 @@ from typing import Any, Final
 
 from riglm.adapters.analytics.store_file import is_ours
 from riglm.adapters.configuration.loading import Configuration, Options, load
-from riglm.adapters.configuration.presence import (
-    require_all,
-    require_embedder,
-    require_predictor,
-    require_store_file,
-)
+from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor, require_store_file
 from riglm.adapters.embedding.building import available as embedders_there
 from riglm.adapters.embedding.building import select_embedder
 from riglm.adapters.prediction.selection import available as predictors_there
@@ -149,10 +144,7 @@ def _stored(store: Store) -> _Values:
 def _suited(filtering: Mapping[str, Any]) -> _Values:
     """An agent is given as many tools as it asks for from the first moment: it can search for the others."""
     most = filtering.get("max_tools") or Settings().filtering.max_tools
-    return [
-        (_LIBRARY, ("filtering", "cold_start_limit"), most),
-        (_LIBRARY, ("filtering", "coverage"), _COVERAGE),
-    ]
+    return [(_LIBRARY, ("filtering", "cold_start_limit"), most), (_LIBRARY, ("filtering", "coverage"), _COVERAGE)]
 
 
 def _argument(key: str) -> str:

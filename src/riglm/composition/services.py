@@ -141,13 +141,7 @@ def make_voice(
         return None
     from riglm.application.knowledge.inner_voice import build_inner_voice
 
-    return build_inner_voice(
-        settings.knowledge,
-        worker,
-        embedders,
-        create_knowledge,
-        is_silent=is_silent(),
-    )
+    return build_inner_voice(settings.knowledge, worker, embedders, create_knowledge, is_silent=is_silent())
 
 
 def going_by(voice: "InnerVoice") -> Callable[[Knowledge], None]:

@@ -109,12 +109,7 @@ class Visit:
 
 
 async def drive(
-    scene: Scene,
-    *,
-    configuration: Path,
-    environment: Mapping[str, str],
-    errors: TextIO,
-    tell: Callable[[str], None],
+    scene: Scene, *, configuration: Path, environment: Mapping[str, str], errors: TextIO, tell: Callable[[str], None]
 ) -> list[Visit]:
     """Visit riglm as often as the scene says, a new riglm each time; `tell` hears of each step before it is taken."""
     arguments = ["-m", "riglm", "run", "--config", str(configuration)]

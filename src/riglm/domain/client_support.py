@@ -50,11 +50,7 @@ class ClientSupport:
 
 CLIENTS: Final = (
     ClientSupport(
-        key="claude-code",
-        title="Claude Code",
-        names=("claude-code*",),
-        relisting=Relisting.LATE,
-        list_timeout=27.0,
+        key="claude-code", title="Claude Code", names=("claude-code*",), relisting=Relisting.LATE, list_timeout=27.0
     ),
     ClientSupport(
         key="claude-desktop",

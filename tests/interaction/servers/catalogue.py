@@ -46,10 +46,7 @@ def prompt(name: str) -> bytes:
     """One prompt's definition."""
     return (
         b'{"name":"%b","description":"Prompt","arguments":[{"name":"topic","required":true,"x":1.0}],"vendorField":%b}'
-        % (
-            name.encode(),
-            ODD_NUMBERS,
-        )
+        % (name.encode(), ODD_NUMBERS)
     )
 
 

@@ -33,11 +33,7 @@ async def _initialize(exchange: Exchange) -> bytes:
 async def _discover(exchange: Exchange) -> bytes:
     own = (
         b'{"supportedVersions":["%b"],"capabilities":%b,"_meta":{"io.modelcontextprotocol/serverInfo":%b},"x":1.0}'
-        % (
-            MODERN_VERSION.encode(),
-            catalogue.CAPABILITIES,
-            _IDENTITY % exchange.conversation.options.name.encode(),
-        )
+        % (MODERN_VERSION.encode(), catalogue.CAPABILITIES, _IDENTITY % exchange.conversation.options.name.encode())
     )
     return text.merged(own, CACHE)
 

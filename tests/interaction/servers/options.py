@@ -43,11 +43,7 @@ class Options:
         """Read the command line."""
         parser = argparse.ArgumentParser(description="A scripted MCP server.")
         kinds = {"port": int, "page_size": int, "many_tools": int, "unknown_session": int, "exit_at_start": int}
-        choices = {
-            "transport": ("stdio", "http"),
-            "eras": ("handshake", "modern", "both"),
-            "answers": ("sse", "json"),
-        }
+        choices = {"transport": ("stdio", "http"), "eras": ("handshake", "modern", "both"), "answers": ("sse", "json")}
         for field in fields(cls):
             flag = "--" + field.name.replace("_", "-")
             if isinstance(field.default, bool):

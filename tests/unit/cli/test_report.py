@@ -163,8 +163,7 @@ def test_the_page_stands_alone_and_no_name_in_it_becomes_markup(recorded, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [("--days", "0"), ("--days", "3", "--since", "2026-01-01"), ("--since", "soon"), ("--predictor", "oracle")],
+    "wrong", [("--days", "0"), ("--days", "3", "--since", "2026-01-01"), ("--since", "soon"), ("--predictor", "oracle")]
 )
 def test_options_that_mean_nothing_are_wrong_use(recorded, wrong):
     recorded()

@@ -51,8 +51,7 @@ def test_serve_takes_an_address_and_gives_back_the_exit_code(started: list[tuple
 
 
 @pytest.mark.parametrize(
-    ("words", "enabled", "port"),
-    [([], False, 8701), (["--control"], True, 8701), (["--control-port", "0"], True, 0)],
+    ("words", "enabled", "port"), [([], False, 8701), (["--control"], True, 8701), (["--control-port", "0"], True, 0)]
 )
 def test_serve_serves_the_control_api_when_it_or_its_port_is_asked_for(
     started: list[tuple[str, Settings]], words: list[str], enabled: bool, port: int

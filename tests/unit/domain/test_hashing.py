@@ -85,12 +85,7 @@ def test_another_key_makes_other_hashes():
 
 def test_the_same_text_in_another_role_hashes_differently():
     text = '"x"'
-    hashes = [
-        HASHER.arguments(text.encode()),
-        HASHER.client_id(text),
-        HASHER.principal(text),
-        HASHER.session_key(text),
-    ]
+    hashes = [HASHER.arguments(text.encode()), HASHER.client_id(text), HASHER.principal(text), HASHER.session_key(text)]
     assert len(set(hashes)) == 4
 
 

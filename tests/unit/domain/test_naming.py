@@ -62,12 +62,7 @@ def test_a_name_that_looks_like_a_prefixed_one_gets_a_prefix_itself():
     owned = {"a": ["x"], "b": ["x"], "c": ["a__x", "c__a__x"]}
     names, collisions = public_names("on_collision", owned)
     assert collisions == []
-    assert names == {
-        "a__x": ("a", "x"),
-        "b__x": ("b", "x"),
-        "c__a__x": ("c", "a__x"),
-        "c__c__a__x": ("c", "c__a__x"),
-    }
+    assert names == {"a__x": ("a", "x"), "b__x": ("b", "x"), "c__a__x": ("c", "a__x"), "c__c__a__x": ("c", "c__a__x")}
 
 
 def test_without_prefixes_the_first_server_keeps_a_name_and_the_collision_names_both():

@@ -80,8 +80,7 @@ def test_initialize_says_who_opens(params, client, version):
 
 
 @pytest.mark.parametrize(
-    ("params", "key"),
-    [(b'{"requestId":1.0}', b"1"), (b'{"requestId":"\\u0061"}', b'"a"'), (b"{}", None), (b"", None)],
+    ("params", "key"), [(b'{"requestId":1.0}', b"1"), (b'{"requestId":"\\u0061"}', b'"a"'), (b"{}", None), (b"", None)]
 )
 def test_a_cancellation_names_a_request_by_its_key(params, key):
     assert parameters.cancelled_id(jsonrpc.notification("notifications/cancelled", params)) == key

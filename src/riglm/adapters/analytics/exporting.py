@@ -75,15 +75,10 @@ def export(database: Database, kind: Kind, since: float, at_once: int) -> Iterat
 
 _SOURCES: Final = {
     Kind.SESSIONS: _Source(
-        table=session,
-        time=session.c.started_at,
-        order=(session.c.started_at, session.c.id),
-        lists=("tools_available",),
+        table=session, time=session.c.started_at, order=(session.c.started_at, session.c.id), lists=("tools_available",)
     ),
     Kind.INVOCATIONS: _Source(
-        table=invocation,
-        time=invocation.c.timestamp,
-        order=(invocation.c.timestamp, invocation.c.id),
+        table=invocation, time=invocation.c.timestamp, order=(invocation.c.timestamp, invocation.c.id)
     ),
     Kind.EXPOSURES: _Source(
         table=exposure,
@@ -103,11 +98,7 @@ _SOURCES: Final = {
         order=(learned_pair.c.updated_at, learned_pair.c.id),
         told=_with_vector,
     ),
-    Kind.OVERRIDES: _Source(
-        table=override,
-        time=override.c.created_at,
-        order=(override.c.created_at, override.c.id),
-    ),
+    Kind.OVERRIDES: _Source(table=override, time=override.c.created_at, order=(override.c.created_at, override.c.id)),
     Kind.WARM_SETS: _Source(
         table=warm_set,
         time=warm_set.c.created_at,

@@ -20,13 +20,7 @@ from riglm.domain.policy import Override
 from riglm.domain.session import Session
 from riglm.domain.tool import ToolCatalog
 from riglm.domain.usage import MAX_SESSIONS, SessionUse, WarmSet
-from riglm.ports.analytics import (
-    AnalyticsPort,
-    Record,
-    RecordedSession,
-    RecordRefused,
-    SessionClosed,
-)
+from riglm.ports.analytics import AnalyticsPort, Record, RecordedSession, RecordRefused, SessionClosed
 from riglm.ports.maintenance import ROWS_AT_ONCE
 from riglm.ports.overview import SessionSummary, ToolStatistics
 

@@ -124,12 +124,7 @@ def _typed(words: Sequence[str], env: Mapping[str, str]) -> Entry:
 
 
 def _opencode(words: Sequence[str], env: Mapping[str, str]) -> Entry:
-    return {
-        "type": "local",
-        "command": list(words),
-        "enabled": True,
-        **({"environment": dict(env)} if env else {}),
-    }
+    return {"type": "local", "command": list(words), "enabled": True, **({"environment": dict(env)} if env else {})}
 
 
 _BY_CLIENT: Final = {
@@ -138,10 +133,7 @@ _BY_CLIENT: Final = {
     "cursor": Dialect(pattern=EDITOR, entry=_plain, variable="${env:%s}", passes_all=False),
     "vscode": Dialect(pattern=EDITOR, entry=_typed, variable="${env:%s}"),
     "codex": Dialect(
-        pattern=NEVER,
-        entry=_plain,
-        passes_all=False,
-        waits={"startup_timeout_sec": 10, "tool_timeout_sec": 60},
+        pattern=NEVER, entry=_plain, passes_all=False, waits={"startup_timeout_sec": 10, "tool_timeout_sec": 60}
     ),
     "gemini": Dialect(pattern=DOLLAR, entry=_plain, variable="$%s", passes_all=False, waits={"timeout": 600_000}),
     "opencode": Dialect(

@@ -26,12 +26,7 @@ class ClientFiles(ClientsPort):
     """Clients' files below one home directory."""
 
     def __init__(
-        self,
-        *,
-        environment: Mapping[str, str],
-        home: Path,
-        platform: str = sys.platform,
-        anyway: Collection[str] = (),
+        self, *, environment: Mapping[str, str], home: Path, platform: str = sys.platform, anyway: Collection[str] = ()
     ) -> None:
         """`anyway` names servers to be moved although their users may have to sign in."""
         self._environment = environment
@@ -135,13 +130,7 @@ def _present(candidate: Candidate) -> list[Place]:
         else [candidate.base / candidate.pattern]
     )
     return [
-        Place(
-            client=candidate.client,
-            file=file,
-            path=candidate.path,
-            project=candidate.project,
-            name=candidate.name,
-        )
+        Place(client=candidate.client, file=file, path=candidate.path, project=candidate.project, name=candidate.name)
         for file in files
         if file.is_file()
     ]

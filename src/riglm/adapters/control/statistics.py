@@ -258,8 +258,7 @@ async def series(
 
 @router.get("/stats/cooccurrence", summary="What is used together", responses=told(503), response_model=CooccurrenceMap)
 async def cooccurrence(
-    port: Port,
-    limit: Annotated[int, Query(ge=1, le=200, description="Maximum number of tools.")] = 30,
+    port: Port, limit: Annotated[int, Query(ge=1, le=200, description="Maximum number of tools.")] = 30
 ) -> object:
     """The tools that are used together most, and their pairs."""
     return await port.cooccurrence(limit=limit)

@@ -118,11 +118,7 @@ def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
     described = described_model(name)
     try:
         engine = _fastembed()(
-            name,
-            cache_dir=str(directory),
-            local_files_only=not download,
-            threads=_THREADS,
-            providers=_PROVIDERS,
+            name, cache_dir=str(directory), local_files_only=not download, threads=_THREADS, providers=_PROVIDERS
         )
     except Exception as error:
         if download:

@@ -164,12 +164,7 @@ class Counts:
     """
 
     def __init__(
-        self,
-        *,
-        most_rows: int = 4096,
-        most_tools: int = 256,
-        most_total: float = 1000.0,
-        most_entries: int = 100_000,
+        self, *, most_rows: int = 4096, most_tools: int = 256, most_total: float = 1000.0, most_entries: int = 100_000
     ) -> None:
         self._most_rows = most_rows
         self._most_tools = most_tools

@@ -196,11 +196,7 @@ def of_embedder(status: EmbedderStatus) -> Iterator[Metric]:
     yield InfoMetricFamily(
         "riglm_embedder",
         "The embedder that is used.",
-        value={
-            "provider": status.actual_provider,
-            "model": status.actual_model,
-            "quality": status.semantic_quality,
-        },
+        value={"provider": status.actual_provider, "model": status.actual_model, "quality": status.semantic_quality},
     )
 
 

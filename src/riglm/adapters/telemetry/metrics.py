@@ -254,10 +254,7 @@ class PrometheusMetrics(MeterPort):
 
     def _of_sessions(self) -> Iterator[Metric]:
         yield counter(
-            "riglm_sessions",
-            "Sessions that began.",
-            list(dict(self._sessions).items()),
-            ("era", "transport"),
+            "riglm_sessions", "Sessions that began.", list(dict(self._sessions).items()), ("era", "transport")
         )
         yield counter("riglm_searches", "Searches that were answered.", [((), self._searched)])
         yield histogram(

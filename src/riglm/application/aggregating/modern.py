@@ -24,11 +24,7 @@ from riglm.domain.session import Era
 from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
 from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
 
-_COMPLETE: Final = {
-    "resultType": Raw(b'"complete"'),
-    "ttlMs": Raw(b"0"),
-    "cacheScope": Raw(b'"private"'),
-}
+_COMPLETE: Final = {"resultType": Raw(b'"complete"'), "ttlMs": Raw(b"0"), "cacheScope": Raw(b'"private"')}
 _LISTS: Final = ("tools", "prompts", "resources")
 
 

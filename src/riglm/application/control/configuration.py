@@ -100,10 +100,7 @@ class PredictionFollower(Follower):
     """Prediction: a predictor is made once to see that it can be, and learns from the record before it answers."""
 
     def __init__(
-        self,
-        prediction: PredictionService,
-        plan: Callable[[Settings], Plan],
-        prove: Callable[[Settings], object],
+        self, prediction: PredictionService, plan: Callable[[Settings], Plan], prove: Callable[[Settings], object]
     ) -> None:
         """`prove` makes the predictor; it blocks, and raises ConfigurationError."""
         self._prediction = prediction

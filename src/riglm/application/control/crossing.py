@@ -166,9 +166,7 @@ class _Inquiry(Generic[Answer]):
     """One question, and whether anybody still waits for its answer."""
 
     def __init__(
-        self,
-        question: Callable[[AnalyticsPort], Answer],
-        undo: Callable[[AnalyticsPort, Answer], object] | None,
+        self, question: Callable[[AnalyticsPort], Answer], undo: Callable[[AnalyticsPort, Answer], object] | None
     ) -> None:
         self._question = question
         self._undo = undo

@@ -236,10 +236,7 @@ def evaluate_abstention(catalogue: Prepared, others: Sequence[Prepared], *, most
     share = -(-most // max(1, len(others)))
     strange = [context for other in others for context in islice(other.contexts, share)]
     return AbstentionFigures(
-        answerable=len(own),
-        unanswerable=len(strange),
-        wrongly=abstentions(own),
-        rightly=abstentions(strange),
+        answerable=len(own), unanswerable=len(strange), wrongly=abstentions(own), rightly=abstentions(strange)
     )
 
 

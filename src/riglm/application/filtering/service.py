@@ -61,12 +61,7 @@ class FilteringService:
         block; `owner` the server of a tool and its own name. With `is_steered` the rules may change at any time.
         """
         self._surroundings = Surroundings(
-            predicting=predicting,
-            usage=usage,
-            prices=prices or Prices(),
-            overrides=overrides,
-            owner=owner,
-            clock=clock,
+            predicting=predicting, usage=usage, prices=prices or Prices(), overrides=overrides, owner=owner, clock=clock
         )
         self._now = Decisions(rules or Filtering(), self._surroundings, predictor)
         self._is_steered = is_steered

@@ -32,12 +32,7 @@ class Undoer:
     """Plans and does what takes installations back, the newest first."""
 
     def __init__(
-        self,
-        *,
-        clients: ClientsPort,
-        servers_file: ServersFilePort,
-        files: FilesPort,
-        installations: InstallationsPort,
+        self, *, clients: ClientsPort, servers_file: ServersFilePort, files: FilesPort, installations: InstallationsPort
     ) -> None:
         """Nothing is read before the first plan."""
         self._clients = clients

@@ -123,12 +123,7 @@ class ListPlanner:
         return kept[2]
 
     def replan(
-        self,
-        session: Session,
-        state: SessionState,
-        view: View,
-        needed: Mapping[str, float],
-        confidence: float,
+        self, session: Session, state: SessionState, view: View, needed: Mapping[str, float], confidence: float
     ) -> bool:
         """Plan for a new context; return True if the list differs from the one that the client has.
 
@@ -137,13 +132,7 @@ class ListPlanner:
         return self._adopt(session, state, view, self._for_context(session, state, view, needed, confidence), needed)
 
     def resize(
-        self,
-        session: Session,
-        state: SessionState,
-        view: View,
-        best: Sequence[str],
-        size: int,
-        confidence: float,
+        self, session: Session, state: SessionState, view: View, best: Sequence[str], size: int, confidence: float
     ) -> bool:
         """Plan a list of a given size, where `coverage` asks for one; return True if it differs from the client's.
 

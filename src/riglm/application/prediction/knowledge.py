@@ -48,24 +48,14 @@ class Learner:
         self._names = lru_cache(_NAMES)(names)
 
     def paired(
-        self,
-        context: Context,
-        tool: str,
-        signal: float,
-        *,
-        scope: str,
-        at: float,
-        fingerprint: str,
-        session: Session,
+        self, context: Context, tool: str, signal: float, *, scope: str, at: float, fingerprint: str, session: Session
     ) -> None:
         """A tool was used in a context, or said to belong to it or not, by the session given."""
         pair = self.pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
         if pair is None:
             return
         teacher = Teacher(
-            client_id=session.client_id,
-            client_name=self._names(session.client.name),
-            principal=session.principal,
+            client_id=session.client_id, client_name=self._names(session.client.name), principal=session.principal
         )
         self._put(replace(pair, session_id=session.id, teacher=teacher), _BYTES_PER_PAIR)
         self._forget(self.pairs.pruned(self.most_pairs))

@@ -58,12 +58,7 @@ class Recorder:
             None if open_spool is None else Overflow(open_spool, self._queue, limits.batch_records, complaints)
         )
         self._dispatcher = Dispatcher(
-            self._queue,
-            self._writer,
-            self._overflow,
-            complaints,
-            backoff or Backoff(),
-            patience,
+            self._queue, self._writer, self._overflow, complaints, backoff or Backoff(), patience
         )
         self._head_start = head_start
         self._close_timeout = close_timeout

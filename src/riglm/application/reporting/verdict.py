@@ -135,11 +135,7 @@ def judge(evidence: Evidence) -> Verdict:
     return Verdict(code=code, text=_text(code, evidence), reasons=reasons)
 
 
-_FAILING: Final[dict[str, Code]] = {
-    "sessions": "too_early",
-    "hidden": "nothing_hidden",
-    "price": "costs_more",
-}
+_FAILING: Final[dict[str, Code]] = {"sessions": "too_early", "hidden": "nothing_hidden", "price": "costs_more"}
 
 
 def _empty(others: int) -> str:

@@ -197,8 +197,7 @@ class SelectingService:
         self._filtering.state(session).found(query[:LONGEST_QUERY], names)
         tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
         self._services.tracking.exposed(
-            session,
-            ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens),
+            session, ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens)
         )
         return Findings(
             found=tuple(

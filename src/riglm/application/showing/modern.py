@@ -224,12 +224,7 @@ class _Asked:
     __slots__ = ("_headers", "_whole", "caller", "envelope", "message")
 
     def __init__(
-        self,
-        whole: WholeModern,
-        message: Message,
-        envelope: Envelope,
-        caller: Caller,
-        headers: Mapping[bytes, bytes],
+        self, whole: WholeModern, message: Message, envelope: Envelope, caller: Caller, headers: Mapping[bytes, bytes]
     ) -> None:
         self.message = message
         self.envelope = envelope

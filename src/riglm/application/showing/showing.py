@@ -325,11 +325,7 @@ class Showing:
         task.add_done_callback(self._tasks.discard)
 
     async def _listed_later(
-        self,
-        session: Session,
-        walk: ListWalk,
-        catalogue: Catalogue,
-        done: Callable[[Catalogue], None],
+        self, session: Session, walk: ListWalk, catalogue: Catalogue, done: Callable[[Catalogue], None]
     ) -> None:
         with self._guarded:
             async with asyncio.timeout(PREPARING_SECONDS):

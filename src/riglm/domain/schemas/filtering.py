@@ -68,9 +68,7 @@ class Filtering(Section):
         description="Seconds after which a warm set is recomputed, if the number of sessions has not doubled before.",
     )
     cold_start_limit: int = Field(
-        default=50,
-        ge=1,
-        description="Maximum number of tools in a list that hides some, while nothing was learned.",
+        default=50, ge=1, description="Maximum number of tools in a list that hides some, while nothing was learned."
     )
     index_tokens: int = Field(
         default=400, ge=0, description="Maximum tokens of the index of hidden tools in the description of the search."
@@ -171,10 +169,7 @@ class Knowledge(Section):
         description="The floor gives way down to here rather than leave a source out.",
     )
     max_candidates_per_source: int = Field(
-        default=USUAL_CANDIDATES,
-        ge=1,
-        le=MOST_CANDIDATES,
-        description="Maximum number of candidates of each source.",
+        default=USUAL_CANDIDATES, ge=1, le=MOST_CANDIDATES, description="Maximum number of candidates of each source."
     )
     deadline: Seconds = Field(default=20, description="Seconds to wait for the embedder, and for the store.")
     dimensions: int | None = Field(

@@ -27,8 +27,7 @@ class Storage(Section):
     """Where usage is recorded."""
 
     kind: Literal["sqlite", "postgresql", "memory"] = Field(
-        default="sqlite",
-        description="`memory` forgets everything at the end; a `url` chooses `postgresql` by itself.",
+        default="sqlite", description="`memory` forgets everything at the end; a `url` chooses `postgresql` by itself."
     )
     path: str | None = Field(
         default=None, min_length=1, description="The SQLite file; by default in the user's data directory."
@@ -38,8 +37,7 @@ class Storage(Section):
         description="URL of PostgreSQL, as its programs take it: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.",
     )
     timeout: Seconds = Field(
-        default=5,
-        description="Seconds to wait for a database lock or response before the store counts as unavailable.",
+        default=5, description="Seconds to wait for a database lock or response before the store counts as unavailable."
     )
     durability: Literal["normal", "full"] = Field(
         default="normal",

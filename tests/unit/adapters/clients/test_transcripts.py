@@ -216,8 +216,7 @@ def test_an_older_codex_names_the_server_in_the_function(tmp_path, call):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "ending"),
-    [({"Ok": {"isError": True}}, Ending.FAILED), ({"Err": "tool call failed"}, Ending.NOT_RUN)],
+    ("outcome", "ending"), [({"Ok": {"isError": True}}, Ending.FAILED), ({"Err": "tool call failed"}, Ending.NOT_RUN)]
 )
 def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
     (call,) = called(read(CodexTranscripts(tmp_path, {}), written(tmp_path / "r.jsonl", META, ended(outcome=outcome))))

@@ -21,9 +21,7 @@ def refusal(file: Path) -> str:
 def test_yaml_and_json_with_comments_hold_the_same_values(tmp_path: Path) -> None:
     yaml = written(tmp_path, "a.yaml", "a: [1, two]\nb: {c: d}\n")
     json = written(
-        tmp_path,
-        "a.json",
-        '\ufeff// first\n{ /* a\n block */ "a": [1, "two", ], // tail\n "b": {"c": "d",},\n}\n',
+        tmp_path, "a.json", '\ufeff// first\n{ /* a\n block */ "a": [1, "two", ], // tail\n "b": {"c": "d",},\n}\n'
     )
     assert read(yaml).values == read(json).values == {"a": [1, "two"], "b": {"c": "d"}}
 

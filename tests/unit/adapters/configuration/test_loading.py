@@ -90,8 +90,7 @@ def test_sections_left_empty_keep_their_defaults(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [Options(url="http://h/mcp"), Options(command=["srv", "-x"]), Options(mcp_json=Path("client.json"))],
+    "options", [Options(url="http://h/mcp"), Options(command=["srv", "-x"]), Options(mcp_json=Path("client.json"))]
 )
 def test_a_server_on_the_command_line_replaces_those_of_file_and_environment(place: Place, options: Options) -> None:
     place.yaml("mcpServers: {a: {command: x}}\nnaming: none")

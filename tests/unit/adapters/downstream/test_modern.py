@@ -42,11 +42,7 @@ async def test_an_error_has_the_status_that_goes_with_it(front: Front, method: s
 async def test_other_errors_and_statuses_of_the_upstream_stay(front: Front):
     peer = await front.peer()
     for code, given, expected in ((-32000, 200, 200), (-32603, 200, 200), (-32602, 403, 403)):
-        await peer.write(
-            "POST",
-            request("hold", {"_meta": META}),
-            headers={**MODERN, "mcp-method": "hold"},
-        )
+        await peer.write("POST", request("hold", {"_meta": META}), headers={**MODERN, "mcp-method": "hold"})
         (await front.script.held(len(front.script.asked) + 1)).fail(code, status=given)
         assert (await (await Response(peer.reader, peer.writer).head()).whole()).status == expected
 

@@ -11,15 +11,7 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Era
 from riglm.ports.upstream import EventMark, UpstreamLink
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import (
-    Ears,
-    Rest,
-    ask,
-    eventually,
-    notification,
-    settle,
-    within,
-)
+from tests.unit.adapters.upstream.actors import Ears, Rest, ask, eventually, notification, settle, within
 from tests.unit.adapters.upstream.web import LIMIT, Handler, WebServer, cut, hold, note, reply, saying, standing
 from tests.unit.adapters.wire.peers import Caller
 

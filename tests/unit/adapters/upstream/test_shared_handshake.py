@@ -5,17 +5,7 @@ from riglm.adapters.mcp.upstream.shared_handshake import SharedHandshake
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailable
 from riglm.domain.invocation import ErrorKind
-from tests.unit.adapters.upstream.actors import (
-    QUICK,
-    SPEC,
-    Ears,
-    Rest,
-    Wires,
-    ask,
-    greeted,
-    notification,
-    settle,
-)
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Rest, Wires, ask, greeted, notification, settle
 
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"

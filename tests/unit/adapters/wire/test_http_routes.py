@@ -113,10 +113,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_se
 
 
 async def test_a_certificate_for_another_host_is_refused(identity: Identity) -> None:
-    async with (
-        serving(answering(OK), tls=identity.server) as server,
-        client_for(ssl_context=identity.client) as client,
-    ):
+    async with serving(answering(OK), tls=identity.server) as server, client_for(ssl_context=identity.client) as client:
         failure = await post(client, Target(f"https://localhost:{server.port}/"))[0].broken()
         assert not failure.sent
         assert "certificate" in str(failure).lower()

@@ -280,10 +280,7 @@ async def test_when_no_list_can_be_had_it_is_an_error(two):
     for each in two.servers.values():
         each.answers["tools/list"] = lambda asked: asked.dies()
     answer = await two.ask("tools/list")
-    assert jsonrpc.plain(answer.error) == {
-        "code": -32000,
-        "message": "no upstream has a list: 'a', 'b' did not answer",
-    }
+    assert jsonrpc.plain(answer.error) == {"code": -32000, "message": "no upstream has a list: 'a', 'b' did not answer"}
 
 
 async def test_a_list_that_changes_while_it_is_on_its_way_is_asked_for_again(two):

@@ -49,9 +49,7 @@ class Stage:
         hasher = KeyedHasher(bytes(32))
         tracking = TrackingService(sink, hasher, SimpleNamespace(arguments="none"))
         self._services = Services(
-            tracking=tracking,
-            sessions=SessionRegistry(tracking, hasher, Evidence()),
-            catalogues=Catalogues(),
+            tracking=tracking, sessions=SessionRegistry(tracking, hasher, Evidence()), catalogues=Catalogues()
         )
         self.channel = Channel()
         self.conversation = self.converse()

@@ -40,10 +40,7 @@ class Stage:
 def listen(number, wanted):
     return (
         b'{"jsonrpc":"2.0","id":"riglm-listen-%d","method":"subscriptions/listen","params":{"notifications":{%b},"_meta":{}}}'
-        % (
-            number,
-            wanted,
-        )
+        % (number, wanted)
     )
 
 
@@ -231,10 +228,7 @@ async def test_an_upstream_that_does_not_acknowledge_is_given_up_and_asked_again
     client = stage.subscribe()
     stage.subscription.listen(listening=True)
     again = await stage.far.until(2)
-    assert client.outcome == (
-        ErrorKind.TIMEOUT,
-        "upstream 'far' did not acknowledge a subscription within 0.01 s",
-    )
+    assert client.outcome == (ErrorKind.TIMEOUT, "upstream 'far' did not acknowledge a subscription within 0.01 s")
     assert stage.far.cancelled[0] == (b'"riglm-listen-1"', None)
     assert again.line == listen(2, LISTS)
     stage.subscription.close()

@@ -50,8 +50,7 @@ def test_what_is_not_there_is_named_beside_what_is(data, names, side, said):
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
-    [("nowhere", "No such file"), ("no_set", "no set in it"), ("a/tools.jsonl", "Not a directory")],
+    ("place", "said"), [("nowhere", "No such file"), ("no_set", "no set in it"), ("a/tools.jsonl", "Not a directory")]
 )
 def test_data_that_is_no_directory_of_sets_is_named(data, place, said):
     with pytest.raises(DatasetError, match=said) as caught:

@@ -122,12 +122,7 @@ def test_every_tool_has_its_reason(catalogue):
     pin = an_override(kind=OverrideKind.PIN, tool="tool06", reason="we love it")
     session = a_session()
     stage = started(
-        catalogue,
-        session,
-        {"words": {"tool29": 1.0}},
-        overrides=[exclude, pin],
-        denylist=["tool07"],
-        pinned=["tool08"],
+        catalogue, session, {"words": {"tool29": 1.0}}, overrides=[exclude, pin], denylist=["tool07"], pinned=["tool08"]
     )
     stage.calls(session, "tool25")
     shown = stage.shown(session, catalogue)

@@ -111,12 +111,7 @@ def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_f
 
 @pytest.mark.parametrize(
     ("rules", "client"),
-    [
-        ({"surface": "full"}, ""),
-        ({"mode": "shadow"}, ""),
-        ({"mode": "shadow"}, "claude-code"),
-        ({"pinned": ["*"]}, ""),
-    ],
+    [({"surface": "full"}, ""), ({"mode": "shadow"}, ""), ({"mode": "shadow"}, "claude-code"), ({"pinned": ["*"]}, "")],
 )
 def test_a_list_that_hides_nothing_passes_unchanged_without_meta_tools(catalogue, rules, client):
     stage, session = learned(**rules), a_session(client)

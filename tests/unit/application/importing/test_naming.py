@@ -70,11 +70,7 @@ def test_a_name_that_riglm_would_cut_is_cut():
 
 @pytest.mark.parametrize(
     ("naming", "listed", "name"),
-    [
-        ("none", (), "search"),
-        ("on_collision", (), "search"),
-        ("on_collision", ("github__search",), "github__search"),
-    ],
+    [("none", (), "search"), ("on_collision", (), "search"), ("on_collision", ("github__search",), "github__search")],
 )
 def test_the_naming_of_the_configuration_counts(naming, listed, name):
     front = Front(servers=("github", "docs"), naming=naming)

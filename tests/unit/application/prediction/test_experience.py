@@ -13,14 +13,7 @@ from riglm.domain.invocation import Found
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Situation
 from riglm.domain.session_state import SessionState
-from tests.unit.application.prediction.scripted_embedder import (
-    NOON,
-    TOOLS,
-    FailingStore,
-    Stage,
-    a_session,
-    catalogue,
-)
+from tests.unit.application.prediction.scripted_embedder import NOON, TOOLS, FailingStore, Stage, a_session, catalogue
 
 NAMES = TOOLS.names
 

@@ -18,13 +18,7 @@ from riglm.domain.session_state import SessionState
 from riglm.domain.tool import profile
 from riglm.ports.embedder import EmbedderUnavailable
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.prediction.scripted_embedder import (
-    TOOLS,
-    FailingStore,
-    Stage,
-    a_session,
-    catalogue,
-)
+from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalogue
 
 NAMES = TOOLS.names
 

@@ -32,10 +32,7 @@ def worked(sessions: int = 100, *, start: float = 1_790_000_000.0, days: int = 1
         server = workflow[0].partition("__")[0]
         likely = tuple(name for name in TOOLS if name.startswith(server))[:_SHORT]
         hidden = tuple(sorted(set(TOOLS) - set(likely)))
-        records += [
-            session,
-            an_exposure(session, *likely, hidden=hidden, timestamp=at, **_tokens(_SHORT, len(hidden))),
-        ]
+        records += [session, an_exposure(session, *likely, hidden=hidden, timestamp=at, **_tokens(_SHORT, len(hidden)))]
         for step in range(chance.randrange(4, 12)):
             tool = chance.choice(TOOLS) if chance.random() < 0.05 else workflow[step % len(workflow)]
             called = {"timestamp": at + 100 * (step + 1), "upstream": tool.partition("__")[0], "found": Found.LISTED}

@@ -6,15 +6,7 @@ import pytest
 
 from riglm.application.reporting.verdict import Evidence, Interval, judge
 
-GOOD = Evidence(
-    is_on=False,
-    others=0,
-    sessions=40,
-    calls=400,
-    recorded=40,
-    hidden=True,
-    price=Interval(0.6, 0.9),
-)
+GOOD = Evidence(is_on=False, others=0, sessions=40, calls=400, recorded=40, hidden=True, price=Interval(0.6, 0.9))
 
 
 def test_what_holds_in_all_respects_is_worth_switching_on():

@@ -160,9 +160,7 @@ class ScriptedMeta(MetaTools):
         elif name == "search_available_tools":
             self.filtering.state(session).searched.add(jsonrpc.text(fields["query"]))
         return MetaAnswer(
-            result=b'{"content":[{"type":"text","text":"own"}]}',
-            list_changed=name == "set_context",
-            forward=forward,
+            result=b'{"content":[{"type":"text","text":"own"}]}', list_changed=name == "set_context", forward=forward
         )
 
 

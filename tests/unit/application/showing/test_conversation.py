@@ -188,11 +188,7 @@ async def test_an_id_that_riglm_works_for_is_in_use(stage):
     assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
 
 
-SPELLINGS = [
-    b'{"name":"delete"}',
-    b'{"name":"DELETE"}',
-    b'{"na\\u006de":"del\\u0065te"}',
-]
+SPELLINGS = [b'{"name":"delete"}', b'{"name":"DELETE"}', b'{"na\\u006de":"del\\u0065te"}']
 
 DISGUISED = [
     b'"method":"tools/call","params":{"name":"a","Name":"delete"}',

@@ -55,10 +55,7 @@ def ranks(scores) -> list[int]:
     return [int((scores > score).sum()) for score in scores]
 
 
-@given(
-    st.lists(learned, max_size=25),
-    st.lists(st.tuples(st.integers(0, 25), rejected), min_size=1, max_size=10),
-)
+@given(st.lists(learned, max_size=25), st.lists(st.tuples(st.integers(0, 25), rejected), min_size=1, max_size=10))
 @settings(max_examples=60, deadline=None)
 def test_negative_feedback_raises_neither_a_tool_nor_a_context(events, feedback):
     with_feedback = list(events)

@@ -136,12 +136,7 @@ def entity_of(row: Any) -> Entity:
 
 def _observation(row: Any) -> Observation:
     return Observation(
-        id=row.id,
-        owner=row.owner,
-        entity=row.entity,
-        text=row.text,
-        created_at=row.created_at,
-        tags=tuple(row.tags),
+        id=row.id, owner=row.owner, entity=row.entity, text=row.text, created_at=row.created_at, tags=tuple(row.tags)
     )
 
 

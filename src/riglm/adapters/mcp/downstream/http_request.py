@@ -44,11 +44,7 @@ class Request:
     __slots__ = ("_receive", "asked", "caller", "headers", "method", "scope")
 
     def __init__(
-        self,
-        scope: dict[str, Any],
-        receive: Receive,
-        handle_header: bytes,
-        transport: Transport = Transport.HTTP,
+        self, scope: dict[str, Any], receive: Receive, handle_header: bytes, transport: Transport = Transport.HTTP
     ) -> None:
         """A request of ASGI; of a repeated header the last one counts."""
         self.scope = scope
