@@ -13,9 +13,10 @@ from riglm.application.lists.selection import ListSelection
 from riglm.application.sessions.kept import MOST_SESSIONS, SessionStates
 from riglm.domain import session_state
 from riglm.domain.exposure import Surface
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import ErrorKind, Found
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE, UNSURE, Prices
+from riglm.domain.parameters import Parameters
 from riglm.domain.policy import Override, Standing
 from riglm.domain.prediction import ranked
 from riglm.domain.schemas.filtering import Filtering
@@ -34,6 +35,9 @@ PROMISED_SECONDS: Final = 2.0
 
 It is the same at every request, since a time that runs down would make every answer another one.
 """
+
+_NOT_RUN: Final = frozenset({ErrorKind.PROTOCOL, ErrorKind.UNAVAILABLE})
+"""How calls end that ran no tool."""
 
 _log: Final = logging.getLogger("riglm.filtering")
 
@@ -70,6 +74,7 @@ class FilteringService:
         self._last_catalogue: Catalogue | None = None
         self._foreshadowed: Callable[[Session, ListSelection], None] = lambda _, __: None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
+        self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
 
     @property
     def rules(self) -> Filtering:
@@ -261,6 +266,30 @@ class FilteringService:
         state.listed(selection.shown)
         state.has = self._client_list(session, view.candidates if self._now.is_shadow else selection.shown)
         return selection
+
+    def start_call(
+        self, session: Session, tool: str, given: Parameters, known: bool
+    ) -> tuple[Found, Callable[[ErrorKind | None], None]]:
+        """Return how a client found the tool that it calls, and a callback for the end of the call.
+
+        The last list of the session counts; without one, `known` says whether the upstream listed the tool. A suggested
+        tool counts as listed, because the client did not have to search for it.
+        """
+        found = Found.LISTED if known else Found.NAMED
+        with self._at_calls:
+            state = self.state(session)
+            is_listed = known if state.shown is None else tool in self.listed(session)
+            if is_listed or tool in state.suggested:
+                found = Found.LISTED
+            else:
+                found = Found.SEARCHED if tool in state.searched else Found.NAMED
+
+        def on_end(kind: ErrorKind | None) -> None:
+            if kind not in _NOT_RUN:
+                with self._at_calls:
+                    self.called(session, tool, found, self.turn_key(given.meta), success=kind is None)
+
+        return found, on_end
 
     def called(self, session: Session, tool: str, found: Found, turn_key: str = "", *, success: bool = True) -> None:
         """Note a call, and learn from it if it succeeded."""

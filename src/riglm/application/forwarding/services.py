@@ -1,10 +1,9 @@
 """What every conversation works with."""
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.forwarding.catalogues import Catalogues, KnownCatalogs, SeenTools
@@ -26,23 +25,11 @@ WHOLE: Final = "everything is shown"
 """Why a list was shown that nobody chose from."""
 
 
-class Observer(Protocol):
-    """Sees the invocations of clients beside the recorder, and notes what lists show in the place of `Services`."""
+CallObserver = Callable[[Session, str, Parameters, bool], tuple[Found, Callable[[ErrorKind | None], None]]]
+"""Called when a tool call starts, with whether the upstream has listed the tool to this client.
 
-    @property
-    @abstractmethod
-    def sees_lists(self) -> bool:
-        """Whether the observer notes what lists show, so that `Services` does not."""
-
-    @abstractmethod
-    def calling(
-        self, session: Session, tool: str, given: Parameters, *, known: bool
-    ) -> tuple[Found, Callable[[ErrorKind | None], None]]:
-        """An invocation starts: how the client came to know the tool, and what to call at the end.
-
-        `known` says whether the upstream has listed the tool to this client.
-        """
-
+Returns how the client found the tool, and a callback for the end of the call.
+"""
 
 Permission = Callable[[Session, str, tuple[str, str]], bool]
 """Whether a session may use a tool: by the name that clients use, and by its server with the server's own name."""
@@ -65,7 +52,9 @@ class Services:
         default_factory=lambda: FailingOpen(_log, "a list could not be noted; it goes out as it came, and")
     )
     """Around whatever riglm notes of a list."""
-    observer: Observer | None = None
+    on_call: CallObserver | None = None
+    filters_lists: Callable[[], bool] = lambda: False
+    """True while the filter records what lists show."""
     permits: Permission = lambda *_: True
     overhead: Overhead | None = None
     """Measures what riglm takes of calls; None when nobody wants to know."""
@@ -84,8 +73,8 @@ class Services:
         `is_unlisted` tells of one that was not shown whether the upstream's whole list is known, and does not have it.
         """
         found, on_end = Found.LISTED if known else Found.NAMED, None
-        if self.observer is not None:
-            found, on_end = self.observer.calling(session, tool, given, known=known)
+        if self.on_call is not None:
+            found, on_end = self.on_call(session, tool, given, known)
         return Call(
             self.tracking,
             session,
@@ -116,8 +105,8 @@ class Services:
         return message
 
     def expose(self, session: Session, catalogue: Catalogue) -> None:
-        """Note that a session is shown a whole catalogue, unless an observer knows better or the list is incomplete."""
-        if not catalogue.missing and (self.observer is None or not self.observer.sees_lists):
+        """Record that a session got all tools, unless the filter records its lists or the list is incomplete."""
+        if not catalogue.missing and not self.filters_lists():
             with self.guarded:
                 self.tracking.exposed(session, ListSelection(catalogue.names, reason=WHOLE))
 

@@ -12,7 +12,6 @@ from riglm.application.forwarding.services import Services
 from riglm.application.lists.selection import ListSelection
 from riglm.application.prediction.service import PredictionService
 from riglm.application.selecting.offer import Offer
-from riglm.application.showing.contract import CallWatch
 from riglm.domain.control import SessionPrediction
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import ErrorKind
@@ -138,8 +137,6 @@ class SelectingService:
         self._services = services
         self._patience = patience
         self._seconds = patience
-        guarded = FailingOpen(_log, "what was used could not be learned, and")
-        self._watch = CallWatch(filtering, guarded)
         self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
 
     def begin(self, client: Client, key: str, user: str) -> Session:
@@ -208,7 +205,7 @@ class SelectingService:
 
     def used(self, session: Session, tool: str, *, failed: bool, seconds: float) -> None:
         """A session used a tool, which took `seconds` and ended just now."""
-        found, ended = self._watch.calling(session, tool, _NOTHING_GIVEN, known=True)
+        found, ended = self._filtering.start_call(session, tool, _NOTHING_GIVEN, known=True)
         kind = ErrorKind.TOOL if failed else None
         self._services.tracking.called(
             session,

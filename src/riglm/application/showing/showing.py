@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
+from riglm.application.filtering.meta_tools import MetaTools
+from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.exchange import NOWHERE
 from riglm.application.forwarding.services import Services
 from riglm.application.lists.selection import ListSelection
-from riglm.application.showing.contract import CallWatch, Filter, MetaTools
 from riglm.application.showing.list_walk import ListWalk, ReadLists, disguised_key, read_plainly
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
@@ -95,7 +96,7 @@ class Showing:
     """Composes lists, and refuses calls of denied tools. A filter that fails shows everything that is not denied."""
 
     def __init__(
-        self, services: Services, filtering: Filter, meta_tools: MetaTools, always: AlwaysListed | None = None
+        self, services: Services, filtering: FilteringService, meta_tools: MetaTools, always: AlwaysListed | None = None
     ) -> None:
         """Sessions that end are forgotten by the filter from now on; `always` is in all lists."""
         services.tracking.when_closed(filtering.forget)
@@ -106,7 +107,6 @@ class Showing:
         self._always = always
         self._lists = ReadLists()
         self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
-        self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
         self._at_pages = FailingOpen(_log, "filtering failed; an error is the answer, since some tools are denied, and")
         self._tasks: set[asyncio.Task[None]] = set()
         self._followers: set[Follower] = set()
@@ -121,8 +121,12 @@ class Showing:
 
     def observed(self) -> Services:
         """Return the services, with the filter notified of every call."""
-        watch = CallWatch(self.filtering, self._at_calls)
-        return replace(self.services, observer=watch, permits=self.permits)
+        return replace(
+            self.services,
+            on_call=self.filtering.start_call,
+            filters_lists=lambda: self.filtering.is_on,
+            permits=self.permits,
+        )
 
     def permits(self, session: Session, name: str, owner: tuple[str, str]) -> bool:
         """Whether a session may use a tool: by the name that clients use, its server, and the server's own name."""

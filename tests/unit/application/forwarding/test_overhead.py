@@ -42,12 +42,10 @@ class SlowSink(Sink):
 class SlowObserver:
     """Takes a while to note a call."""
 
-    sees_lists = False
-
     def __init__(self, clock):
         self.clock = clock
 
-    def calling(self, session, tool, given, *, known):
+    def calling(self, session, tool, given, known):
         self.clock.now += NOTING
         return Found.LISTED, lambda _: None
 
@@ -58,7 +56,7 @@ class Stage(World):
     def __init__(self, clock, *servers):
         super().__init__()
         self.clock, self.meter = clock, Meter()
-        services = replace(self.services, overhead=Overhead(self.meter), observer=SlowObserver(clock))
+        services = replace(self.services, overhead=Overhead(self.meter), on_call=SlowObserver(clock).calling)
         self.servers = servers
         self.proxy = ProxyService(services, servers, "on_collision")
         self.sink = SlowSink(clock)

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from riglm.application.filtering.service import FilteringService
 from riglm.application.lists.meta_answers import MetaAnswer
 from riglm.application.lists.selection import ListSelection
-from riglm.application.showing.contract import Filter, MetaTools
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface
@@ -14,10 +14,11 @@ from tests.unit.application.fakes import World
 OWN = b'{"name":"search_available_tools","description":"own"}'
 
 
-class ScriptedFilter(Filter):
+class ScriptedFilter(FilteringService):
     """Shows what it is told to, everything untouched by default, and refuses what it is told to."""
 
     def __init__(self):
+        super().__init__()
         self.shown = None
         self.denied = set()
         self.kind = Surface.DYNAMIC
@@ -32,7 +33,7 @@ class ScriptedFilter(Filter):
         self.prepared = []
         self.forgotten = []
         self.states = {}
-        self.view = "known"
+        self.seen = "known"
         self.is_off = False
         self.others = False
         self.passed_on = []
@@ -105,7 +106,7 @@ class ScriptedFilter(Filter):
         return name in self.denied
 
     def state(self, session):
-        return self.states.setdefault(session.id, SessionState(view=self.view))
+        return self.states.setdefault(session.id, SessionState(view=self.seen))
 
     def listed(self, session):
         return frozenset(self.state(session).shown or ())
@@ -121,7 +122,7 @@ class ScriptedFilter(Filter):
         self.failed += [] if success else [tool]
 
 
-class ScriptedMeta(MetaTools):
+class ScriptedMeta:
     """Owns the tools of riglm; `call_tool` goes where its arguments say."""
 
     names = ("set_context", "search_available_tools", "call_tool")

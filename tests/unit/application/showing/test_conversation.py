@@ -493,7 +493,7 @@ async def test_no_client_thinks_of_the_ids_under_which_riglm_asks(stage):
 
 @pytest.mark.parametrize("denied", [False, True])
 async def test_a_server_s_own_tool_of_a_name_of_riglm_s_is_the_server_s_where_riglm_offers_none(stage, denied):
-    stage.filter.view = None
+    stage.filter.seen = None
     stage.filter.denied = {"call_tool"} if denied else set()
     sink = stage.call(1, "call_tool", b'{"name":"x"}')
     (await stage.link.next("tools/list")).result(tools("call_tool"))
