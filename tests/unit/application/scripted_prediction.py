@@ -6,7 +6,7 @@ import numpy as np
 
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
-from riglm.application.lists.predicting import Predicting, UsageSource
+from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import Found
 from riglm.domain.prediction import Context, Prediction
@@ -16,7 +16,7 @@ from riglm.domain.tool import read_catalogue
 from riglm.domain.usage import Usage
 
 
-class ScriptedPrediction(Predicting):
+class ScriptedPrediction(NullPrediction):
     """Ranks the tools in `likes` first, with `signals` in addition, and expects the tools in `needs` in a context."""
 
     is_ready = True

@@ -16,7 +16,7 @@ from riglm.application.evaluation.sequences import read_sessions
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.json_lines import Row
-from riglm.application.lists.predicting import Unpredicted, UsageSource
+from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.application.lists.writing import SEARCH
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import Found
@@ -243,7 +243,7 @@ class _Matches:
     abstained: bool = False
 
 
-class _PerfectSearch(Unpredicted):
+class _PerfectSearch(NullPrediction):
     """A search whose query is the name of the tool, and which finds that tool."""
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> Any:

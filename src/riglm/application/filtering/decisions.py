@@ -10,7 +10,7 @@ from typing import Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.planning import ListPlanner
-from riglm.application.lists.predicting import Predicting, Unpredicted, UsageSource
+from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.application.lists.selection import Views
 from riglm.application.worker import Worker
 from riglm.domain.list_plan import Prices
@@ -36,7 +36,7 @@ _PLANNING: Final = (
 class Surroundings:
     """What decisions are made from, whatever the rules."""
 
-    predicting: Predicting | None = None
+    predicting: NullPrediction | None = None
     usage: UsageSource | None = None
     prices: Prices = field(default_factory=Prices)
     overrides: Callable[[], Sequence[Override]] = tuple
@@ -109,8 +109,8 @@ def _views(rules: Filtering, surroundings: Surroundings) -> Views:
     return Views(policy, surroundings.overrides, owner=surroundings.owner, clock=surroundings.clock)
 
 
-def _predicting(rules: Filtering, predicting: Predicting | None) -> Predicting:
-    return predicting if predicting is not None and rules.is_on and rules.strategy == "prediction" else Unpredicted()
+def _predicting(rules: Filtering, predicting: NullPrediction | None) -> NullPrediction:
+    return predicting if predicting is not None and rules.is_on and rules.strategy == "prediction" else NullPrediction()
 
 
 PAUSE_SECONDS: Final = 2.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.decisions import Decisions, Surroundings
-from riglm.application.lists.predicting import Predicting, UsageSource
+from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.application.lists.selection import ListSelection
 from riglm.application.sessions.kept import MOST_SESSIONS, SessionStates
 from riglm.domain import session_state
@@ -48,7 +48,7 @@ class FilteringService:
     def __init__(
         self,
         rules: Filtering | None = None,
-        predicting: Predicting | None = None,
+        predicting: NullPrediction | None = None,
         *,
         usage: UsageSource | None = None,
         prices: Prices | None = None,
@@ -87,7 +87,7 @@ class FilteringService:
         return self._now.prices
 
     @property
-    def predicting(self) -> Predicting:
+    def predicting(self) -> NullPrediction:
         """What predicts by the rules in force."""
         return self._now.predicting
 

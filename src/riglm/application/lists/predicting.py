@@ -1,4 +1,4 @@
-"""What filtering and the meta-tools ask of prediction."""
+"""What filtering and the meta-tools need of prediction."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
@@ -35,106 +35,54 @@ class UsageSource(Protocol):
         ...
 
 
-class Predicting(Protocol):
-    """Prediction, as its service offers it. Nothing here raises because of a model, a predictor or a store."""
+class NullPrediction:
+    """The prediction service, doing nothing: it knows nothing and learns nothing.
+
+    No method raises because of a model, a predictor or a store.
+    """
 
     def know(self, catalogue: Catalogue) -> None:
-        """Take note of the tools that a client can be shown."""
-        ...
+        """Take note of the tools that a client can get."""
 
     def predict(
         self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
     ) -> Prediction | None:
-        """What the session calls next among `names`, on request by signal; None when there is nothing to go by."""
-        ...
-
-    async def acquaint(self, session: Session) -> None:
-        """Have at hand what was learned for the session's principal, as far as that is soon done."""
-        ...
-
-    def context_confidence(self, session: Session, state: SessionState) -> float:
-        """How sure the session's context makes us, between 0 and 1."""
-        ...
-
-    def size(self, session: Session, prediction: Prediction) -> int:
-        """How many of the best tools the configured coverage asks for."""
-        ...
-
-    def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
-        """Return the probability of tools in the rest of a session, by its context; empty with nothing to go by."""
-        ...
-
-    @property
-    def is_ready(self) -> bool:
-        """True if meanings are compared, or the fallback that replaces this is final."""
-        ...
-
-    async def set_context(self, session: Session, state: SessionState, text: str) -> None:
-        """The session says what it is about; `state` knows it afterwards."""
-        ...
-
-    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
-        """The tools that fit a query, among those that are allowed."""
-        ...
-
-    def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
-        """The session called a tool, and `state` does not know yet; its `queries` tell what search found the tool."""
-        ...
-
-    def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
-        """The client says whether a tool belongs to the session's context."""
-        ...
-
-    def status(self) -> dict[str, Any]:
-        """The capability signal, how much is indexed, and advice."""
-        ...
-
-
-class Unpredicted(Predicting):
-    """Knows nothing and learns nothing."""
-
-    def know(self, catalogue: Catalogue) -> None:
-        """Forget it."""
-
-    def predict(
-        self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
-    ) -> Prediction | None:
-        """Nothing to go by."""
+        """Return the scores of the next call among `names`, with `explain` by signal; None without evidence."""
         return None
 
     async def acquaint(self, session: Session) -> None:
-        """Nothing was learned."""
+        """Load what was learned for the session's principal, if that takes little time."""
 
     def context_confidence(self, session: Session, state: SessionState) -> float:
-        """None at all."""
+        """Return the confidence of the session's context, between 0 and 1."""
         return 0.0
 
     def size(self, session: Session, prediction: Prediction) -> int:
-        """All of them."""
+        """Return how many of the best tools the configured coverage needs."""
         return len(prediction.scores)
 
     def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
-        """Return nothing."""
+        """Return the probability of tools in the rest of a session, by its context; empty without evidence."""
         return {}
 
     @property
     def is_ready(self) -> bool:
-        """True: nothing is loaded."""
+        """True if meanings are compared, or the fallback that replaces this is final."""
         return True
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
-        """It tells nothing."""
+        """Set the context of a session in its state."""
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
-        """Nothing fits."""
+        """Return the tools that fit a query, among those that are allowed."""
         return SearchOutcome(hits=(), near=(), abstained=True)
 
     def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
-        """It teaches nothing."""
+        """Learn from a call that `state` does not contain yet; its `queries` are those that found the tool."""
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
-        """It teaches nothing."""
+        """Learn from feedback on whether a tool belongs to the session's context."""
 
     def status(self) -> dict[str, Any]:
-        """Nothing to tell."""
+        """Return the status of embedder and index, with advice."""
         return {}

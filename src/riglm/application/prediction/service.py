@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.lists.predicting import Predicting
+from riglm.application.lists.predicting import NullPrediction
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.lessons import Lessons
 from riglm.application.prediction.loading import Loading
@@ -53,7 +53,7 @@ _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
 
 
-class PredictionService(Predicting):
+class PredictionService(NullPrediction):
     """Answers on the event loop from what is known there; what takes time is done on the worker.
 
     Nothing here raises because of a model, a predictor or a store.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.lists.predicting import Predicting
+from riglm.application.lists.predicting import NullPrediction
 from riglm.application.recording.tracking import TrackingService
 from riglm.application.sessions.kept import Place
 from riglm.application.sessions.registry import SessionRegistry
@@ -251,7 +251,7 @@ class Filter(Protocol):
     """Who remembers how far sessions have come."""
 
     @property
-    def predicting(self) -> Predicting:
+    def predicting(self) -> NullPrediction:
         """Who embeds contexts."""
         ...
 
