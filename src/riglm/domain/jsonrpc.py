@@ -76,7 +76,7 @@ class Message:
     `params`, `result` and `error` are raw JSON, empty when absent.
     """
 
-    __slots__ = ("error", "id", "line", "method", "params", "result")
+    __slots__ = ("error", "id", "line", "method", "params", "parsed", "result")
 
     def __init__(
         self,
@@ -93,6 +93,8 @@ class Message:
         self.params = params
         self.result = result
         self.error = error
+        self.parsed: Any = None
+        """The params as `parameters.read` parsed them; None before."""
 
     def __repr__(self) -> str:
         return f"Message(id={self.id!r}, method={self.method!r}, {len(self.line)} bytes)"

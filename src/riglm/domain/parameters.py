@@ -26,13 +26,18 @@ _EMPTY: Final = Parameters()
 
 
 def read(message: Message) -> Parameters:
-    """The parameters of a message; empty ones when it has none or they are no object."""
-    if not message.params:
-        return _EMPTY
+    """Return the parameters of a message, which are parsed once; empty ones if it has none or they are no object."""
+    if message.parsed is None:
+        message.parsed = _parse(message.params) if message.params else _EMPTY
+    found: Parameters = message.parsed
+    return found
+
+
+def _parse(params: Raw) -> Parameters:
     try:
-        return _decode(message.params)
+        return _decode(params)
     except UNREADABLE:
-        found = jsonrpc.members(message.params)
+        found = jsonrpc.members(params)
         return Parameters(*(found.get(name, _NONE) for name in ("name", "uri", "arguments", "_meta")))
 
 

@@ -1,5 +1,6 @@
 """How far a session has come: what it is about, what it used, what it was shown."""
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -8,6 +9,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
+from riglm.domain.session import Session
 from riglm.domain.tool import View
 
 MOST_CALLS: Final = 200
@@ -137,3 +139,44 @@ def begin_turn(state: SessionState) -> None:
 def used_lately(state: SessionState, turns: int) -> set[str]:
     """Return the tools that were used in the last `turns` turns, this one among them."""
     return {tool for tool, turn in state.used_in_turn.items() if state.turn - turn < turns}
+
+
+MOST_SESSIONS: Final = 10_000
+"""Sessions beyond so many lose what was remembered of them, those that did nothing for the longest time first."""
+
+
+class SessionStates:
+    """The states of the sessions, in memory and bounded."""
+
+    def __init__(self, most: int = MOST_SESSIONS) -> None:
+        """Nothing is remembered yet, and at most `most` sessions will be."""
+        self._most = most
+        self._states: OrderedDict[int, SessionState] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def known(self, session: Session) -> SessionState | None:
+        """The state of a session as it is, None when nothing is remembered; asking is no sign of life."""
+        return self._states.get(session.id.int)
+
+    def of(self, session: Session) -> SessionState:
+        """The state of a session, a new one when nothing is remembered."""
+        key = session.id.int  # hashed faster than a UUID, several times for each call
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = SessionState()
+            if len(self._states) > self._most:
+                self._states.popitem(last=False)
+        else:
+            self._states.move_to_end(key)
+        return state
+
+    def rechoose(self) -> None:
+        """Let every list be chosen anew when it is asked for; all else of the sessions stays."""
+        for state in self._states.values():
+            state.plan = None
+
+    def forget(self, session: Session) -> None:
+        """A session ended."""
+        self._states.pop(session.id.int, None)

@@ -4,20 +4,108 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.planning import ListPlanner
 from riglm.application.lists.predicting import NullPrediction, UsageSource
-from riglm.application.lists.selection import Views
 from riglm.application.worker import Worker
 from riglm.domain.list_plan import Prices
-from riglm.domain.naming import Spellings
-from riglm.domain.policy import Override, Policy
+from riglm.domain.naming import SEPARATOR, Spellings
+from riglm.domain.policy import Override, Policy, Standing, by_tool
 from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.session import Session
+from riglm.domain.tool import Catalogue, View
 from riglm.ports.prediction_store import OverridesPort
+
+MOST_VIEWS: Final = 64
+"""Maximum number of views in the cache."""
+
+MOST_NAMES: Final = 10_000
+"""Maximum number of tools whose standing is in the cache."""
+
+
+class Views:
+    """Applies the policy to whole catalogues."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        overrides: Callable[[], Sequence[Override]] = tuple,
+        *,
+        owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`overrides` gives all that there are now, and does not block.
+
+        `owner` gives the server of a tool and its own name for it, by the name that clients use.
+        """
+        self._policy = policy
+        self._owner = owner
+        self._overrides = overrides
+        self._clock = clock
+        self._kept: OrderedDict[tuple[int, tuple[Override, ...]], View] = OrderedDict()
+        self._by_policy: dict[tuple[str, str, str], Standing] = {}
+
+    def of(self, session: Session, catalogue: Catalogue) -> View:
+        """Return the tools of a catalog that a session may use."""
+        overrides = self.concerning(session)
+        key = (id(catalogue), overrides)
+        view = self._kept.get(key)
+        if view is None or view.catalogue is not catalogue:
+            view = self._kept[key] = self._made(catalogue, overrides)
+            if len(self._kept) > MOST_VIEWS:
+                self._kept.popitem(last=False)
+        return view
+
+    def standing(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> Standing:
+        """What may become of one tool in a session, whether it is in a catalogue or not; `owner` if that is known."""
+        overrides = self.concerning(session)
+        return self._decided(name, by_tool(overrides) if overrides else None, owner)
+
+    def denies_by_name(self, name: str) -> bool:
+        """Whether the deny list means a name, whatever is allowed."""
+        return self._policy.denies_by_name(name)
+
+    def concerning(self, session: Session) -> tuple[Override, ...]:
+        """The overrides that hold for a session now."""
+        everything = self._overrides()
+        if not everything:
+            return ()
+        now, key = self._clock(), str(session.id)
+        return tuple(each for each in everything if each.holds(now) and each.concerns(key, session.principal))
+
+    def _decided(
+        self, name: str, overrides: Mapping[str, Sequence[Override]] | None, owner: tuple[str, str] | None = None
+    ) -> Standing:
+        """What may become of a tool, by all its names: a long one is cut for clients, and denied by the whole of it."""
+        server, own = owner or self._owner(name)
+        key = (name, server, own)
+        if overrides is None and key in self._by_policy:
+            return self._by_policy[key]
+        standing = self._policy.decide(name, overrides, (own, f"{server}{SEPARATOR}{own}") if server else ())
+        if overrides is None and len(self._by_policy) < MOST_NAMES:
+            self._by_policy[key] = standing
+        return standing
+
+    def _made(self, catalogue: Catalogue, overrides: tuple[Override, ...]) -> View:
+        mine = by_tool(overrides)
+        standings = {name: self._decided(name, mine) for name in catalogue.names}
+        shown = (Standing.OPEN, Standing.KEPT)
+        if all(standing in shown for standing in standings.values()):
+            candidates = catalogue.names
+        else:
+            candidates = tuple(name for name in catalogue.names if standings[name] in shown)
+        return View(
+            catalogue=catalogue,
+            candidates=candidates,
+            kept=frozenset(name for name, standing in standings.items() if standing is Standing.KEPT),
+            away=frozenset(name for name, standing in standings.items() if standing is Standing.AWAY),
+        )
+
 
 _PLANNING: Final = (
     "strategy",
@@ -52,6 +140,12 @@ class Decisions:
     ) -> None:
         """`predictor` is the name of the strategy, for the record; `views` are those of rules with the same policy."""
         self.rules: Final = rules
+        self.is_on: Final = rules.is_on
+        """True if a list or a call may differ from what it would be without riglm."""
+        self.is_shadow: Final = rules.is_on and rules.mode == "shadow"
+        """True if clients get all tools, and what would have been hidden is recorded."""
+        self.guards: Final = rules.is_on and rules.denies
+        """True if tools are denied."""
         self.predictor: Final = predictor
         self.is_predicted: Final = (
             surroundings.predicting is not None and rules.is_on and rules.strategy == "prediction"
@@ -70,16 +164,6 @@ class Decisions:
             surroundings.owner,
             predictor,
         )
-
-    @property
-    def is_on(self) -> bool:
-        """Whether anything may be another one than without riglm."""
-        return self.rules.is_on
-
-    @property
-    def is_shadow(self) -> bool:
-        """Whether everything is shown, and what would have been hidden is recorded."""
-        return self.is_on and self.rules.mode == "shadow"
 
     def followed_by(self, rules: Filtering, surroundings: Surroundings, predictor: str) -> "Decisions":
         """Decisions by other rules; what policy leaves is kept where the policy is the same."""

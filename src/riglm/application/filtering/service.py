@@ -10,7 +10,6 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.decisions import Decisions, Surroundings
 from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.application.lists.selection import ListSelection
-from riglm.application.sessions.kept import MOST_SESSIONS, SessionStates
 from riglm.domain import session_state
 from riglm.domain.exposure import Surface
 from riglm.domain.invocation import ErrorKind, Found
@@ -21,7 +20,7 @@ from riglm.domain.policy import Override, Standing
 from riglm.domain.prediction import ranked
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Era, Session
-from riglm.domain.session_state import ClientList, SessionState
+from riglm.domain.session_state import MOST_SESSIONS, ClientList, SessionState, SessionStates
 from riglm.domain.tool import Catalogue, View, named
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class FilteringService:
     @property
     def guards(self) -> bool:
         """Whether there are tools that are denied."""
-        return self.is_on and self.rules.denies
+        return self._now.guards
 
     def prepared(self, rules: Filtering, predictor: str, prices: Prices | None = None) -> Callable[[], None]:
         """Make ready for other rules and prices; what is given changes over to them at once.

@@ -8,13 +8,13 @@ import pytest
 from riglm.adapters.state.memory import InMemorySessionState
 from riglm.application.conversations.conversation import DirectConversation
 from riglm.application.forwarding.services import Services
-from riglm.application.sessions.kept import SessionStates
 from riglm.application.sessions.registry import Evidence, SessionRegistry
 from riglm.application.sharing.sharing import build_sharing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.errors import SessionEnded, StateUnavailable
 from riglm.domain.prediction import Context
 from riglm.domain.session import Session, Transport
+from riglm.domain.session_state import SessionStates
 from riglm.ports.downstream import ENDED, LISTENING, Caller, NewsListener
 from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened
 
