@@ -102,7 +102,7 @@ async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, mo
         assert (session.client.name, session.invocations, session.active) == ("c", 30, True)
         detail = await until(lambda: service.session(session.id), lambda found: len(found.calls) == 30)
         assert [call.tool for call in detail.calls[:3]] == list(SOME)
-        assert (detail.session.lists, detail.shown[0].hidden) == (1, ())
+        assert (detail.lists, detail.shown[0].hidden) == (1, 0)
         summary = await until(service.summary, lambda found: found.calls == 30)
         assert (summary.zero_hop.hits, summary.zero_hop.rate, summary.failures) == (0, None, 0)  # nothing was hidden
         assert (summary.tools.known, summary.tools.used) == (len(TOOLS), 3)
@@ -112,11 +112,11 @@ async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, mo
         assert [(each.tool, each.uses) for each in tools[:3]] == [(name, 10) for name in SOME]
         assert len(tools) == len(TOOLS)
         assert sum(bucket.calls for bucket in await service.series(buckets=10)) == 30
-        assert (await service.tool("tool05")).tool.uses == 10
+        assert (await service.tool("tool05")).uses == 10
         await client.close()
         stage.clients.clear()
-        gone = await until(lambda: service.session(session.id), lambda found: not found.session.active)
-        assert gone.session.ended_at is not None
+        gone = await until(lambda: service.session(session.id), lambda found: not found.active)
+        assert gone.ended_at is not None
         past = await service.prediction(session.id)
         assert (past.live, past.has_context) == (False, False)
         assert set(SOME) <= set(past.shown)

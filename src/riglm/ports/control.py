@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
-from riglm.domain.control import (
+from riglm.domain.control import ConfigurationChanged, ConfigurationShown, OverrideWish
+from riglm.domain.policy import Override
+from riglm.domain.schemas.control_api import (
     Bucket,
-    ConfigurationChanged,
-    ConfigurationShown,
     CooccurrenceMap,
     Health,
-    OverrideWish,
     Page,
     Readiness,
     SessionDetail,
@@ -21,7 +20,6 @@ from riglm.domain.control import (
     ToolDetail,
     ToolEntry,
 )
-from riglm.domain.policy import Override
 
 
 class LiveConfigurationPort(Protocol):

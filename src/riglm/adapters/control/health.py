@@ -1,99 +1,20 @@
 """How riglm is: for people, for those who restart it, and for Prometheus."""
 
 from collections.abc import Callable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from fastapi import Header, Request, Response
-from pydantic import Field
 
 from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
-from riglm.adapters.control.shapes import Port, Shape, Time
-from riglm.domain import control
+from riglm.adapters.control.shapes import Port
 from riglm.domain.control import ControlUnavailable
-from riglm.domain.upstream import Kind, LinkState
+from riglm.domain.schemas.control_api import EmbedderSignal, Health, Readiness
 
 MetricsSource = Callable[[str], tuple[bytes, str]]
 """Gives, for an Accept header, the text of all metrics and its media type."""
 
 router: Final = operations("health")
-
-
-class Embeddings(Shape):
-    """The embedder that is used, next to the configured one."""
-
-    provider: str
-    model: str
-    status: Literal["loading", "ready", "unavailable"]
-    actual_provider: str
-    actual_model: str
-    dimensions: int
-    is_fallback_active: bool
-    semantic_quality: Literal["high", "low", "none"]
-
-
-class IndexedTools(Shape):
-    """How many tools can be found by their words, and how many by their meaning."""
-
-    indexed: int
-    embedded: int
-
-
-class Weights(Shape):
-    """What words and meaning count in a search."""
-
-    lexical: float
-    semantic: float
-
-
-class EmbedderSignal(Shape):
-    """What `index_status` reports to clients."""
-
-    embeddings: Embeddings
-    tools: IndexedTools
-    learned_pairs: int
-    weights: Weights
-    advice: str
-
-
-class UpstreamHealth(Shape):
-    """One server behind riglm."""
-
-    name: str
-    transport: Kind
-    state: LinkState
-    since: Time | None
-    last_error: str | None
-    tools: int | None = Field(description="How many it listed last; null before it did.")
-
-
-class StoreHealth(Shape):
-    """The store, and how many records wait for it in memory and on disk."""
-
-    kind: str
-    state: Literal["ok", "away"]
-    queued: int
-    spooled: int
-
-
-class Health(Shape):
-    """How riglm is."""
-
-    status: Literal["ok", "degraded"]
-    live: bool
-    ready: bool
-    version: str
-    started_at: Time
-    upstreams: list[UpstreamHealth]
-    store: StoreHealth
-    embedder: EmbedderSignal
-
-
-class Readiness(Shape):
-    """Whether clients can be served as they should be."""
-
-    ready: bool
-    reasons: list[str] = Field(description="Why not.")
 
 
 @router.get("/health", summary="How riglm is", responses=told(503), response_model=Health)
@@ -113,7 +34,7 @@ async def ready(port: Port, response: Response) -> object:
     try:
         readiness = await port.readiness()
     except ControlUnavailable as error:
-        readiness = control.Readiness(ready=False, reasons=(str(error),))
+        readiness = Readiness(ready=False, reasons=(str(error),))
     response.status_code = 200 if readiness.ready else 503
     return readiness
 

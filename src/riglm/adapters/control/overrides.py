@@ -8,35 +8,16 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
-from riglm.adapters.control.shapes import PRINTED, Cursor, Limit, NextCursor, Port, Shape, Time, TimeMember
+from riglm.adapters.control.shapes import PRINTED, Cursor, Limit, Port, TimeMember
 from riglm.domain.control import OverrideWish
 from riglm.domain.policy import OverrideKind, OverrideScope
+from riglm.domain.schemas.control_api import OverrideEntry, Page
 
 router: Final = operations("overrides")
 
 _YEAR: Final = 31_536_000
 
 OverrideId = Annotated[UUID, Path(description="The id of an override.")]
-
-
-class Override(Shape):
-    """What is wanted of one tool."""
-
-    id: UUID
-    kind: OverrideKind
-    tool: str
-    scope: OverrideScope
-    key: str
-    created_at: Time
-    expires_at: Time | None
-    reason: str
-
-
-class OverridePage(Shape):
-    """A part of all overrides that have not expired, the latest first."""
-
-    items: list[Override]
-    next_cursor: NextCursor
 
 
 class _Wish(BaseModel):
@@ -107,7 +88,7 @@ SHAPES_OF_WISHES: Final = frozenset(str(scope) for scope in OverrideScope)
             "headers": {"Location": {"schema": {"type": "string"}, "required": True, "description": "Its path."}},
         },
     },
-    response_model=Override,
+    response_model=OverrideEntry,
 )
 async def put_override(port: Port, wish: Wish, response: Response) -> object:
     """Show, hide or pin one tool, for all sessions, for one session, or for one caller."""
@@ -126,13 +107,13 @@ async def put_override(port: Port, wish: Wish, response: Response) -> object:
     return made
 
 
-@router.get("/override", summary="All overrides", responses=told(404, 503), response_model=OverridePage)
+@router.get("/override", summary="All overrides", responses=told(404, 503), response_model=Page[OverrideEntry])
 async def overrides(port: Port, limit: Limit = 100, cursor: Cursor = None) -> object:
     """Those that have not expired, the latest first."""
     return await port.overrides(limit=limit, cursor=cursor)
 
 
-@router.get("/override/{override_id}", summary="One override", responses=told(404, 503), response_model=Override)
+@router.get("/override/{override_id}", summary="One override", responses=told(404, 503), response_model=OverrideEntry)
 async def override(port: Port, override_id: OverrideId) -> object:
     """One override."""
     return await port.override(override_id)

@@ -1,20 +1,14 @@
 """What the parts of the API have in common: how times are written and read, and how lists are asked for."""
 
 import re
-from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import Depends, Query, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
+from riglm.domain.schemas.control_api import LATEST
 from riglm.ports.control import ControlPort
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-LATEST: Final = 253_402_300_799
-"""The last second that RFC 3339 can write, since the epoch."""
 
 PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
 """The pattern of text without signs for control, which no tool's name has."""
@@ -24,23 +18,6 @@ _NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.AS
 _HOW: Final = "write it as 2026-01-31T12:00:00Z, or in seconds since the epoch"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_TIME: Final = {"type": "string", "format": "date-time"}
-
-
-class Shape(BaseModel):
-    """An answer, or a part of one, made from what the port gives."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
-
-
-def flat(part: "DataclassInstance", **more: object) -> dict[str, object]:
-    """The fields of a part on one level with more of them."""
-    return {each.name: getattr(part, each.name) for each in fields(part)} | more
-
-
-def written(seconds: float) -> str:
-    """A time in seconds since the epoch as RFC 3339 has it, in UTC."""
-    at = datetime.fromtimestamp(min(max(seconds, 0.0), LATEST), UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read(text: str) -> float:
@@ -80,9 +57,6 @@ def _read_date(text: str) -> float:
     return min(max((at - _EPOCH).total_seconds() + leap, 0.0), float(LATEST))
 
 
-Time = Annotated[str, BeforeValidator(written), WithJsonSchema(_DATE_TIME)]
-"""A time of an answer."""
-
 _MOMENT: Final = WithJsonSchema({"anyOf": [_DATE_TIME, {"type": "number", "minimum": 0, "maximum": LATEST}]})
 
 GivenTime = Annotated[float, BeforeValidator(read), _MOMENT]
@@ -107,7 +81,6 @@ Cursor = Annotated[
     str | None,
     Query(max_length=512, pattern="^[A-Za-z0-9_=.:~-]+$", description="A `next_cursor`, to go on from there."),
 ]
-NextCursor = Annotated[str | None, Field(description="Asks for what follows; null at the end.")]
 
 
 async def _port(request: Request) -> ControlPort:

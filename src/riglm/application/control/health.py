@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from riglm.application.control.crossing import ProxyLoop, StoreThread
 from riglm.application.recording.record_queue import RecordCounts
-from riglm.domain.control import Health, Readiness, StoreHealth, UpstreamEntry
+from riglm.domain.schemas.control_api import EmbedderSignal, Health, Readiness, StoreHealth, UpstreamEntry
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 
 _PATIENCE_SECONDS: Final = 2.0
@@ -81,7 +81,7 @@ class Doctor:
                 queued=seen.records.queued,
                 spooled=seen.records.spooled,
             ),
-            embedder=seen.embedder,
+            embedder=EmbedderSignal.model_validate(seen.embedder),
         )
 
     async def readiness(self) -> Readiness:

@@ -17,13 +17,12 @@ from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.services import Services
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
-from riglm.domain.control import (
+from riglm.domain.control import ConfigurationChanged, ConfigurationShown, OverrideWish
+from riglm.domain.policy import Override
+from riglm.domain.schemas.control_api import (
     Bucket,
-    ConfigurationChanged,
-    ConfigurationShown,
     CooccurrenceMap,
     Health,
-    OverrideWish,
     Page,
     Readiness,
     SessionDetail,
@@ -33,7 +32,6 @@ from riglm.domain.control import (
     ToolDetail,
     ToolEntry,
 )
-from riglm.domain.policy import Override
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.control import ControlPort, LiveConfigurationPort

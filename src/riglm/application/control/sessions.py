@@ -12,18 +12,20 @@ from riglm.application.filtering.explaining import Explanation
 from riglm.application.filtering.service import FilteringService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import session_state
-from riglm.domain.control import (
-    MOST_CALLS_TOLD,
-    MOST_LISTS_TOLD,
-    NotThere,
+from riglm.domain.control import NotThere
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
+from riglm.domain.schemas.control_api import (
+    MAX_CALLS,
+    MAX_LISTS,
+    ExposedList,
     Page,
     SessionCall,
+    SessionClient,
     SessionDetail,
     SessionEntry,
     SessionPrediction,
 )
-from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.session import Session
 from riglm.domain.session_state import MOST_CALLS, SessionState
 from riglm.ports.analytics import AnalyticsPort
@@ -90,8 +92,8 @@ class Sessions:
         def recorded(
             store: AnalyticsPort,
         ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[Exposure, ...]]":
-            calls = store.latest_invocations(session_id, MOST_CALLS_TOLD)
-            shown = store.latest_exposures(session_id, MOST_LISTS_TOLD)
+            calls = store.latest_invocations(session_id, MAX_CALLS)
+            shown = store.latest_exposures(session_id, MAX_LISTS)
             return store.session_of(session_id), tuple(map(_call, calls)), tuple(shown)
 
         summary, calls, shown = await self._store.ask(recorded)
@@ -101,7 +103,7 @@ class Sessions:
             entry = _entry(session, None, {session_id: session})
         else:
             raise unknown_session(session_id)
-        return SessionDetail(session=entry, calls=calls, shown=shown)
+        return SessionDetail(**dict(entry), calls=calls, shown=tuple(map(_list, shown)))
 
 
 def unknown_session(session_id: object) -> NotThere:
@@ -126,7 +128,7 @@ def _entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID
     ended_at = None if live is not None else recorded.ended_at
     return SessionEntry(
         id=session.id,
-        client=session.client,
+        client=SessionClient(name=session.client.name, version=session.client.version),
         era=session.era,
         transport=session.transport,
         method=session.method,
@@ -141,6 +143,21 @@ def _entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID
         list_changes=summary.list_changes if summary else 0,
         searches=summary.searches if summary else 0,
         tools_available=len(session.tools_available),
+    )
+
+
+def _list(exposure: Exposure) -> ExposedList:
+    return ExposedList(
+        at=exposure.timestamp,
+        surface=exposure.surface,
+        mode=exposure.mode,
+        predictor=exposure.predictor,
+        reason=exposure.reason,
+        shown=exposure.shown,
+        hidden=len(exposure.hidden),
+        tokens_shown=exposure.tokens_shown,
+        tokens_hidden=exposure.tokens_hidden,
+        tokens_own=exposure.tokens_own,
     )
 
 

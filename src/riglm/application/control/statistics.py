@@ -1,13 +1,16 @@
 """All at a glance."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from riglm.application.control.crossing import Counting
 from riglm.application.control.tool_use import ToolUse, mean
 from riglm.application.evaluation.record import Record, RecordedUse, read_record
 from riglm.application.recording.record_queue import RecordCounts
-from riglm.domain.control import (
+from riglm.domain.exposure import ExposureTotals
+from riglm.domain.invocation import OWN_UPSTREAM, Found
+from riglm.domain.list_plan import Prices
+from riglm.domain.schemas.control_api import (
     ListTotals,
     PriceTotals,
     RecordTotals,
@@ -17,9 +20,6 @@ from riglm.domain.control import (
     ToolTotals,
     ZeroHop,
 )
-from riglm.domain.exposure import ExposureTotals
-from riglm.domain.invocation import OWN_UPSTREAM, Found
-from riglm.domain.list_plan import Prices
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.overview import Usage
@@ -94,20 +94,13 @@ def _zero_hop(uses: Sequence[RecordedUse]) -> ZeroHop:
     return ZeroHop(hits=len(uses) - len(missed), searched=searched, missed=len(missed) - searched)
 
 
-def _tokens(shown: Iterable[ExposureTotals]) -> TokenTotals:
-    """What clients were given: in the mode `shadow` that is all, and nothing is hidden."""
-    total = TokenTotals(shown=0, hidden=0, own=0, resent=0)
-    for each in shown:
-        if each.mode == "shadow":
-            more = TokenTotals(shown=each.tokens_shown + each.tokens_hidden, hidden=0, own=0, resent=0)
-        else:
-            more = TokenTotals(
-                shown=each.tokens_shown, hidden=each.tokens_hidden, own=each.tokens_own, resent=each.tokens_resent
-            )
-        total = TokenTotals(
-            shown=total.shown + more.shown,
-            hidden=total.hidden + more.hidden,
-            own=total.own + more.own,
-            resent=total.resent + more.resent,
-        )
-    return total
+def _tokens(shown: Sequence[ExposureTotals]) -> TokenTotals:
+    """Sum up what clients got: in mode `shadow` that is all, and nothing is hidden."""
+    lists = [each for each in shown if each.mode != "shadow"]
+    shadowed = sum(each.tokens_shown + each.tokens_hidden for each in shown if each.mode == "shadow")
+    return TokenTotals(
+        shown=shadowed + sum(each.tokens_shown for each in lists),
+        hidden=sum(each.tokens_hidden for each in lists),
+        own=sum(each.tokens_own for each in lists),
+        resent=sum(each.tokens_resent for each in lists),
+    )

@@ -13,8 +13,9 @@ from riglm.application.control.tool_use import LiveTools
 from riglm.application.filtering.decisions import Overrides
 from riglm.application.lists.writing import NAMES
 from riglm.application.sessions.registry import SessionRegistry
-from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish, Page
+from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish
 from riglm.domain.policy import Override, OverrideScope
+from riglm.domain.schemas.control_api import Page
 from riglm.domain.session import uuid7
 
 LONGEST_TOOL: Final = 256

@@ -6,21 +6,20 @@ from typing import Final
 
 from riglm.application.control.crossing import Counting, ProxyLoop
 from riglm.application.control.sessions import cursor_of, key_of, page
-from riglm.domain.control import (
-    MOST_BUCKETS,
+from riglm.domain.control import Fault, Invalid, NotThere
+from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.invocation import OWN_UPSTREAM
+from riglm.domain.schemas.control_api import (
+    MAX_BUCKETS,
     Bucket,
     Companion,
     CooccurrenceMap,
-    Fault,
-    Invalid,
-    NotThere,
     Page,
+    Series,
     ToolDetail,
     ToolEntry,
     ToolPair,
 )
-from riglm.domain.cooccurrence import ToolCooccurrence
-from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.overview import ToolStatistics, Usage
 
@@ -77,8 +76,8 @@ class History:
         start = max(end - _DAY, 0.0) if since is None else since
         if not start < end:  # so that what is no number has none as well
             return ()
-        if not 1 <= count <= MOST_BUCKETS:
-            raise Invalid(Fault(path="buckets", detail=f"there may be 1 to {MOST_BUCKETS}"))
+        if not 1 <= count <= MAX_BUCKETS:
+            raise Invalid(Fault(path="buckets", detail=f"there may be 1 to {MAX_BUCKETS}"))
         seconds = (end - start) / count
 
         def counted(store: AnalyticsPort) -> tuple[Bucket, ...]:
@@ -171,7 +170,8 @@ class ToolUse:
             entry = entry if totals is None else _entry(totals)
         pairs = await self._together(("company", name), lambda store: store.get_cooccurrences([name]))
         series = await self._history.buckets(since=since or None, until=None, count=_BUCKETS, tool=name)
-        return ToolDetail(tool=entry, cooccurrences=tuple(_companions(name, pairs)), series=series)
+        companions = tuple(_companions(name, pairs))
+        return ToolDetail(**dict(entry), cooccurrences=companions, series=Series(buckets=series))
 
     async def cooccurrence(self, limit: int) -> CooccurrenceMap:
         """The tools that are used together most, and their pairs."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from riglm.application.filtering.decisions import Decisions
-from riglm.domain.control import ListWithout, PredictedTool, SessionPrediction
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.policy import Override, OverrideKind, Standing
 from riglm.domain.prediction import Prediction, Scores, ranked
+from riglm.domain.schemas.control_api import ListWithout, PredictedTool, SessionPrediction
 from riglm.domain.schemas.filtering import Filtering
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState

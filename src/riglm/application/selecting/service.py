@@ -12,10 +12,10 @@ from riglm.application.forwarding.services import Services
 from riglm.application.lists.selection import ListSelection
 from riglm.application.prediction.service import PredictionService
 from riglm.application.selecting.offer import Offer
-from riglm.domain.control import SessionPrediction
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.parameters import Parameters
+from riglm.domain.schemas.control_api import SessionPrediction
 from riglm.domain.session import Client, Era, Method, Session, Transport
 from riglm.domain.session_state import LONGEST_QUERY
 from riglm.domain.tool import Catalogue

@@ -5,25 +5,32 @@ from typing import Any
 from uuid import UUID
 
 from riglm.domain.control import (
-    Bucket,
-    Companion,
     ConfigurationChanged,
     ConfigurationShown,
     Conflict,
-    CooccurrenceMap,
     Fault,
-    Health,
     Invalid,
-    ListTotals,
-    ListWithout,
     NotThere,
     OverrideWish,
+)
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.policy import Override
+from riglm.domain.schemas.control_api import (
+    Bucket,
+    Companion,
+    CooccurrenceMap,
+    ExposedList,
+    Health,
+    ListTotals,
+    ListWithout,
     Page,
     PredictedTool,
     PriceTotals,
     Readiness,
     RecordTotals,
+    Series,
     SessionCall,
+    SessionClient,
     SessionDetail,
     SessionEntry,
     SessionPrediction,
@@ -38,10 +45,7 @@ from riglm.domain.control import (
     UpstreamEntry,
     ZeroHop,
 )
-from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.policy import Override
-from riglm.domain.session import Client, Confidence, Era, Method, Transport
+from riglm.domain.session import Confidence, Era, Method, Transport
 from riglm.ports.control import ControlPort
 
 SESSION = UUID("01981a00-0000-7000-8000-000000000001")
@@ -65,7 +69,7 @@ SIGNAL: dict[str, Any] = {
 }
 ENTRY = SessionEntry(
     id=SESSION,
-    client=Client(name="editor", version="2"),
+    client=SessionClient(name="editor", version="2"),
     era=Era.HANDSHAKE,
     transport=Transport.HTTP,
     method=Method.CONNECTION,
@@ -160,21 +164,19 @@ class ScriptedControl(ControlPort):
             error_kind=ErrorKind.TOOL,
             found=Found.LISTED,
         )
-        shown = Exposure(
-            id=UUID(int=1),
-            session_id=session_id,
-            timestamp=NOON,
+        shown = ExposedList(
+            at=NOON,
             surface="dynamic",
             mode="enforce",
             predictor="hybrid",
             reason="cold",
             shown=("docs/read",),
-            hidden=("docs/find", "docs/write"),
+            hidden=2,
             tokens_shown=10,
             tokens_hidden=20,
             tokens_own=5,
         )
-        return SessionDetail(session=ENTRY, calls=(call,), shown=(shown,))
+        return SessionDetail(**dict(ENTRY), calls=(call,), shown=(shown,))
 
     async def prediction(self, session_id: UUID) -> SessionPrediction:
         self._answering(session_id=session_id)
@@ -217,7 +219,8 @@ class ScriptedControl(ControlPort):
         if name != TOOL.tool:
             raise NotThere("there is no such tool")
         companion = Companion(tool="docs/list", count=2, mean_distance=1.5)
-        return ToolDetail(tool=TOOL, cooccurrences=(companion,), series=(Bucket(at=NOON, seconds=60.0, calls=2),))
+        series = Series(buckets=(Bucket(at=NOON, seconds=60.0, calls=2),))
+        return ToolDetail(**dict(TOOL), cooccurrences=(companion,), series=series)
 
     async def put_override(self, wish: OverrideWish) -> Override:
         self._answering(wish=wish)

@@ -8,8 +8,10 @@ import pytest
 from riglm.application.control.crossing import ProxyLoop
 from riglm.application.control.health import Doctor, Identity, Looks
 from riglm.application.recording.record_queue import RecordCounts
-from riglm.domain.control import ControlUnavailable, Readiness
+from riglm.domain.control import ControlUnavailable
+from riglm.domain.schemas.control_api import Readiness
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
+from tests.unit.adapters.control.scripted import SIGNAL
 from tests.unit.application.control.office import SOON, an_office
 
 COUNTS = RecordCounts(accepted=9, stored=4, queued=2, spooled=3, dropped=0, recovered=0, reasons={})
@@ -34,9 +36,12 @@ class Patient:
                 tool_counts=lambda: self.tools,
                 records=lambda: COUNTS,
                 is_store_failing=lambda: self.is_store_failing,
-                embedder=lambda: {"embeddings": {"status": self.embeddings}},
+                embedder=self.signal,
             ),
         )
+
+    def signal(self):
+        return {**SIGNAL, "embeddings": {**SIGNAL["embeddings"], "status": self.embeddings}}
 
     async def status(self):
         return (await self.doctor.health()).status
@@ -56,7 +61,7 @@ async def test_every_configured_server_is_told_of_with_what_is_known(patient):
         ("two", "http", "idle", None, None),
     ]
     assert (health.store.kind, health.store.state, health.store.queued, health.store.spooled) == ("sqlite", "ok", 2, 3)
-    assert await patient.doctor.embedder() == {"embeddings": {"status": "ready"}}
+    assert await patient.doctor.embedder() == patient.signal()
 
 
 async def test_riglm_is_ready_until_no_server_can_be_reached(patient):

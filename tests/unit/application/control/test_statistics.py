@@ -6,9 +6,10 @@ from riglm.application.control.crossing import Counting
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.tool_use import History, ToolUse
 from riglm.application.recording.record_queue import RecordCounts
-from riglm.domain.control import Invalid, NotThere, RecordTotals, ToolEntry, ZeroHop
+from riglm.domain.control import Invalid, NotThere
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.domain.schemas.control_api import RecordTotals, ToolEntry, ZeroHop
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.office import an_office
 
@@ -129,14 +130,18 @@ async def test_one_tool_is_told_over_all_servers_with_its_company(desk):
     desk.archive.record_many([an_invocation(two, "write"), an_invocation(two, "list")])
     desk.now = 2000.0
     found = await desk.use.detail("read", since=0.0)
-    assert (found.tool.upstream, found.tool.invocations, found.tool.sessions) == ("new", 4, 2)
+    assert (found.upstream, found.invocations, found.sessions) == ("new", 4, 2)
     assert [(each.tool, each.count) for each in found.cooccurrences] == [("write", 2), ("list", 1)]
-    assert sum(each.calls for each in found.series) == 4
+    assert sum(each.calls for each in found.series.buckets) == 4
 
 
 async def test_a_tool_that_is_only_listed_is_told_and_one_that_is_not_is_not_there(desk):
     desk.live = {"new": "github"}
-    assert (await desk.use.detail("new", since=0.0)).tool == ToolEntry(tool="new", upstream="github")
+    assert (await desk.use.detail("new", since=0.0)).model_dump(include={"tool", "upstream", "uses"}) == {
+        "tool": "new",
+        "upstream": "github",
+        "uses": 0,
+    }
     with pytest.raises(NotThere, match="there is no tool of this name"):
         await desk.use.detail("other", since=0.0)
 

@@ -1,0 +1,424 @@
+"""What the control API returns of a running riglm.
+
+Times are in seconds since the epoch here, and RFC 3339 in responses. Durations are in the unit that the name says.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Final, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema, computed_field
+
+from riglm.domain.exposure import Mode
+from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.policy import OverrideKind, OverrideScope
+from riglm.domain.session import Confidence, Era, Method, Transport
+from riglm.domain.upstream import Kind, LinkState
+
+LATEST: Final = 253_402_300_799
+"""The last second that RFC 3339 can represent, since the epoch."""
+
+MAX_CALLS: Final = 200
+"""Maximum number of calls returned of one session, the latest."""
+
+MAX_LISTS: Final = 50
+"""Maximum number of lists returned of one session, the latest."""
+
+MAX_BUCKETS: Final = 1_000
+"""Maximum number of buckets of a series."""
+
+Item = TypeVar("Item")
+
+
+def format_time(seconds: float) -> str:
+    """Return a time in seconds since the epoch as RFC 3339 in UTC."""
+    at = datetime.fromtimestamp(min(max(seconds, 0.0), LATEST), UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Time = Annotated[
+    float, PlainSerializer(format_time, return_type=str), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+class Page(_Model, Generic[Item]):
+    """A part of a list."""
+
+    items: tuple[Item, ...]
+    next_cursor: str | None = Field(default=None, description="Requests what follows; null at the end.")
+
+
+class SessionClient(_Model):
+    """The client's name and version as it sent them."""
+
+    name: str
+    version: str
+
+
+class SessionEntry(_Model):
+    """One piece of work by one client."""
+
+    id: UUID
+    client: SessionClient
+    era: Era
+    transport: Transport
+    method: Method = Field(description="How it was recognized.")
+    confidence: Confidence
+    principal: str = Field(description="A keyed hash of the caller; empty for callers without a name.")
+    started_at: Time
+    ended_at: Time | None
+    active: bool = Field(description="True while it may still grow.")
+    invocations: int = Field(description="All calls, including those of meta-tools, which the summary leaves out.")
+    failures: int = Field(description="Of all those calls.")
+    lists: int
+    list_changes: int
+    searches: int
+    tools_available: int
+
+
+class SessionCall(_Model):
+    """One call."""
+
+    sequence: int
+    tool: str
+    upstream: str
+    at: Time
+    duration_ms: float
+    success: bool
+    error_kind: ErrorKind | None
+    found: Found = Field(description="How the client found the tool.")
+
+
+class ExposedList(_Model):
+    """One list, or one answer to a search or a context."""
+
+    at: Time
+    surface: str
+    mode: Mode
+    predictor: str
+    reason: str
+    shown: tuple[str, ...]
+    hidden: int
+    tokens_shown: int
+    tokens_hidden: int
+    tokens_own: int
+
+
+class SessionDetail(SessionEntry):
+    """A session with its latest calls and lists, each oldest first."""
+
+    calls: tuple[SessionCall, ...] = Field(description=f"The latest {MAX_CALLS}.")
+    shown: tuple[ExposedList, ...] = Field(description=f"The latest {MAX_LISTS}.")
+
+
+class PredictedTool(_Model):
+    """One tool in a session's list, and why it is listed or hidden."""
+
+    tool: str
+    upstream: str
+    rank: int | None = Field(description="From 1 on, among the tools that can be listed; null for the others.")
+    score: float | None = Field(description="Null without a prediction.")
+    shown: bool = Field(description="True if it is in the list, or would be in mode `shadow`.")
+    standing: Literal["open", "kept", "away", "denied"]
+    why: str
+    contributions: Mapping[str, float] = Field(default={}, description="By signal; they add up to the score.")
+
+
+class ListWithout(_Model):
+    """The list that would be selected now without one signal, compared to one selected now with it.
+
+    Tools that a session's list holds because they were selected or used before in the same context are not in it. A
+    list that prediction does not select is the same without any signal.
+    """
+
+    shown: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class SessionPrediction(_Model):
+    """What a session's next list would be, and why."""
+
+    session_id: UUID
+    at: Time
+    live: bool = Field(description="False if the session's state was rebuilt from records.")
+    predictor: str
+    surface: str
+    mode: Mode = Field(
+        description="In mode `shadow` the client gets every tool; `size`, `shown`, `without` and `tools` describe what "
+        "it would get if filtering were enforced."
+    )
+    confidence: float = Field(ge=0, le=1)
+    reason: str
+    has_context: bool
+    context_confidence: float = Field(ge=0, le=1)
+    size: int = Field(description="Number of tools in the list.")
+    signals: tuple[str, ...]
+    tools: tuple[PredictedTool, ...] = Field(description="Every tool, first those that can be listed, likeliest first.")
+    shown: tuple[str, ...] = Field(description="The tools in the list; in mode `shadow`, those that would be in it.")
+    without: Mapping[str, ListWithout] = Field(description="By signal: the list that would be selected without it.")
+
+
+class ToolEntry(_Model):
+    """How one tool was used. Figures of calls are null for a tool that was never called."""
+
+    tool: str
+    upstream: str
+    invocations: int = 0
+    uses: int = Field(default=0, description="The invocations in which it ran, with or without an error of the tool.")
+    failures: int = 0
+    sessions: int = 0
+    listed: int = Field(default=0, description="The invocations while it was in the session's list.")
+    searched: int = 0
+    named: int = Field(default=0, description="The invocations by a name that was in no list of the session.")
+    median_ms: float | None = None
+    p95_ms: float | None = None
+    last_used: Time | None = None
+
+
+class Companion(_Model):
+    """A tool that was used in the same sessions."""
+
+    tool: str
+    count: int
+    mean_distance: float = Field(description="Average distance in calls.")
+
+
+class Bucket(_Model):
+    """What happened in a span of time. Means are over its lists, and null without any."""
+
+    at: Time
+    seconds: float
+    calls: int = 0
+    failures: int = 0
+    listed: int = 0
+    searched: int = 0
+    named: int = 0
+    lists: int = 0
+    mean_shown: float | None = None
+    mean_available: float | None = None
+
+
+class Series(_Model):
+    """What happened over time, oldest first."""
+
+    buckets: tuple[Bucket, ...]
+
+
+class ToolDetail(ToolEntry):
+    """A tool with its companions and its calls over time; the lists of the series are all lists."""
+
+    cooccurrences: tuple[Companion, ...]
+    series: Series
+
+
+class ToolPair(_Model):
+    """Two tools that were used in the same sessions."""
+
+    a: str
+    b: str
+    count: int
+    mean_distance: float = Field(description="Average distance in calls.")
+
+
+class CooccurrenceMap(_Model):
+    """The tools that are used together most, and the pairs among them."""
+
+    tools: tuple[str, ...]
+    pairs: tuple[ToolPair, ...]
+
+
+class SessionTotals(_Model):
+    """How many sessions there are."""
+
+    active: int
+    total: int
+
+
+class PriceTotals(_Model):
+    """What the model requests of the latest sessions cost, up to 1,000 that used a tool."""
+
+    mode: Mode = Field(description="`shadow`: nothing was hidden; the prices are of the lists that would be sent.")
+    sessions: int
+    of_no_proxy: float | None = Field(description="Relative to no proxy; null without sessions.")
+    of_host_search: float | None = Field(description="Relative to the tool search of a host; null without sessions.")
+
+
+class ZeroHop(_Model):
+    """How tools were found while a list hid something, in the sessions of the price."""
+
+    hits: int = Field(description="In the list, or suggested by riglm.")
+    searched: int
+    missed: int = Field(
+        description="By a name that was in no list of the session. If a client keeps lists from session to session, "
+        "these include its calls before it requested one."
+    )
+
+    @computed_field(description="The share of hits; null without uses.")  # type: ignore[prop-decorator]
+    @property
+    def rate(self) -> float | None:
+        """The share of hits."""
+        uses = self.hits + self.searched + self.missed
+        return self.hits / uses if uses else None
+
+
+class ListTotals(_Model):
+    """The lists in numbers."""
+
+    shown: int
+    changes: int
+    mean_shown: float | None
+    mean_available: float | None
+
+    @computed_field(description="The share of the tools that lists left out; null without lists.")  # type: ignore[prop-decorator]
+    @property
+    def reduction(self) -> float | None:
+        """The share of the available tools that lists left out."""
+        if self.mean_shown is None or not self.mean_available:
+            return None
+        return 1.0 - self.mean_shown / self.mean_available
+
+
+class TokenTotals(_Model):
+    """Estimated tokens of lists."""
+
+    shown: int = 0
+    hidden: int = 0
+    own: int = Field(default=0, description="Of meta-tools.")
+    resent: int = Field(default=0, description="Sent again because a list changed.")
+
+    @computed_field(description="What was saved, minus what it cost.")  # type: ignore[prop-decorator]
+    @property
+    def net(self) -> int:
+        """What was saved, minus what it cost."""
+        return self.hidden - self.own - self.resent
+
+
+class RecordTotals(_Model):
+    """What became of this process's records: accepted = stored + queued + spooled + dropped."""
+
+    accepted: int
+    stored: int
+    queued: int
+    spooled: int
+    dropped: int
+    reasons: Mapping[str, int] = Field(description="Why some were dropped.")
+
+
+class ToolTotals(_Model):
+    """How many tools there are."""
+
+    known: int = Field(description="Of servers: those that were listed or ran, without meta-tools.")
+    used: int
+    never_used: int
+
+
+class Summary(_Model):
+    """All numbers since a time; those of records since this process started."""
+
+    since: Time
+    sessions: SessionTotals
+    calls: int = Field(description="Of servers' tools; those of meta-tools are left out, here and in the series.")
+    failures: int = Field(description="Of those calls.")
+    price: PriceTotals
+    zero_hop: ZeroHop
+    lists: ListTotals
+    tokens: TokenTotals
+    records: RecordTotals
+    tools: ToolTotals
+    searches: int
+
+
+class UpstreamEntry(_Model):
+    """One upstream server."""
+
+    name: str
+    transport: Kind
+    state: LinkState
+    since: Time | None = None
+    last_error: str | None = None
+    tools: int | None = Field(default=None, description="Number of tools in its last list; null before the first.")
+
+
+class StoreHealth(_Model):
+    """The store, and how many records wait for it in memory and on disk."""
+
+    kind: str
+    state: Literal["ok", "away"]
+    queued: int
+    spooled: int
+
+
+class Embeddings(_Model):
+    """The embedder in use, next to the configured one."""
+
+    provider: str
+    model: str
+    status: Literal["loading", "ready", "unavailable"]
+    actual_provider: str
+    actual_model: str
+    dimensions: int
+    is_fallback_active: bool
+    semantic_quality: Literal["high", "low", "none"]
+
+
+class IndexedTools(_Model):
+    """How many tools can be found by their words, and how many by their meaning."""
+
+    indexed: int
+    embedded: int
+
+
+class SearchWeights(_Model):
+    """The weights of words and meaning in a search."""
+
+    lexical: float
+    semantic: float
+
+
+class EmbedderSignal(_Model):
+    """What `index_status` reports to clients."""
+
+    embeddings: Embeddings
+    tools: IndexedTools
+    learned_pairs: int
+    weights: SearchWeights
+    advice: str
+
+
+class Readiness(_Model):
+    """True if clients can be served correctly; the reasons if not."""
+
+    ready: bool
+    reasons: tuple[str, ...] = Field(default=(), description="Why not.")
+
+
+class Health(_Model):
+    """The state of riglm."""
+
+    status: Literal["ok", "degraded"]
+    live: bool
+    ready: bool
+    version: str
+    started_at: Time
+    upstreams: tuple[UpstreamEntry, ...]
+    store: StoreHealth
+    embedder: EmbedderSignal
+
+
+class OverrideEntry(_Model):
+    """A manual decision about one tool."""
+
+    id: UUID
+    kind: OverrideKind
+    tool: str
+    scope: OverrideScope
+    key: str
+    created_at: Time
+    expires_at: Time | None
+    reason: str
