@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.aggregating.conversation import AggregateConversation
@@ -13,9 +12,7 @@ from riglm.application.aggregating.modern import AggregateModern
 from riglm.application.conversations.conversation import Connection, DirectConversation
 from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.services import Services
-from riglm.application.showing.conversation import ShowingConversation, WholeConversation
-from riglm.application.showing.list_news import Listeners
-from riglm.application.showing.modern import ShowingModern, WholeModern
+from riglm.application.showing.modern import ModernRequests
 from riglm.application.showing.showing import Showing
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
@@ -57,10 +54,12 @@ class ProxyService(DownstreamPort):
         self._listings = Listings(naming)
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
-        self._closing: list[Callable[[], Awaitable[None]]] = []
-        self._listeners: Listeners | None = None
-        modern = self._modern(services) if showing is None else self._shown_modern(showing)
-        self.modern: ModernService = modern if traces is None else traces.modern(modern)
+        self._modern: ModernRequests
+        if len(self._upstreams) == 1:
+            self._modern = Stateless(services, self._upstreams[0], showing)
+        else:
+            self._modern = AggregateModern(services, self._upstreams, self._listings, showing)
+        self.modern: ModernService = self._modern if traces is None else traces.modern(self._modern)
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
         """A connection that carries both eras."""
@@ -73,18 +72,20 @@ class ProxyService(DownstreamPort):
 
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
         """A conversation for a client that opens a connection with the handshake."""
-        if self._showing is None:
-            conversation: Conversation = self._whole(caller, self._services, channel)
+        conversation: Conversation
+        if len(self._upstreams) > 1:
+            listings = self._listings
+            conversation = AggregateConversation(
+                self._services, self._upstreams, listings, caller, channel, self._showing
+            )
         else:
-            conversation = ShowingConversation(self._showing, partial(self._whole, caller), caller, channel)
+            conversation = DirectConversation(self._services, self._upstreams[0], caller, channel, self._showing)
         return conversation if self._traces is None else self._traces.conversation(conversation, caller)
 
     def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
         """Several processes serve: `tell` them whose list changed; what is given is to be told what they say."""
-        if self._listeners is None:
-            return lambda _: None
-        self._listeners.tell_others = tell
-        return self._listeners.heard
+        self._modern.listeners.tell_others = tell
+        return self._modern.listeners.heard
 
     async def check_names(self) -> None:
         """Look before the first client comes whether two servers claim one name.
@@ -100,28 +101,11 @@ class ProxyService(DownstreamPort):
 
     async def close(self) -> None:
         """End all links, then all sessions."""
-        for close in self._closing:
-            await close()
+        await self._modern.close()
+        if self._showing is not None:
+            await self._showing.close()
         ends = await asyncio.gather(*(upstream.close() for upstream in self._upstreams), return_exceptions=True)
         for upstream, failure in zip(self._upstreams, ends, strict=True):
             if isinstance(failure, Exception):
                 _log.error("closing failed", extra={"upstream": upstream.spec.name}, exc_info=failure)
         self._services.sessions.close()
-
-    def _whole(self, caller: Caller, services: Services, channel: ClientChannel) -> WholeConversation:
-        if len(self._upstreams) > 1:
-            return AggregateConversation(services, self._upstreams, self._listings, caller, channel)
-        return DirectConversation(services, self._upstreams[0], caller, channel)
-
-    def _modern(self, services: Services) -> WholeModern:
-        if len(self._upstreams) == 1:
-            return Stateless(services, self._upstreams[0])
-        modern = AggregateModern(services, self._upstreams, self._listings)
-        self._closing.append(modern.close)
-        return modern
-
-    def _shown_modern(self, showing: Showing) -> ModernService:
-        modern = ShowingModern(showing, self._modern)
-        self._listeners = modern.listeners
-        self._closing[:0] = [modern.close, showing.close]
-        return modern

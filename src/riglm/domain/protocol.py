@@ -15,6 +15,8 @@ META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+
 META_MISSING: Final = "riglm/missing"
 """In the `_meta` of an incomplete tool list: the names of the upstream servers whose tools are not in it yet."""
 

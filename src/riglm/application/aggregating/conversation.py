@@ -11,16 +11,17 @@ from riglm.application.forwarding.asking import Asking, Workers
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import Services
 from riglm.application.identity import server_info
+from riglm.application.showing.handshake import HandshakeConversation
+from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.session import Client, Session
-from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, Conversation, ReplySink
+from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, ReplySink
 from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
 
 
-class AggregateConversation(Conversation):
+class AggregateConversation(HandshakeConversation):
     """Shows one client many servers as one."""
 
     def __init__(
@@ -30,11 +31,12 @@ class AggregateConversation(Conversation):
         listings: Listings,
         caller: Caller,
         channel: ClientChannel,
+        showing: Showing | None = None,
     ) -> None:
         """A conversation that opens its links with the client's handshake."""
-        self._services = services
-        self._caller = caller
-        self._held = HeldBack(channel)
+        super().__init__(services, caller, channel, showing)
+        services = self._services
+        self._held = HeldBack(self._channel)
         self._directory = Directory([upstream.spec.name for upstream in upstreams], listings)
         asking = Asking()
         self._announcer = Announcer(self._tell)
@@ -48,29 +50,19 @@ class AggregateConversation(Conversation):
             on_change=lambda method: self._announcer.announce(ANNOUNCEMENT[method]),
         )
         self._errands = Errands()
-        self._client = Client()
-        self._session: Session | None = None
         self._shown = ShownTools(services, listings)
         self._router = Router(self._directory, asking)
         self._workers = Workers()
         self._open: dict[bytes, Exchange] = {}
         self._links: dict[Exchange, UpstreamLink] = {}
 
-    @property
-    def session(self) -> Session:
-        """The session as known now."""
-        if self._session is None:
-            self._session = self._services.sessions.of_connection(self._caller, self._client, "")
-        return self._session
-
     def spellings(self, tool: str) -> tuple[str, ...]:
         """All names under which the client may know the tool that `tool` reaches."""
         return self._directory.spellings(tool)
 
-    def received(
+    def accept(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Exchange | None:
-        """Take a message of the client."""
         if message.id is None or message.method is None:
             self._told(message)
             return None
@@ -93,15 +85,13 @@ class AggregateConversation(Conversation):
             self._route(exchange)
         return exchange
 
-    def listen(self, *, listening: bool) -> None:
-        """Pass on what was kept, and ask every upstream for more."""
+    def listen_upstream(self, *, listening: bool) -> None:
         if listening:
             self._held.flush()
         self._ensemble.listen(listening=listening)
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """The streams of several servers cannot be told apart by one place."""
-        stream.ended()
+    def resume_upstream(self, last_event_id: bytes, stream: Stream) -> None:
+        stream.ended()  # one event id cannot name a place in the streams of several servers
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
         """Pass on what a server says of its own accord; changed lists are announced once for all."""
@@ -124,13 +114,8 @@ class AggregateConversation(Conversation):
         """What names the sessions that servers gave, with what they said they can do."""
         return self._ensemble.tickets()
 
-    def adopt(self, carried: Carried) -> bool:
-        """Go on with a connection that another process began."""
-        self._client, _ = parameters.client_of(carried.handshake)
+    def adopt_upstream(self, carried: Carried) -> bool:
         self._set_timeouts()
-        if self._session is None:
-            self._session = carried.session
-            self._services.sessions.hold(carried.session)
         return self._ensemble.adopt(carried)
 
     def heard(self, notice: Message) -> None:
@@ -141,16 +126,11 @@ class AggregateConversation(Conversation):
                 self._ensemble.forget(server, methods)
             self._held.push(notice)
 
-    def let_go(self) -> None:
-        """Other processes go on with the connection."""
-        if self._session is not None:
-            self._services.sessions.left(self._session)
-            self._session = None
+    def release_upstream(self) -> None:
         for member in self._ensemble.members.values():
             member.link.let_go()
 
-    async def close(self) -> None:
-        """End all links."""
+    async def close_upstream(self) -> None:
         self._announcer.close()
         await self._workers.close()
         for exchange in list(self._open.values()):

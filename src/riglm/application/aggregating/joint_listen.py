@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from riglm.application.aggregating.listings import merged
 from riglm.application.conversations.stateless import EraProbe
-from riglm.application.conversations.subscription import ACKNOWLEDGED
 from riglm.application.forwarding.announcer import CHANGED, Announcer
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.catalogues import KnownCatalogs
@@ -19,6 +18,7 @@ from riglm.application.forwarding.exchange import Exchange
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
+from riglm.domain.protocol import ACKNOWLEDGED
 from riglm.domain.session import Era
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
 

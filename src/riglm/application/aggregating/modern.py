@@ -15,25 +15,30 @@ from riglm.application.forwarding.asking import Asking, Workers
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import Services
 from riglm.application.identity import server_info
+from riglm.application.showing.modern import ModernRequests
+from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.parameters import Envelope
 from riglm.domain.session import Era
-from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
+from riglm.ports.downstream import NO_HEADERS, Caller, ReplySink
 from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
 
 _COMPLETE: Final = {"resultType": Raw(b'"complete"'), "ttlMs": Raw(b"0"), "cacheScope": Raw(b'"private"')}
 _LISTS: Final = ("tools", "prompts", "resources")
 
 
-class AggregateModern(ModernService):
+class AggregateModern(ModernRequests):
     """Shows clients many servers as one; serves the modern era only while no server is known to lack it."""
 
-    def __init__(self, services: Services, upstreams: Sequence[UpstreamPort], listings: Listings) -> None:
-        """Nothing is asked before a client asks."""
-        self._services = services
+    def __init__(
+        self, services: Services, upstreams: Sequence[UpstreamPort], listings: Listings, showing: Showing | None = None
+    ) -> None:
+        """Nothing is requested before a client requests it."""
+        super().__init__(services, showing)
+        services = self._services
         self._upstreams = {upstream.spec.name: upstream for upstream in upstreams}
         self._links: dict[str, UpstreamLink] = {name: up.stateless(self) for name, up in self._upstreams.items()}
         self._consensus = Consensus(self._upstreams, self._links, services.grace, services.known_catalogs)
@@ -58,7 +63,7 @@ class AggregateModern(ModernService):
         """All names under which clients may know the tool that `tool` reaches."""
         return self._directory.spellings(tool)
 
-    def received(
+    def accept(
         self,
         message: Message,
         envelope: Envelope,
@@ -66,29 +71,23 @@ class AggregateModern(ModernService):
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> Exchange:
-        """Take a request; its headers are made anew for each server, since names may differ there."""
+        """Process a request. Each server gets new headers, because names may differ there."""
         exchange = Exchange(message, sink, on_done=self._finished)
         self._workers.start(exchange, self._answer, exchange, envelope, caller)
         return exchange
 
-    def told(self, message: Message) -> None:
-        """Pass a notification on to all; a cancellation would name a request of another client's there."""
-        if message.method != "notifications/cancelled":
+    def notify_upstream(self, message: Message) -> None:
+        if message.method != "notifications/cancelled":  # it would name a request of another client there
             for link in self._links.values():
                 link.send(message)
 
-    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
-        """The client gave a request up."""
-        if not isinstance(underway, Exchange) or underway.done:
-            return
-        link = self._owners.get(underway)
+    def cancel_upstream(self, exchange: Exchange, notice: Message | None) -> None:
+        link = self._owners.get(exchange)
         if link is not None:
-            link.cancel(underway, notice)
-        self._workers.cancel(underway)
-        underway.cancelled()
+            link.cancel(exchange, notice)
+        self._workers.cancel(exchange)
 
-    async def close(self) -> None:
-        """Give up all that is under way."""
+    async def close_upstream(self) -> None:
         await self._workers.close()
         await self._lists.close()
         tasks = list(self._greeting)
@@ -96,8 +95,7 @@ class AggregateModern(ModernService):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def input_schema(self, tool: str) -> bytes | None:
-        """The raw `inputSchema` of a tool that was listed."""
+    def listed_schema(self, tool: str) -> bytes | None:
         return self._shown.input_schema(tool)
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:

@@ -12,10 +12,12 @@ from riglm.application.forwarding.announcer import HeldBack
 from riglm.application.forwarding.catalogues import SeenTools
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import Services, tool_name
+from riglm.application.showing.handshake import HandshakeConversation
+from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Malformed, Message
-from riglm.domain.session import Client, Era, Session
+from riglm.domain.session import Client, Era
 from riglm.ports.downstream import (
     NO_HEADERS,
     Caller,
@@ -59,33 +61,24 @@ class Resumption(Stream):
         self._stream.ended()
 
 
-class DirectConversation(Conversation):
+class DirectConversation(HandshakeConversation):
     """Passes everything between one client and its own link to the one upstream."""
 
-    __slots__ = (
-        "_caller",
-        "_channel",
-        "_client",
-        "_closing",
-        "_held",
-        "_link",
-        "_open",
-        "_seen",
-        "_services",
-        "_session",
-        "_upstream",
-    )
+    __slots__ = ("_closing", "_held", "_link", "_open", "_seen", "_upstream")
 
-    def __init__(self, services: Services, upstream: UpstreamPort, caller: Caller, channel: ClientChannel) -> None:
-        self._services = services
+    def __init__(
+        self,
+        services: Services,
+        upstream: UpstreamPort,
+        caller: Caller,
+        channel: ClientChannel,
+        showing: Showing | None = None,
+    ) -> None:
+        super().__init__(services, caller, channel, showing)
         self._upstream = upstream
-        self._caller = caller
-        self._channel = channel
         self._held: HeldBack | None = None
         self._link: UpstreamLink = link_for(upstream, self)
         self._closing: asyncio.Task[None] | None = None
-        self._session: Session | None = None
-        self._client = Client()
         self._seen: SeenTools | None = None
         self._open: dict[bytes, Exchange] | None = None
         """The requests on their way; None when there are none, for there may be very many idle clients."""
@@ -95,21 +88,13 @@ class DirectConversation(Conversation):
         """Whether the upstream's own places in its streams pass to the client."""
         return self._link.resumable
 
-    @property
-    def session(self) -> Session:
-        """The session as known now."""
-        if self._session is None:
-            self._session = self._services.sessions.of_connection(self._caller, self._client, "")
-        return self._session
-
     def spellings(self, tool: str) -> tuple[str, ...]:
         """The one name under which the client knows a tool: its own."""
         return (tool,)
 
-    def received(
+    def accept(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Exchange | None:
-        """Take a message of the client."""
         if message.id is None or message.method is None:
             self._told(message)
             return None
@@ -132,14 +117,12 @@ class DirectConversation(Conversation):
         exchange.send(self._link)
         return exchange
 
-    def listen(self, *, listening: bool) -> None:
-        """Pass on what was kept, and ask the upstream for more."""
+    def listen_upstream(self, *, listening: bool) -> None:
         if listening and self._held is not None:
             self._held.flush()
         self._link.listen(listening=listening)
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """Ask the upstream for the rest of a stream, and see what it answers."""
+    def resume_upstream(self, last_event_id: bytes, stream: Stream) -> None:
         self._link.resume(last_event_id, Resumption(stream, self._find))
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
@@ -159,13 +142,7 @@ class DirectConversation(Conversation):
         ticket = self._link.ticket
         return {self._upstream.spec.name: ticket} if ticket else {}
 
-    def adopt(self, carried: Carried) -> bool:
-        """Go on with a connection that another process began."""
-        client, _ = parameters.client_of(carried.handshake)
-        self._client = _shared(client) if len(client.name) + len(client.version) <= _USUAL else client
-        if self._session is None:
-            self._session = carried.session
-            self._services.sessions.hold(carried.session)
+    def adopt_upstream(self, carried: Carried) -> bool:
         ticket = carried.tickets.get(self._upstream.spec.name, b"")
         return self._link.adopt(ticket, carried.handshake, carried.told)
 
@@ -173,15 +150,10 @@ class DirectConversation(Conversation):
         """Another process was told that a list changed."""
         self._channel.push(notice)
 
-    def let_go(self) -> None:
-        """Other processes go on with the connection."""
-        if self._session is not None:
-            self._services.sessions.left(self._session)
-            self._session = None
+    def release_upstream(self) -> None:
         self._link.let_go()
 
-    async def close(self) -> None:
-        """End the link; answers that are still owed have nobody to go to."""
+    async def close_upstream(self) -> None:
         for exchange in list((self._open or {}).values()):
             exchange.cancelled()
         if self._session is not None:

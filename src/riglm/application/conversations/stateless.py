@@ -8,12 +8,14 @@ from typing import Final
 
 from riglm.application.forwarding.exchange import NOWHERE, Exchange
 from riglm.application.forwarding.services import Services, tool_name
+from riglm.application.showing.modern import ModernRequests
+from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.parameters import Envelope
 from riglm.domain.session import Era
-from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
+from riglm.ports.downstream import NO_HEADERS, Caller, ReplySink
 from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
 
 _SILENCE_SECONDS: Final = 30.0
@@ -118,11 +120,11 @@ class EraProbe:
         return message
 
 
-class Stateless(ModernService):
+class Stateless(ModernRequests):
     """Passes each request on by itself; shared by all clients."""
 
-    def __init__(self, services: Services, upstream: UpstreamPort) -> None:
-        self._services = services
+    def __init__(self, services: Services, upstream: UpstreamPort, showing: Showing | None = None) -> None:
+        super().__init__(services, showing)
         self._upstream = upstream
         self._link = upstream.stateless(self)
         self._probe = EraProbe(upstream, self._link)
@@ -131,7 +133,7 @@ class Stateless(ModernService):
         """The one name under which clients know a tool: its own."""
         return (tool,)
 
-    def received(
+    def accept(
         self,
         message: Message,
         envelope: Envelope,
@@ -139,7 +141,6 @@ class Stateless(ModernService):
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> Exchange:
-        """Take a request."""
         exchange = Exchange(message, sink, headers=headers)
         known = self._upstream.supports(Era.MODERN)
         if known:
@@ -153,19 +154,14 @@ class Stateless(ModernService):
             exchange.replied(self._refusal(exchange, envelope), 400)
         return exchange
 
-    def told(self, message: Message) -> None:
-        """Pass on a notification; a cancellation would name a request of another client's there."""
-        if message.method != "notifications/cancelled":
+    def notify_upstream(self, message: Message) -> None:
+        if message.method != "notifications/cancelled":  # it would name a request of another client there
             self._link.send(message)
 
-    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
-        """The client gave a request up."""
-        if isinstance(underway, Exchange) and not underway.done:
-            self._link.cancel(underway, notice)
-            underway.cancelled()
+    def cancel_upstream(self, exchange: Exchange, notice: Message | None) -> None:
+        self._link.cancel(exchange, notice)
 
-    def input_schema(self, tool: str) -> bytes | None:
-        """The raw `inputSchema` of a tool that was listed."""
+    def listed_schema(self, tool: str) -> bytes | None:
         schema = self._services.catalogues.input_schema(self._upstream.spec.name, tool)
         return bytes(schema) if schema else None
 

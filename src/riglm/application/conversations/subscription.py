@@ -10,10 +10,9 @@ from riglm.application.conversations.rounds import error_for
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.protocol import ACKNOWLEDGED
 from riglm.ports.downstream import NO_HEADERS
 from riglm.ports.upstream import EventMark, Reply, UpstreamLink
-
-ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
 _ENDED: Final = jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, "the upstream ended the subscription")
 

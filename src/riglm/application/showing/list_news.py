@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.conversations.subscription import ACKNOWLEDGED
 from riglm.application.forwarding.announcer import HeldBack
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.protocol import ACKNOWLEDGED
 from riglm.domain.session import Session
 from riglm.ports.downstream import ClientChannel, ReplySink, Underway
 from riglm.ports.upstream import EventMark

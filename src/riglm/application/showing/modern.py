@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from riglm.application.forwarding.exchange import Exchange
 from riglm.application.forwarding.services import Services, tool_name
@@ -27,27 +27,57 @@ KNOWN_SECONDS: Final = 60.0
 _ANYBODY: Final = Session(started_at=0.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
 
 
-class WholeModern(ModernService, Protocol):
-    """A service that shows everything."""
+class ModernRequests(ModernService):
+    """Requests of the modern era, with the tool filter if there is one.
 
-    @abstractmethod
-    def spellings(self, tool: str) -> tuple[str, ...]:
-        """All names under which clients may know the tool that `tool` reaches."""
+    Subclasses forward what the filter accepts to one or several upstream servers.
+    """
 
+    _showing: Showing
+    _meta_calls: MetaCalls
 
-class ShowingModern(ModernService):
-    """Stands around a service of the modern era, and concerns itself with tools alone."""
-
-    def __init__(self, showing: Showing, serve: Callable[[Services], WholeModern]) -> None:
-        """`serve` makes the service that all is passed on to."""
-        self._showing = showing
+    def __init__(self, services: Services, showing: Showing | None) -> None:
+        """Without `showing`, tools are not filtered."""
         self.listeners = Listeners()
-        showing.follow(self.listeners.follow)
-        self._whole = serve(showing.observed())
-        self._meta_calls = MetaCalls(showing, self._whole.spellings)
+        self._filters = showing is not None
+        self._services = services if showing is None else showing.observed()
         self._catalogue: Catalogue | None = None
         self._known_until = 0.0
         self._changes = 0
+        if showing is not None:
+            self._showing = showing
+            self._meta_calls = MetaCalls(showing, self.spellings)
+            showing.follow(self.listeners.follow)
+
+    @abstractmethod
+    def accept(
+        self,
+        message: Message,
+        envelope: Envelope,
+        sink: ReplySink,
+        caller: Caller,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+    ) -> Underway:
+        """Process a request that the filter accepted."""
+
+    @abstractmethod
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """Return all names under which clients may know the tool that `tool` reaches."""
+
+    @abstractmethod
+    def notify_upstream(self, message: Message) -> None:
+        """Forward a notification."""
+
+    @abstractmethod
+    def cancel_upstream(self, exchange: Exchange, notice: Message | None) -> None:
+        """Cancel a request in flight."""
+
+    @abstractmethod
+    def listed_schema(self, tool: str) -> bytes | None:
+        """Return the raw `inputSchema` of a listed tool, by the name that clients use."""
+
+    async def close_upstream(self) -> None:
+        """Cancel what is in flight."""
 
     def received(
         self,
@@ -57,56 +87,62 @@ class ShowingModern(ModernService):
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> Underway:
-        """Take a request."""
+        if not self._filters:
+            return self.accept(message, envelope, sink, caller, headers)
         refused = self._showing.misreading(message)
         if refused is not None:
             return _answered(message, sink, refused, 400)
-        asked = _Asked(self._whole, message, envelope, caller, headers)
-        if message.method == "server/discover":
-            self._showing.services.sessions.discovered(caller, envelope.client, envelope.meta)
+        asked = _Asked(self, message, envelope, caller, headers)
         match message.method:
             case "tools/list":
-                return self._list(asked, Completed(sink, self._showing.completed) if self._showing.adds else sink)
+                return self._filter_list(
+                    asked, Completed(sink, self._showing.completed) if self._showing.adds else sink
+                )
             case "tools/call":
-                return self._call(asked, sink)
-            case "server/discover" if self._announces(asked) or self._showing.adds:
-                return asked.forward(message, Relay(sink, partial(self._described, asked)))
+                return self._filter_call(asked, sink)
+            case "server/discover":
+                self._services.sessions.discovered(caller, envelope.client, envelope.meta)
+                if self._announces(asked) or self._showing.adds:
+                    sink = Relay(sink, partial(self._described, asked))
             case "subscriptions/listen":
-                return self._listen(asked, sink)
-        return self._whole.received(message, envelope, sink, caller, headers)
+                return self._filter_listen(asked, sink)
+        return self.accept(message, envelope, sink, caller, headers)
 
     def told(self, message: Message) -> None:
-        """Take a notification."""
-        if self._showing.misreading(message) is None:
-            self._whole.told(message)
+        if not self._filters or self._showing.misreading(message) is None:
+            self.notify_upstream(message)
 
     def cancel(self, underway: Underway, notice: Message | None = None) -> None:
-        """The client gave a request up."""
         if isinstance(underway, ListWalk):
-            if not underway.done and underway.underway is not None:
-                self._whole.cancel(underway.underway, notice)
+            if not underway.done and isinstance(underway.underway, Exchange):
+                self.cancel(underway.underway, notice)
             underway.give_up()
-        elif not isinstance(underway, MetaCall):
-            self._whole.cancel(underway, notice)
-        elif underway.forwarded is None:
-            self._meta_calls.cancel(underway)
-        else:
-            self._whole.cancel(underway.forwarded, notice)
+        elif isinstance(underway, MetaCall):
+            if underway.forwarded is None:
+                self._meta_calls.cancel(underway)
+            else:
+                self.cancel(underway.forwarded, notice)
+                underway.cancelled()
+        elif isinstance(underway, Exchange) and not underway.done:
+            self.cancel_upstream(underway, notice)
             underway.cancelled()
 
     def input_schema(self, tool: str) -> bytes | None:
-        """The raw `inputSchema` of a listed tool, by the name that clients use; of a denied one nothing is told."""
-        if all(self._showing.filtering.denial(_ANYBODY, seen) is None for seen in self._whole.spellings(tool)):
-            return self._whole.input_schema(tool)
-        return None
+        if self._filters and any(self._showing.filtering.denial(_ANYBODY, seen) for seen in self.spellings(tool)):
+            return None
+        return self.listed_schema(tool)
 
     async def close(self) -> None:
-        """Give up what riglm's own tools do."""
-        await self._meta_calls.close()
+        """Cancel everything in flight."""
+        if self._filters:
+            await self._meta_calls.close()
+        await self.close_upstream()
 
-    def _list(self, asked: "_Asked", sink: ReplySink) -> Underway:
+    def _filter_list(self, asked: "_Asked", sink: ReplySink) -> Underway:
+        if self._showing.adds:
+            sink = Completed(sink, self._showing.completed)
         has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
-        session = self._session(asked, starts=not has_cursor)
+        session = self._session_of(asked, starts=not has_cursor)
         if not self._showing.filtering.is_on:
             return asked.forward(asked.message, sink if has_cursor else Relay(sink, partial(self._passed, session)))
         if has_cursor:
@@ -128,11 +164,11 @@ class ShowingModern(ModernService):
             self.listeners.changed(session)
         return page
 
-    def _call(self, asked: "_Asked", sink: ReplySink) -> Underway:
+    def _filter_call(self, asked: "_Asked", sink: ReplySink) -> Underway:
         message = asked.message
         given = parameters.read(message)
         name = tool_name(given)
-        session = self._session(asked)
+        session = self._session_of(asked)
         if name and self._showing.meta_tools.owns(session, name):
             call = MetaCall(message, sink)
 
@@ -149,13 +185,13 @@ class ShowingModern(ModernService):
                 changed=lambda _: self.listeners.changed(session),
             )
             return call
-        refused = self._showing.refusal(session, message, self._whole.spellings(name) if name else (), given)
+        refused = self._showing.refusal(session, message, self.spellings(name) if name else (), given)
         return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
 
-    def _listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
+    def _filter_listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
         if not self._announces(asked):
             return asked.forward(asked.message, Overheard(sink, self._forget))
-        listener = self.listeners.add(self._session(asked), asked.message, sink)
+        listener = self.listeners.add(self._session_of(asked), asked.message, sink)
         listener.underway = asked.forward(asked.message, Overheard(listener, self._forget))
         return listener.underway
 
@@ -206,7 +242,7 @@ class ShowingModern(ModernService):
             Session(started_at=0.0, era=Era.MODERN, transport=transport, method=Method.ADDRESS, client=client)
         )
 
-    def _session(self, asked: "_Asked", *, starts: bool = False) -> Session:
+    def _session_of(self, asked: "_Asked", *, starts: bool = False) -> Session:
         envelope = asked.envelope
         sessions = self._showing.services.sessions
         return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta, starts=starts)
@@ -221,21 +257,26 @@ def _answered(message: Message, sink: ReplySink, answer: Message, status: int = 
 class _Asked:
     """A request, and how further ones are sent in its name."""
 
-    __slots__ = ("_headers", "_whole", "caller", "envelope", "message")
+    __slots__ = ("_headers", "_requests", "caller", "envelope", "message")
 
     def __init__(
-        self, whole: WholeModern, message: Message, envelope: Envelope, caller: Caller, headers: Mapping[bytes, bytes]
+        self,
+        requests: ModernRequests,
+        message: Message,
+        envelope: Envelope,
+        caller: Caller,
+        headers: Mapping[bytes, bytes],
     ) -> None:
         self.message = message
         self.envelope = envelope
         self.caller = caller
-        self._whole = whole
+        self._requests = requests
         self._headers = headers
 
     def forward(self, message: Message, sink: ReplySink) -> Underway:
         """Send the request itself, or another page of it, with the client's headers."""
-        return self._whole.received(message, self.envelope, sink, self.caller, self._headers)
+        return self._requests.accept(message, self.envelope, sink, self.caller, self._headers)
 
     def forward_anew(self, message: Message, sink: ReplySink) -> Underway:
         """Send another request, whose headers are made from what it says."""
-        return self._whole.received(message, self.envelope, sink, self.caller)
+        return self._requests.accept(message, self.envelope, sink, self.caller)

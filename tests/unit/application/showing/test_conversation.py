@@ -8,7 +8,6 @@ import pytest
 from riglm.application.aggregating.conversation import AggregateConversation
 from riglm.application.aggregating.listings import Listings
 from riglm.application.conversations.conversation import DirectConversation
-from riglm.application.showing.conversation import ShowingConversation
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure, Surface
 from riglm.domain.invocation import ErrorKind, Found
@@ -31,10 +30,10 @@ class Stage(ShowingWorld):
         super().__init__(**more)
         self.server = Server("up")
         self.channel = Channel()
-        self.conversation = ShowingConversation(self.showing, self.converse, CALLER, self.channel)
+        self.conversation = self.converse()
 
-    def converse(self, services, channel):
-        return DirectConversation(services, self.server, CALLER, channel)
+    def converse(self):
+        return DirectConversation(self.services, self.server, CALLER, self.channel, self.showing)
 
     def send(self, line, **more):
         sink = Sink()
@@ -613,13 +612,14 @@ class Many(Stage):
     naming = "prefix"
     tools = ("delete", "read")
 
-    def converse(self, services, channel):
+    def converse(self):
         answers = {"initialize": opened("tools")}
         self.servers = [
             Server("one", {**answers, "tools/list": tools(*self.tools)}),
             Server("two", {**answers, "tools/list": tools("write")}),
         ]
-        return AggregateConversation(services, self.servers, Listings(self.naming), CALLER, channel)
+        listings = Listings(self.naming)
+        return AggregateConversation(self.services, self.servers, listings, CALLER, self.channel, self.showing)
 
     async def hello(self):
         await self.send(asks(0, "initialize", b"{}").line).answer()

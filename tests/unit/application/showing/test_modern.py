@@ -8,7 +8,6 @@ from riglm.application.aggregating.listings import Listings
 from riglm.application.aggregating.modern import AggregateModern
 from riglm.application.conversations.stateless import Stateless
 from riglm.application.forwarding.exchange import Exchange
-from riglm.application.showing.modern import ShowingModern
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.exposure import Surface
 from riglm.domain.invocation import ErrorKind, Found
@@ -30,7 +29,7 @@ class Stage(ShowingWorld):
         super().__init__()
         self.server = Server("up", modern=True)
         self.filter.kind = Surface.STABLE
-        self.modern = ShowingModern(self.showing, lambda services: Stateless(services, self.server))
+        self.modern = Stateless(self.services, self.server, self.showing)
         self.underway = None
 
     def send(self, number, method, params=b"{}", client="c", headers=None):
@@ -159,12 +158,7 @@ class Many(Stage):
             Server("one", {"tools/list": listed(*own)}, modern=True),
             Server("two", {"tools/list": listed("write")}, modern=True),
         ]
-        self.whole = None
-        self.modern = ShowingModern(self.showing, lambda services: self.made(services, naming))
-
-    def made(self, services, naming):
-        self.whole = AggregateModern(services, self.servers, Listings(naming))
-        return self.whole
+        self.modern = AggregateModern(self.services, self.servers, Listings(naming), self.showing)
 
     @property
     def reached(self):
@@ -172,7 +166,6 @@ class Many(Stage):
 
     async def close(self):
         await self.modern.close()
-        await self.whole.close()
 
 
 @pytest.mark.parametrize("through", [False, True])

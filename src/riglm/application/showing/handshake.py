@@ -3,7 +3,6 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from riglm.application.forwarding.exchange import NOWHERE, Exchange
 from riglm.application.forwarding.services import Services, tool_name
@@ -14,128 +13,153 @@ from riglm.application.showing.relays import Completed, Relay, Resumed, Unstream
 from riglm.application.showing.showing import Showing
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.session import Session
+from riglm.domain.session import Client, Session
 from riglm.domain.tool import Catalogue
 from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, Conversation, ReplySink, Underway
 from riglm.ports.upstream import Stream
 
 
-class WholeConversation(Conversation, Protocol):
-    """A conversation in which everything is shown."""
+class HandshakeConversation(Conversation):
+    """One client connection of the handshake era, with the tool filter if there is one.
 
-    @abstractmethod
-    def spellings(self, tool: str) -> tuple[str, ...]:
-        """All names under which the client may know the tool that `tool` reaches."""
-
-
-class ShowingConversation(Conversation):
-    """Stands around a conversation, and concerns itself with tools alone."""
+    Subclasses forward what the filter accepts to one or several upstream servers.
+    """
 
     __slots__ = (
         "_caller",
         "_catalogue",
         "_changes",
+        "_channel",
+        "_client",
+        "_filters",
         "_hears",
         "_latest",
         "_meta_calls",
         "_news",
         "_own",
+        "_services",
+        "_session",
         "_showing",
-        "_whole",
     )
 
-    def __init__(
-        self,
-        showing: Showing,
-        converse: Callable[[Services, ClientChannel], WholeConversation],
-        caller: Caller,
-        channel: ClientChannel,
-    ) -> None:
-        """`converse` opens the conversation that all is passed on to."""
-        self._showing = showing
+    _showing: Showing
+    _news: ListNews
+
+    def __init__(self, services: Services, caller: Caller, channel: ClientChannel, showing: Showing | None) -> None:
+        """Without `showing`, tools are not filtered."""
         self._caller = caller
-        self._news = ListNews(channel)
-        self._whole = converse(showing.observed(), OverheardChannel(channel, self._forget))
+        self._client = Client()
+        self._session: Session | None = None
+        self._filters = showing is not None
+        self._services = services if showing is None else showing.observed()
+        self._channel = channel if showing is None else OverheardChannel(channel, self._forget)
         self._meta_calls: MetaCalls | None = None
         self._own: dict[bytes, ListWalk | MetaCall] = {}
         self._changes = 0  # how often the upstream's tools changed
         self._catalogue: Catalogue | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
         self._hears = False
-        showing.follow(self._follow)
+        if showing is not None:
+            self._showing = showing
+            self._news = ListNews(channel)
+            showing.follow(self._follow)
+
+    @abstractmethod
+    def accept(
+        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
+    ) -> Exchange | None:
+        """Process a message that the filter accepted."""
+
+    @abstractmethod
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """Return all names under which the client may know the tool that `tool` reaches."""
+
+    @abstractmethod
+    def listen_upstream(self, *, listening: bool) -> None:
+        """Start or stop receiving server messages."""
+
+    @abstractmethod
+    def resume_upstream(self, last_event_id: bytes, stream: Stream) -> None:
+        """Request the rest of a stream from the upstream server."""
+
+    @abstractmethod
+    def adopt_upstream(self, carried: Carried) -> bool:
+        """Continue the upstream links of another process; False if servers must be sent all of it again."""
+
+    @abstractmethod
+    def release_upstream(self) -> None:
+        """Release the upstream links to other processes."""
+
+    @abstractmethod
+    async def close_upstream(self) -> None:
+        """Cancel the requests in flight and close the upstream links."""
 
     @property
-    def resumable(self) -> bool:
-        """Whether the upstream's own places in its streams pass to the client."""
-        return self._whole.resumable
+    def session(self) -> Session:
+        if self._session is None:
+            self._session = self._services.sessions.of_connection(self._caller, self._client, "")
+        return self._session
 
     def received(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Underway | None:
-        """Take a message of the client."""
-        refused = self._showing.misreading(message)
+        if not self._filters:
+            return self.accept(message, sink, headers, resumable=resumable)
+        refused = self._showing.misreading(message) or self._id_error(message)
         if refused is not None:
             if message.is_request:
                 sink.replied(refused, 400)
             return None
         if message.id is None or message.method is None:
-            if not (self._own and message.method == "notifications/cancelled" and self._cancelled(message)):
-                self._whole.received(message, sink)
-            return None
-        if self._own and jsonrpc.id_key(message.id) in self._own:
-            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
+            if not (self._own and message.method == "notifications/cancelled" and self._cancel_own(message)):
+                self.accept(message, sink)
             return None
         if message.method == "tools/list":
             if self._showing.adds:
                 sink = Completed(sink, self._showing.completed)
-            return self._list(message, sink, headers, resumable=resumable)
+            return self._filter_list(message, sink, headers, resumable=resumable)
         if message.method == "tools/call":
-            return self._call(message, sink, headers, resumable=resumable)
+            return self._filter_call(message, sink, headers, resumable=resumable)
         if message.method == "initialize":
             sink = Relay(sink, self._greeting)
-        return self._whole.received(message, sink, headers, resumable=resumable)
+        return self.accept(message, sink, headers, resumable=resumable)
+
+    def _id_error(self, message: Message) -> Message | None:
+        if self._own and message.is_request and jsonrpc.id_key(message.id or b"") in self._own:
+            return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use")
+        return None
 
     def listen(self, *, listening: bool) -> None:
-        """Pass on what was kept, and ask the upstream for more."""
-        if listening:
+        if listening and self._filters:
             self._news.listening()
-        self._whole.listen(listening=listening)
+        self.listen_upstream(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """Ask the upstream for the rest of a stream; whoever guesses a place in the stream of a list learns no more."""
-        session = self._whole.session
-        checked = Resumed(stream, lambda answer: self._showing.without_denied(session, answer))
-        self._whole.resume(last_event_id, checked)
-
-    @property
-    def session(self) -> Session:
-        """The session as known now."""
-        return self._whole.session
-
-    @property
-    def tickets(self) -> Mapping[str, bytes]:
-        """What names the sessions that servers gave."""
-        return self._whole.tickets
+        if self._filters:  # a client that guesses an event id of a list must not get more than its list
+            session = self.session
+            stream = Resumed(stream, lambda answer: self._showing.without_denied(session, answer))
+        self.resume_upstream(last_event_id, stream)
 
     def adopt(self, carried: Carried) -> bool:
-        """Go on with a connection that another process began."""
-        return self._whole.adopt(carried)
+        self._client, _ = parameters.client_of(carried.handshake)
+        if self._session is None:
+            self._session = carried.session
+            self._services.sessions.hold(carried.session)
+        return self.adopt_upstream(carried)
 
     def moved_on(self) -> None:
-        """The client may have listed at another process."""
-        self._news.listed()
-
-    def heard(self, notice: Message) -> None:
-        """Another process was told that a list changed."""
-        self._whole.heard(notice)
+        if self._filters:
+            self._news.listed()
 
     def let_go(self) -> None:
-        """Other processes go on with the connection."""
-        self._whole.let_go()
+        if self._session is not None:
+            self._services.sessions.left(self._session)
+            self._session = None
+        self.release_upstream()
 
     async def close(self) -> None:
-        """The connection ended."""
-        self._showing.unfollow(self._follow)
+        if self._filters:
+            self._showing.unfollow(self._follow)
         if self._meta_calls is not None:
             await self._meta_calls.close()
         for one in list(self._own.values()):
@@ -143,23 +167,21 @@ class ShowingConversation(Conversation):
                 one.give_up()
             else:
                 one.cancelled()
-        await self._whole.close()
+        await self.close_upstream()
 
-    def _list(
+    def _filter_list(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> Underway | None:
         if not self._showing.filtering.is_on:
             return self._pass_list(message, sink, headers, resumable=resumable)
-        session = self._session(self._shown_to, parameters.read(message).meta)
+        session = self._session_of(self._shown_to, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
-            return self._whole.received(
-                message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page))
-            )
+            return self.accept(message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page)))
         changes = self._changes
         walk = self._walk(
             message,
             sink,
-            lambda walk: self._showing.listed(session, walk, lambda catalogue: self._listed(catalogue, changes)),
+            lambda walk: self._showing.listed(session, walk, lambda catalogue: self._list_sent(catalogue, changes)),
         )
         self._own[jsonrpc.id_key(message.id or b"null")] = walk
         walk.start()
@@ -170,9 +192,9 @@ class ShowingConversation(Conversation):
     ) -> Underway | None:
         """Let a list pass untouched; of the first page it is remembered what the client has."""
         if jsonrpc.members(message.params).get("cursor") is None:
-            session = self._session(self._shown_to, parameters.read(message).meta)
+            session = self._session_of(self._shown_to, parameters.read(message).meta)
             sink = Relay(sink, lambda page: self._passed(session, page))
-        return self._whole.received(message, sink, headers, resumable=resumable)
+        return self.accept(message, sink, headers, resumable=resumable)
 
     def _passed(self, session: Session, page: Message) -> Message:
         self._news.listed()
@@ -182,14 +204,14 @@ class ShowingConversation(Conversation):
 
     @property
     def _shown_to(self) -> Session:
-        return self._latest if self._latest is not None and self._latest.ended_at is None else self._whole.session
+        return self._latest if self._latest is not None and self._latest.ended_at is None else self.session
 
     def _follow(self, is_another: Callable[[Session], bool]) -> None:
         """Lists may be others now: the client is told if it has one that is."""
         if self._hears and is_another(self._shown_to):
             self._news.changed()
 
-    def _session(self, base: Session, meta: Raw) -> Session:
+    def _session_of(self, base: Session, meta: Raw) -> Session:
         """The session that a request names in its `_meta`, else `base`."""
         return self._showing.services.sessions.of_call(base, self._caller, meta) if meta else base
 
@@ -197,47 +219,47 @@ class ShowingConversation(Conversation):
         return ListWalk(
             message,
             sink,
-            ask=self._whole.received,
+            ask=self.accept,
             new_id=self._showing.new_id,
             whole=whole,
-            over=lambda walk: self._finished(walk.asked),
+            over=lambda walk: self._own_ended(walk.asked),
         )
 
-    def _listed(self, catalogue: Catalogue, changes: int) -> None:
+    def _list_sent(self, catalogue: Catalogue, changes: int) -> None:
         """The client gets a list that was asked for after so many changes; one that is torn counts no further."""
         self._catalogue = catalogue if changes == self._changes else None
         self._news.listed()
 
-    def _call(
+    def _filter_call(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> Underway | None:
         given = parameters.read(message)
         name = tool_name(given)
-        session = self._latest = self._session(self._whole.session, given.meta)
+        session = self._latest = self._session_of(self.session, given.meta)
         if name and self._showing.meta_tools.owns(session, name):
             return self._call_own(message, sink, session, given)
-        refused = self._showing.refusal(session, message, self._whole.spellings(name) if name else (), given)
+        refused = self._showing.refusal(session, message, self.spellings(name) if name else (), given)
         if refused is not None:
             sink.replied(refused)
             return None
-        return self._whole.received(message, sink, headers, resumable=resumable)
+        return self.accept(message, sink, headers, resumable=resumable)
 
     def _call_own(self, message: Message, sink: ReplySink, session: Session, given: parameters.Parameters) -> Underway:
-        call = MetaCall(message, sink, on_done=self._over)
+        call = MetaCall(message, sink, on_done=self._meta_call_ended)
         self._own[jsonrpc.id_key(message.id or b"null")] = call
 
         async def ready() -> None:
             await self._know(session)
 
         if self._meta_calls is None:
-            self._meta_calls = MetaCalls(self._showing, self._whole.spellings)
+            self._meta_calls = MetaCalls(self._showing, self.spellings)
         self._meta_calls.start(
             call,
             session,
             jsonrpc.text(given.name) or "",
             given,
             ready=ready,
-            forward=self._whole.received,
+            forward=self.accept,
             changed=self._news.changed,
         )
         return call
@@ -254,7 +276,7 @@ class ShowingConversation(Conversation):
         found: list[Catalogue] = []
         await self._showing.fetch(
             jsonrpc.request(self._showing.new_id(), "tools/list"),
-            ask=self._whole.received,
+            ask=self.accept,
             take=found.append,
             withdraw=self._withdraw,
         )
@@ -270,12 +292,12 @@ class ShowingConversation(Conversation):
     def _greeting(self, answer: Message) -> Message:
         if self._showing.adds:
             answer = offering(answer)
-        if self._showing.announces(self._whole.session):
+        if self._showing.announces(self.session):
             answer = announcing(answer)
         self._hears = has_announced(answer)
         return answer
 
-    def _cancelled(self, notice: Message) -> bool:
+    def _cancel_own(self, notice: Message) -> bool:
         """Give up what riglm does for a request; whether it did anything for it."""
         one = self._own.get(parameters.cancelled_id(notice) or b"")
         if isinstance(one, ListWalk):
@@ -283,7 +305,7 @@ class ShowingConversation(Conversation):
         elif one is not None and one.forwarded is None and self._meta_calls is not None:
             self._meta_calls.cancel(one)
         elif one is not None:
-            self._whole.received(notice, NOWHERE)
+            self.accept(notice, NOWHERE)
             one.cancelled()
         return one is not None
 
@@ -292,11 +314,11 @@ class ShowingConversation(Conversation):
         if notice is None or walk.current is not walk.asked:
             params = b'{"requestId":%b,"reason":"nobody waits for it"}' % (walk.current.id or b"null")
             notice = jsonrpc.notification("notifications/cancelled", params)
-        self._whole.received(notice, NOWHERE)
+        self.accept(notice, NOWHERE)
         walk.give_up()
 
-    def _over(self, call: Exchange) -> None:
-        self._finished(call.message)
+    def _meta_call_ended(self, call: Exchange) -> None:
+        self._own_ended(call.message)
 
-    def _finished(self, asked: Message) -> None:
+    def _own_ended(self, asked: Message) -> None:
         self._own.pop(jsonrpc.id_key(asked.id or b"null"), None)
