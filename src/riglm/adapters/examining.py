@@ -37,7 +37,6 @@ class FilesLook(FilesLookPort):
     """Looks at the files of this machine."""
 
     def exposed(self, path: Path) -> Exposed | None:
-        """The path, if others than its owner may use it; on systems without such modes nothing is known."""
         if os.name != "posix":
             return None
         try:
@@ -47,16 +46,13 @@ class FilesLook(FilesLookPort):
         return Exposed(path=path, mode=f"{mode:04o}") if mode & _OF_OTHERS else None
 
     def is_file(self, path: Path) -> bool:
-        """Whether there is a file, and it may be read."""
         return path.is_file() and os.access(path, os.R_OK)
 
     def is_writable(self, directory: Path) -> bool:
-        """Whether files can be made in a directory, or it can be made itself."""
         there = _there(directory)
         return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
     def free_bytes(self, path: Path) -> int | None:
-        """What is free on the disk that holds the path, or would."""
         try:
             return shutil.disk_usage(_there(path)).free
         except OSError:
@@ -77,11 +73,9 @@ class Programs(ProgramsPort):
     """The programs of this machine."""
 
     def found(self, program: str) -> str | None:
-        """The path of a program, as a shell would find it."""
         return shutil.which(program)
 
     def version_of_riglm(self, command: Sequence[str]) -> str | None:
-        """What `riglm --version` says, of the riglm that a command starts with `run` or `serve`."""
         words = list(command)
         end = next((at for at, word in enumerate(words) if word in {"run", "serve"}), 1)
         try:
@@ -141,11 +135,9 @@ class Overhearing(logging.Handler, OverhearingPort):
             self._noise[name] = self._noise.get(name, 0) + 1
 
     def heard(self, upstream: str) -> Heard:
-        """What the server of this name said since it was forgotten last."""
         return Heard(complaints=tuple(self._said.get(upstream, ())), noise=self._noise.get(upstream, 0))
 
     def forget(self, upstream: str) -> None:
-        """What the server of this name said so far counts no more."""
         self._said.pop(upstream, None)
         self._noise.pop(upstream, None)
 
@@ -244,7 +236,6 @@ class JsonSchemaJudge(SchemaJudgePort):
     """Holds schemas against the meta-schema that they name, by default that of 2020-12."""
 
     def fault(self, schema: Any) -> str | None:
-        """Why this is no JSON Schema; None when it is one."""
         try:
             validator_for(schema, default=Draft202012Validator).check_schema(schema)
         except SchemaError as error:

@@ -62,16 +62,13 @@ class ProxyService(DownstreamPort):
         self.modern: ModernService = self._modern if traces is None else traces.modern(self._modern)
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
-        """A connection that carries both eras."""
         return Connection(self, caller, channel, sink)
 
     def hold(self, *, on: bool) -> None:
-        """Hold the servers back, or no longer."""
         for upstream in self._upstreams:
             upstream.hold(on=on)
 
     def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
-        """A conversation for a client that opens a connection with the handshake."""
         conversation: Conversation
         if len(self._upstreams) > 1:
             listings = self._listings

@@ -90,7 +90,6 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
         self._busy_timeout_ms = busy_timeout_ms
 
     def put_override(self, override: Override) -> None:
-        """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
         with self._writing() as connection:
             connection.execute(
                 "DELETE FROM override WHERE expires_at <= ? OR id = ?", (override.created_at, override.id.bytes)
@@ -111,7 +110,6 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
             )
 
     def list_overrides(self) -> Sequence[Override]:
-        """All overrides in the order in which they were made."""
         found = self._read(
             "override",
             "SELECT id, kind, tool, scope, key, created_at, expires_at, reason FROM override ORDER BY created_at, id",
@@ -131,12 +129,10 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
         ]
 
     def delete_override(self, override_id: UUID) -> bool:
-        """Remove an override; False when there is none with this id."""
         with self._writing() as connection:
             return connection.execute("DELETE FROM override WHERE id = ?", (override_id.bytes,)).rowcount > 0
 
     def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
-        """Return the warm set of a principal, client and profile, None if there is none."""
         key = (storable(principal), storable(client), storable(profile))
         for evidence, probabilities, requests, distinct_tools, created_at in self._read("warm_set", _WARM_SET, key):
             usage = Usage(
@@ -149,7 +145,6 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
         return None
 
     def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
-        """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
         usage = warm_set.usage
         row = (
             storable(warm_set.principal),
@@ -167,12 +162,10 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
         return self.get_warm_set(warm_set.principal, warm_set.client, warm_set.profile) or warm_set
 
     def forget_warm_sets(self) -> None:
-        """Remove all warm sets."""
         with self._writing() as connection:
             connection.execute("DELETE FROM warm_set")
 
     def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
-        """Return the latest sessions with a successful call of an upstream tool, newest first."""
         scope, given = ("principal = ?", (storable(principal),)) if principal is not None else ("1", ())
         found = self._read("session", _SESSIONS.format(scope=scope), (*given, OWN_UPSTREAM, limit))
         sessions = [
@@ -184,7 +177,6 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
         return to_session_uses(sessions, ((id_, original(tool)) for id_, tool in calls))
 
     def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
-        """Return the stored catalogs with these fingerprints."""
         found = self._read(
             "tool_catalog",
             "SELECT fingerprint, variant, server, capabilities, instructions, tools, updated_at FROM tool_catalog"

@@ -61,7 +61,6 @@ class SqlVectors(VectorCachePort):
         self._database.close()
 
     def get_many(self, model: str, hashes: Sequence[str]) -> Mapping[str, "Vector"]:
-        """The vectors (or matrices) that are known, by hash of the text."""
         found: dict[str, Vector] = {}
         stale: list[str] = []
         fresh = self._clock() - _FRESH_SECONDS
@@ -76,7 +75,6 @@ class SqlVectors(VectorCachePort):
         return found
 
     def put_many(self, model: str, vectors: Mapping[str, "Vector"]) -> None:
-        """Keep vectors; what is there already stays."""
         new = (_row(model, hash_, vector, self._clock()) for hash_, vector in vectors.items() if is_sound(vector))
         while some := list(islice(new, _ROWS_AT_ONCE)):
             with self._opened().writing() as connection:

@@ -35,7 +35,6 @@ class ClientFiles(ClientsPort):
         self._anyway = frozenset(anyway)
 
     def places(self, project: Path | None) -> tuple[Place, ...]:
-        """Where servers of clients are, on this machine; with a project, only what is for work in that directory."""
         candidates = (
             user_candidates(self._platform, self._environment, self._home)
             if project is None
@@ -47,7 +46,6 @@ class ClientFiles(ClientsPort):
         return tuple({(place.file.resolve(), place.path): place for place in reversed(found)}.values())[::-1]
 
     def servers(self, place: Place, content: bytes) -> tuple[ClientServer, ...]:
-        """The servers at a place in this version of the file; none where the place is not there."""
         values = _values(place, _text(place, content))
         found = _at(values, place.path)
         servers = [
@@ -64,7 +62,6 @@ class ClientFiles(ClientsPort):
         )
 
     def remarks(self, place: Place, names: Collection[str], entry: str) -> tuple[str, ...]:
-        """What its user has said of these servers elsewhere, and what becomes of it behind riglm with this name."""
         if place.client != "claude-code":
             return ()
         return claude_code.remarks(place, names, entry, self._of_claude_code())
@@ -95,7 +92,6 @@ class ClientFiles(ClientsPort):
         env: Mapping[str, str] | None = None,
         waits: Mapping[str, float] | None = None,
     ) -> bytes:
-        """The file with riglm in the place of these servers."""
         text = _text(place, content)
         values = _values(place, text)
         servers = _at(values, place.path)
@@ -113,7 +109,6 @@ class ClientFiles(ClientsPort):
     def without_riglm(
         self, place: Place, content: bytes, entry: str | None, before: bytes, names: Collection[str]
     ) -> bytes:
-        """The file with servers of an earlier version of it where riglm is, or at the end if that is not there."""
         text, earlier = _text(place, content), _text(place, before)
         values = _values(place, text)
         servers, were = _at(values, place.path), _at(_values(place, earlier), place.path)

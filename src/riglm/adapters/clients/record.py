@@ -24,35 +24,29 @@ class InstallationRecord(InstallationsPort):
         self._directory = directory
 
     def all(self) -> tuple[Installation, ...]:
-        """Every change that was not taken back; none when the record cannot be read."""
         try:
             return self._read()
         except CannotChange:
             return ()
 
     def keep(self, place: Place, content: bytes) -> str:
-        """Keep a copy of a client's file; its name."""
         name = f"{place.key}-{secrets.token_hex(4)}{place.file.suffix}"
         self._write(name, content)
         return name
 
     def kept(self, name: str) -> bytes | None:
-        """Return a copy that was kept; None if it was removed."""
         try:
             return self.where(name).read_bytes()
         except OSError:
             return None
 
     def where(self, name: str) -> Path:
-        """Where a copy is kept."""
         return self._directory / Path(name).name
 
     def add(self, installation: Installation) -> None:
-        """Note a change that is about to be made."""
         self._note((*self._read(), installation))
 
     def drop(self, installations: Sequence[Installation]) -> None:
-        """Forget changes that were taken back, and their copies."""
         left = [each for each in self._read() if each not in installations]
         self._note(left)
         for each in installations:
@@ -104,28 +98,22 @@ class JoinedRecords(InstallationsPort):
         self._records = tuple(records)
 
     def all(self) -> tuple[Installation, ...]:
-        """Every change that was not taken back, in the order in which they were made."""
         return tuple(heapq.merge(*(record.all() for record in self._records), key=lambda each: each.at))
 
     def keep(self, place: Place, content: bytes) -> str:
-        """Keep a copy of a client's file; its name."""
         return self._records[0].keep(place, content)
 
     def kept(self, name: str) -> bytes | None:
-        """Return a copy that was kept; None if it was removed."""
         return next((found for record in self._records if (found := record.kept(name)) is not None), None)
 
     def where(self, name: str) -> Path:
-        """Where a copy is kept."""
         holding = (record for record in self._records if record.kept(name) is not None)
         return next(holding, self._records[0]).where(name)
 
     def add(self, installation: Installation) -> None:
-        """Note a change that is about to be made."""
         self._records[0].add(installation)
 
     def drop(self, installations: Sequence[Installation]) -> None:
-        """Forget changes that were taken back, and their copies."""
         for record in self._records:
             there = record.all()
             if found := [each for each in installations if each in there]:

@@ -32,7 +32,6 @@ class ServersFile(ServersFilePort):
         self._environment = environment
 
     def servers(self, file: Path, content: bytes | None) -> Mapping[str, Any]:
-        """The servers in this version of the file."""
         if content is None:
             return {}
         try:
@@ -47,7 +46,6 @@ class ServersFile(ServersFilePort):
         return servers if isinstance(servers, dict) else {}
 
     def fault(self, name: str, definition: Mapping[str, Any], directory: Path | None) -> str:
-        """Why riglm would not start with this server, or nothing; it is started in the directory, if one is known."""
         from riglm.adapters.configuration.loading import Configuration
         from riglm.adapters.configuration.presence import require_upstreams
         from riglm.adapters.configuration.problem import problems_in
@@ -66,7 +64,6 @@ class ServersFile(ServersFilePort):
         return ""
 
     def with_servers(self, content: bytes | None, servers: Mapping[str, Mapping[str, Any]], head: str) -> bytes:
-        """The file with servers added; a new one begins with the comment lines of `head`, in shadow mode."""
         if content is None:
             content = (head + _START).encode()
         bom = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""

@@ -72,21 +72,17 @@ class ConfigurationDocuments(ConfigurationPort):
         self._as_read = FileAsRead(configuration.settings)
 
     def shown(self, settings: Settings) -> dict[str, Any]:
-        """The settings as a document, with masks in the place of secrets."""
         return document_of(settings)
 
     def merged(self, settings: Settings, document: Mapping[str, Any]) -> Settings:
-        """The settings with a document merged in."""
         return merging.merged(settings, merging.changes_in(document, settings), self._default_store)
 
     def differences(self, before: Settings, after: Settings) -> tuple[KeyPath, ...]:
-        """Where two configurations differ, in the order of the schema."""
         return tuple(merging.differences(before, after))
 
     def write_aside(
         self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
     ) -> "Replacement | None":
-        """Write a merged change into `settings` next to the file; None if the file has all of it already."""
         file = self._writable()
         raw = _read(file)
         found = self._loaded(file)
@@ -179,7 +175,6 @@ class Replacement(WrittenAside):
             raise _unwritable(self._target, error) from None
 
     def take_over(self) -> None:
-        """Put it in the place of the file."""
         try:
             if self._target.read_bytes() != self._before:
                 raise Conflict(f"{self._target} was changed by another process — fix: ask again")
@@ -190,7 +185,6 @@ class Replacement(WrittenAside):
             raise _unwritable(self._target, error) from None
 
     def discard(self) -> None:
-        """Leave the file as it is."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
@@ -296,7 +290,6 @@ class SafeFiles(FilesPort):
     """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone."""
 
     def read(self, file: Path) -> bytes | None:
-        """What it holds; None when there is no such file."""
         try:
             return file.read_bytes()
         except FileNotFoundError:
@@ -305,11 +298,9 @@ class SafeFiles(FilesPort):
             raise Conflict(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
 
     def has_folder(self, file: Path) -> bool:
-        """Whether the directory that the file is in, or would be, is there."""
         return file.parent.is_dir()
 
     def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
-        """Replace the content of the file, or delete it; a new one is readable for its user only."""
         if before == after:
             return
         if before is not None and after is not None:
@@ -330,7 +321,6 @@ class SafeFiles(FilesPort):
             raise Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
 
     def clear(self, directory: Path) -> tuple[Path, ...]:
-        """Remove what a riglm that was stopped while it wrote left in a directory; what was removed."""
         removed = []
         with contextlib.suppress(OSError):
             for file in left_behind(directory):

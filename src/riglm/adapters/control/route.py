@@ -25,7 +25,6 @@ class JsonRequest(Request):
     """A request whose body is small, quick and strict JSON, or refused."""
 
     async def body(self) -> bytes:
-        """The whole body."""
         if not hasattr(self, "_body"):
             self._body = await self._gathered()
         return self._body

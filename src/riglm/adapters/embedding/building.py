@@ -59,7 +59,6 @@ class PluggedEmbedder(EmbedderPort):
         self._failure = ""
 
     def __enter__(self) -> Self:
-        """Open it; one that cannot be opened answers nothing."""
         try:
             self._embedder.__enter__()
         except Exception as error:  # noqa: BLE001  # a fallback is used
@@ -70,7 +69,6 @@ class PluggedEmbedder(EmbedderPort):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
         try:
             self._embedder.__exit__(kind, error, trace)
         except Exception:  # noqa: BLE001  # it is released in any case
@@ -78,7 +76,6 @@ class PluggedEmbedder(EmbedderPort):
 
     @property
     def model(self) -> str:
-        """The identity of its vectors."""
         return self._embedder.model
 
     def embed(self, texts: Sequence[str]) -> Vector:
@@ -100,7 +97,6 @@ class PluggedEmbedder(EmbedderPort):
         return rows
 
     def status(self) -> EmbedderStatus:
-        """Return its status, under the name that the configuration gives it."""
         said = replace(self._embedder.status(), provider=self._provider)
         return replace(said, status="unavailable", semantic_quality="none") if self._failure else said
 
@@ -123,7 +119,6 @@ class FallbackEmbedder(EmbedderPort):
         self._closing = False
 
     def __enter__(self) -> Self:
-        """Open both."""
         self._closing = False
         self._stand_in.__enter__()
         self._first.__enter__()
@@ -133,7 +128,6 @@ class FallbackEmbedder(EmbedderPort):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close both."""
         self._closing = True
         try:
             self._first.__exit__(kind, error, trace)
@@ -142,11 +136,9 @@ class FallbackEmbedder(EmbedderPort):
 
     @property
     def model(self) -> str:
-        """The model of the last answer."""
         return self._acting.model
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """Return one row for each text, by whichever model responds."""
         try:
             rows = self._first.embed(texts)
         except EmbedderUnavailable as error:
@@ -163,7 +155,6 @@ class FallbackEmbedder(EmbedderPort):
         return rows
 
     def status(self) -> EmbedderStatus:
-        """The source of the next response, next to the configured one."""
         first = self._first.status()
         if first.status == "ready" or (first.status == "loading" and self._acting is self._first):
             return first
@@ -251,7 +242,6 @@ class SharedEmbedder(EmbedderPort):
         self._users = 0
 
     def __enter__(self) -> Self:
-        """Open the embedder for the first user."""
         with self._opening:
             with self._counting:
                 self._users += 1
@@ -263,7 +253,6 @@ class SharedEmbedder(EmbedderPort):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the embedder after the last user, also while it is still opening; closing it again does no harm."""
         with self._counting:
             self._users = max(0, self._users - 1)
             is_last = self._users == 0
@@ -272,21 +261,16 @@ class SharedEmbedder(EmbedderPort):
 
     @property
     def model(self) -> str:
-        """The embedder's model."""
         return self._embedder.model
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """The embedder's rows."""
         return self._embedder.embed(texts)
 
     def embed_public(self, texts: Sequence[str]) -> Vector:
-        """The embedder's rows, of public texts."""
         return self._embedder.embed_public(texts)
 
     def find_public(self, texts: Sequence[str]) -> Sequence[Vector | None]:
-        """The vectors that the embedder kept."""
         return self._embedder.find_public(texts)
 
     def status(self) -> EmbedderStatus:
-        """The embedder's."""
         return self._embedder.status()

@@ -78,31 +78,25 @@ class CachedEmbedder(EmbedderPort):
         self._turns = Turns()
 
     def __enter__(self) -> Self:
-        """Open the embedder."""
         self._embedder.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the embedder."""
         self._embedder.__exit__(kind, error, trace)
 
     @property
     def model(self) -> str:
-        """The embedder's model."""
         return self._embedder.model
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """One row for each text, all of the model that `model` names afterwards; remembered in memory only."""
         return self._embedded(texts, None)
 
     def embed_public(self, texts: Sequence[str]) -> Vector:
-        """The same, remembered in the store as well."""
         return self._embedded(texts, self._store)
 
     def find_public(self, texts: Sequence[str]) -> Sequence[Vector | None]:
-        """Return the vectors in memory and in the store, None for the others."""
         if not self._worth_keeping():
             return [None] * len(texts)
         hashes = [text_hash(text) for text in texts]
@@ -110,7 +104,6 @@ class CachedEmbedder(EmbedderPort):
         return [known.get(each) for each in hashes]
 
     def status(self) -> EmbedderStatus:
-        """The embedder's."""
         return self._embedder.status()
 
     def _embedded(self, texts: Sequence[str], store: VectorCachePort | None) -> Vector:

@@ -66,19 +66,16 @@ class FastembedEmbedder(EmbedderPort):
         )
 
     def __enter__(self) -> Self:
-        """Start the process and load a model. If that fails, `status` reports it, and it is tried again later."""
         self._supervisor.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process. Callers that wait for vectors get `EmbedderUnavailable`."""
         self._supervisor.close()
 
     @property
     def model(self) -> str:
-        """The model that was loaded last, with its revision; before that, the one that is wished for."""
         loaded = self._supervisor.loaded
         return loaded.identity if loaded else self._models[0]
 
@@ -98,7 +95,6 @@ class FastembedEmbedder(EmbedderPort):
         return self._supervisor.pid
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """One row for each text, all of the same model."""
         return self.answered(texts)[1]
 
     def answered(self, texts: Sequence[str]) -> tuple[Loaded | None, Vector]:
@@ -124,7 +120,6 @@ class FastembedEmbedder(EmbedderPort):
         raise EmbedderUnavailable("the process kept coming back with another model")
 
     def status(self) -> EmbedderStatus:
-        """What is known since the last question, or since a model came back."""
         loaded, down = self._supervisor.loaded, self._supervisor.down is not None
         actual = loaded.model if loaded else self._models[0]
         return EmbedderStatus(
@@ -156,19 +151,16 @@ class ChosenEmbedder(EmbedderPort):
         self._last: Loaded | None = None
 
     def __enter__(self) -> Self:
-        """Open the embedder."""
         self._embedder.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the embedder."""
         self._embedder.__exit__(kind, error, trace)
 
     @property
     def model(self) -> str:
-        """The model of the last answer; before that the one that was loaded, if it is the chosen one."""
         loaded = self._last or self._embedder.loaded
         if loaded is not None and self._is_chosen(loaded):
             return loaded.identity
@@ -188,7 +180,6 @@ class ChosenEmbedder(EmbedderPort):
         return rows
 
     def status(self) -> EmbedderStatus:
-        """The embedder's, which is unavailable while a fallback is used."""
         status, loaded = self._embedder.status(), self._embedder.loaded
         if loaded is None or self._is_chosen(loaded):
             return status

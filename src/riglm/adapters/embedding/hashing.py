@@ -67,7 +67,6 @@ class HashingEmbedder(EmbedderPort):
     """
 
     def __enter__(self) -> Self:
-        """Load nothing."""
         return self
 
     def __exit__(
@@ -77,11 +76,9 @@ class HashingEmbedder(EmbedderPort):
 
     @property
     def model(self) -> str:
-        """Always the same."""
         return STATIC_MODEL
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """Return one row for each text; a text without any word has a direction for itself."""
         rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for number, text in enumerate(texts):
             if number:
@@ -90,7 +87,6 @@ class HashingEmbedder(EmbedderPort):
         return rows
 
     def status(self) -> EmbedderStatus:
-        """Always ready, and of low quality."""
         return EmbedderStatus(
             provider=STATIC_PROVIDER,
             model=STATIC_MODEL,

@@ -16,7 +16,6 @@ class Turns:
         self._busy = Lock()
 
     def __enter__(self) -> Self:
-        """Wait for the turn."""
         with self._next:
             self._busy.acquire()
         return self
@@ -24,5 +23,4 @@ class Turns:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Pass it on."""
         self._busy.release()

@@ -34,13 +34,11 @@ class Parquet(RowWriter):
         self._waiting: list[Row] = []
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows, in the order given, once there are enough of them for a group."""
         self._waiting += rows
         if len(self._waiting) >= _ROWS_IN_A_GROUP:
             self._write_group()
 
     def close(self) -> None:
-        """Write the last group, and what the file holds where."""
         if self._waiting:
             self._write_group()
         self._writer.close()

@@ -120,7 +120,6 @@ class JsonLines(RowWriter):
         self._encoder = msgspec.json.Encoder()
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows, in the order given."""
         try:
             self._file.write(self._encoder.encode_lines(self._told(rows)))
         except UnicodeEncodeError:
@@ -144,12 +143,10 @@ class Csv(RowWriter):
         self._writer.writerow(self._columns)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows, in the order given."""
         columns = self._columns.items()
         self._writer.writerows([_cell(row[name], type_) for name, type_ in columns] for row in rows)
 
     def close(self) -> None:
-        """Write what is still to be written."""
         self._text.flush()
         self._text.detach()
 

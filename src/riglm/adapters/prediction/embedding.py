@@ -20,7 +20,6 @@ class EmbeddingPredictor(PredictorPort):
         """Nothing is learned here: what contexts teach is kept as learned pairs."""
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """The combined relevance, zeros without a context."""
         relevance = situation.relevance
         if relevance is None:
             return Prediction(scores=np.zeros(len(situation.candidates)))
@@ -57,7 +56,6 @@ class BlendPredictor(PredictorPort):
         self._together = Counts(most_rows=10_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
-        """Count a call."""
         calls = situation.calls
         self._use.add("", tool)
         for order in range(1, min(len(calls), 2) + 1):
@@ -69,7 +67,6 @@ class BlendPredictor(PredictorPort):
                 self._together.add(tool, other)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """The sum."""
         features = Features(situation)
         if not features.size:
             return Prediction(scores=np.zeros(0))

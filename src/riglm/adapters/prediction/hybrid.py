@@ -107,7 +107,6 @@ class HybridPredictor(PredictorPort):
         self._judged: _Judged | None = None
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
-        """Learn the weights from what was known before the call, then count the call."""
         features = Features(situation)
         target = features.column.get(tool)
         if target is not None and features.size > 1:
@@ -117,7 +116,6 @@ class HybridPredictor(PredictorPort):
             statistic.learn(features, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """The logarithm of each candidate's probability, fresh ones lifted, in the order that counts."""
         if not situation.candidates:
             return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
         judged = self._judge(situation)

@@ -87,11 +87,9 @@ class FrequencyPredictor(PredictorPort):
         self._frequency = Frequency()
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
-        """Count a call."""
         self._frequency.learn(Features(situation), tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """Log-odds against chance."""
         features = Features(situation)
         moment = self._frequency.signals(features)["moment"]
         parts = {"use": features.lift(self._frequency.share(features)), "moment": _MOMENT_WEIGHT * moment}
@@ -175,13 +173,11 @@ class CooccurrencePredictor(PredictorPort):
         self._company = Company()
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
-        """Count the company of a call."""
         features = Features(situation)
         self._frequency.learn(features, tool, weight)
         self._company.learn(features, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """Log-odds against chance."""
         features = Features(situation)
         use = self._frequency.share(features)
         _, ever = self._company.shares(features, use)
@@ -241,13 +237,11 @@ class SequencePredictor(PredictorPort):
         self._frequency = Frequency()
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
-        """Count a transition."""
         features = Features(situation)
         self._order.learn(features, tool, weight)
         self._frequency.learn(features, tool, weight)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """The logarithm of P(fresh) P(tool | fresh) or P(repeat) P(tool | repeat), against chance."""
         features = Features(situation)
         follows = self._order.signals(features)["follows"]
         odds = self._order.fresh_odds(features)
@@ -339,7 +333,6 @@ class ServerPredictor(PredictorPort):
         """Nothing is learned."""
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """Return how recently the server of each candidate was used, between 0 and 1."""
         scores = self._home.near(Features(situation))
         return Prediction(
             scores=scores,

@@ -18,7 +18,6 @@ class InMemorySessionState(SessionStatePort):
         self._monotonic = monotonic
 
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
-        """Keep the values under these keys for this time from now."""
         found = [self._value(key) for key in keys]
         for key, value in zip(keys, found, strict=True):
             if value is not None:
@@ -26,18 +25,15 @@ class InMemorySessionState(SessionStatePort):
         return found
 
     async def there(self, keys: Sequence[str]) -> list[bool]:
-        """Whether there are values under these keys."""
         return [self._value(key) is not None for key in keys]
 
     async def claim(self, key: str, value: bytes, seconds: float) -> bytes:
-        """The value under a key, this one if there was none."""
         found = self._value(key)
         if found is None:
             await self.keep(key, value, seconds)
         return value if found is None else found
 
     async def swap(self, key: str, before: bytes, value: bytes, seconds: float) -> bytes | None:
-        """Put a value in the place of the one `before`; what is there instead, if there is."""
         found = self._value(key)
         if found is not None and found != before:
             return found
@@ -45,35 +41,28 @@ class InMemorySessionState(SessionStatePort):
         return None
 
     async def number(self, key: str, beyond: int, seconds: float) -> int:
-        """The next number under a key."""
         number = max(int(self._value(key) or 0), beyond) + 1
         await self.keep(key, b"%d" % number, seconds)
         return number
 
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
-        """Put a value in the place of the one before."""
         self._values[key] = (value, self._monotonic() + seconds)
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """Let values go."""
         for key in keys:
             self._values.pop(key, None)
 
     async def tell(self, news: bytes) -> None:
-        """Notify all subscribers."""
         for listener in self._listeners:
             listener(news)
 
     async def returned(self, seconds: float) -> bool:
-        """Return False: it is always available."""
         return True
 
     def listen(self, listener: Callable[[bytes], None]) -> None:
-        """One more listens."""
         self._listeners.append(listener)
 
     async def __aenter__(self) -> Self:
-        """Do nothing."""
         return self
 
     async def __aexit__(

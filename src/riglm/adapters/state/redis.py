@@ -161,41 +161,34 @@ class RedisSessionState(SessionStatePort):
         self._reader = NewsReader(_client(url, connections=1), self._news)
 
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
-        """Keep the values under these keys for this time from now."""
         answers = await self._line.ask(*(("GETEX", self._prefix + key, "PX", _ms(seconds)) for key in keys))
         return [answer if isinstance(answer, bytes) else None for answer in answers]
 
     async def there(self, keys: Sequence[str]) -> list[bool]:
-        """Whether there are values under these keys."""
         return [bool(found) for found in await self._line.ask(*(("EXISTS", self._prefix + key) for key in keys))]
 
     async def claim(self, key: str, value: bytes, seconds: float) -> bytes:
-        """The value under a key, this one if there was none."""
         name = self._prefix + key
         _, found = await self._line.ask(("SET", name, value, "NX", "PX", _ms(seconds)), ("GET", name))
         return found if isinstance(found, bytes) else value
 
     async def swap(self, key: str, before: bytes, value: bytes, seconds: float) -> bytes | None:
-        """Put a value in the place of the one `before`; what is there instead, if there is."""
         expected = hashlib.sha1(before, usedforsecurity=False).hexdigest()
         command = ("EVAL", _SWAP, 1, self._prefix + key, expected, value, _ms(seconds))
         [found] = await self._line.ask(command)
         return found if isinstance(found, bytes) else None
 
     async def number(self, key: str, beyond: int, seconds: float) -> int:
-        """The next number under a key."""
         [number] = await self._line.ask(("EVAL", _NUMBER, 1, self._prefix + key, beyond, _ms(seconds)))
         if not isinstance(number, int) or number <= beyond:
             raise StateUnavailable(f"a number greater than {beyond} was asked for, and {number!r} came")
         return number
 
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
-        """Put a value in the place of the one before, now or when the server is back."""
         command: Command = ("SET", self._prefix + key, value, "PX", _ms(seconds))
         await self._line.say(command, on_loss=lambda: self._backlog.value(key, command))
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """Let values go, now or when the server is back."""
         commands: list[Command] = [("DEL", self._prefix + key) for key in keys]
 
         def note() -> None:
@@ -205,20 +198,16 @@ class RedisSessionState(SessionStatePort):
         await self._line.say(*commands, on_loss=note)
 
     async def tell(self, news: bytes) -> None:
-        """Notify all processes, now or when the server is available again."""
         command = telling(self._news, news)
         await self._line.say(command, *tidying(self._news), on_loss=lambda: self._backlog.news(command))
 
     async def returned(self, seconds: float) -> bool:
-        """Return True if the server responds again within `seconds` after it was lost."""
         return await self._line.returned(seconds)
 
     def listen(self, listener: Callable[[bytes], None]) -> None:
-        """One more listens."""
         self._reader.listen(listener)
 
     async def __aenter__(self) -> Self:
-        """Look whether the server is there; riglm starts without it as well."""
         try:
             await self._line.try_now(("PING",))
         except StateUnavailable as error:
@@ -229,7 +218,6 @@ class RedisSessionState(SessionStatePort):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close both connections."""
         await self._reader.close()
         await self._line.close()
 

@@ -54,7 +54,6 @@ class JsonLogs(logging.Handler):
         logging.getLogger("riglm").setLevel(self._threshold)
 
     def __enter__(self) -> Self:
-        """Take what riglm logs from the given level on, and warnings of everything else."""
         logging.getLogger().addHandler(self)
         logging.getLogger("riglm").setLevel(self._threshold)
         logging.captureWarnings(capture=True)
@@ -63,7 +62,6 @@ class JsonLogs(logging.Handler):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what is left and take nothing more."""
         logging.captureWarnings(capture=False)
         logging.getLogger("riglm").setLevel(logging.NOTSET)
         logging.getLogger().removeHandler(self)

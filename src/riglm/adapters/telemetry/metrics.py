@@ -85,7 +85,6 @@ class PrometheusMetrics(MeterPort):
         mode: Mode = "off",
         result: Found | None = None,
     ) -> None:
-        """Count a call."""
         calls = self._calls.get(upstream) or self._calls[OTHER]
         calls.add(found, error_kind, seconds)
         if error_kind in USES and upstream and upstream != OWN_UPSTREAM:
@@ -95,11 +94,9 @@ class PrometheusMetrics(MeterPort):
                 self._costs[session_id].called(tool)
 
     def held(self, upstream: str, seconds: float) -> None:
-        """Count what riglm took of a call."""
         (self._calls.get(upstream) or self._calls[OTHER]).held.add(seconds)
 
     def exposed(self, exposure: Exposure, *, changed: bool) -> None:
-        """Count what was shown."""
         self._shown[exposure.mode].add(exposure, changed=changed)
         cost = self._costs.get(exposure.session_id)
         if cost is None:
@@ -113,16 +110,13 @@ class PrometheusMetrics(MeterPort):
             self._by_session.setdefault(exposure.session_id, 0)
 
     def predicted(self, seconds: float) -> None:
-        """Count a prediction."""
         self._predicted.add(seconds)
 
     def session_opened(self, session: Session) -> None:
-        """Count a session."""
         key = (session.era.value, session.transport.value)
         self._sessions[key] = self._sessions.get(key, 0) + 1
 
     def session_closed(self, session_id: UUID, *, ended: bool) -> None:
-        """Count the searches of a session that was shown a list, and its price."""
         searches, price = self._by_session.pop(session_id, None), self._costs.pop(session_id, None)
         if searches is not None and ended:
             self._searches.add(searches)
@@ -271,5 +265,4 @@ class _Own(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
         return self._metrics.families()

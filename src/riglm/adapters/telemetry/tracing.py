@@ -41,7 +41,6 @@ class OpenTelemetryTracer(TracerPort):
         self._tracer: Tracer | None = None
 
     def __enter__(self) -> Self:
-        """Start to export."""
         asked_for = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _SPOKEN)
         if asked_for != _SPOKEN:
             _log.warning("spans are sent by %s, not by %s: see that the endpoint takes it", _SPOKEN, asked_for)
@@ -55,7 +54,6 @@ class OpenTelemetryTracer(TracerPort):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Export what is left, within two seconds."""
         provider, self._provider, self._tracer = self._provider, None, None
         if provider is not None:
             closing = threading.Thread(target=provider.shutdown, name="riglm-tracing-end", daemon=True)
@@ -64,14 +62,12 @@ class OpenTelemetryTracer(TracerPort):
         self._hushed.end()
 
     def served(self, name: str, attributes: Mapping[str, str], carrier: Mapping[str, str]) -> Span:
-        """A span of the kind SERVER, in the client's trace if it named one."""
         if self._tracer is None:
             return _NO_SPAN
         parent = _context.extract(carrier) if carrier else None
         return _Traced(self._tracer.start_span(name, parent, SpanKind.SERVER, dict(attributes)))
 
     def asked(self, name: str, attributes: Mapping[str, str], within: Span | None) -> Span:
-        """A span of the kind CLIENT."""
         if self._tracer is None:
             return _NO_SPAN
         parent = set_span_in_context(within.span) if isinstance(within, _Traced) else None
@@ -87,13 +83,11 @@ class _Traced(Span):
         self.span = span
 
     def carrier(self) -> Mapping[str, str]:
-        """Its context."""
         found: dict[str, str] = {}
         _context.inject(found, set_span_in_context(self.span))
         return found
 
     def ended(self, error: str | None = None, code: int | None = None) -> None:
-        """End it, with what went wrong."""
         if not self.span.is_recording():
             return
         if error is not None:
@@ -108,7 +102,6 @@ class _NoSpan(Span):
     """Nothing is traced any more, or not yet."""
 
     def carrier(self) -> Mapping[str, str]:
-        """It has no context."""
         return {}
 
     def ended(self, error: str | None = None, code: int | None = None) -> None:

@@ -57,7 +57,6 @@ class AggregateConversation(HandshakeConversation):
         self._links: dict[Exchange, UpstreamLink] = {}
 
     def spellings(self, tool: str) -> tuple[str, ...]:
-        """All names under which the client may know the tool that `tool` reaches."""
         return self._directory.spellings(tool)
 
     def accept(
@@ -111,7 +110,6 @@ class AggregateConversation(HandshakeConversation):
 
     @property
     def tickets(self) -> Mapping[str, bytes]:
-        """What names the sessions that servers gave, with what they said they can do."""
         return self._ensemble.tickets()
 
     def adopt_upstream(self, carried: Carried) -> bool:
@@ -119,7 +117,6 @@ class AggregateConversation(HandshakeConversation):
         return self._ensemble.adopt(carried)
 
     def heard(self, notice: Message) -> None:
-        """Another process was told that a list changed: whose it is it does not say."""
         methods = CHANGED.get(notice.method or "")
         if methods is not None:
             for server in self._ensemble.members:

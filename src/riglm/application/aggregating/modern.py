@@ -60,7 +60,6 @@ class AggregateModern(ModernRequests):
         self._owners: dict[Exchange, UpstreamLink] = {}
 
     def spellings(self, tool: str) -> tuple[str, ...]:
-        """All names under which clients may know the tool that `tool` reaches."""
         return self._directory.spellings(tool)
 
     def accept(
@@ -71,7 +70,6 @@ class AggregateModern(ModernRequests):
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> Exchange:
-        """Process a request. Each server gets new headers, because names may differ there."""
         exchange = Exchange(message, sink, on_done=self._finished)
         self._workers.start(exchange, self._answer, exchange, envelope, caller)
         return exchange

@@ -58,7 +58,6 @@ class Following(Follower, Generic[_Value]):
         self._take = take
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
-        """Nothing has to be made ready."""
         value = self._read(after)
         return None if value == self._read(before) else lambda: self._take(value)
 
@@ -73,7 +72,6 @@ class FilteringFollower(Follower):
         self._aside = Aside()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
-        """Make the decisions of the new rules."""
         rules = after.filtering
         if (rules, after.predictor.kind, after.prices) == (before.filtering, before.predictor.kind, before.prices):
             return None
@@ -109,7 +107,6 @@ class PredictionFollower(Follower):
         self._aside = Aside()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
-        """See that the predictor can be made."""
         if _about_prediction(before) == _about_prediction(after):
             return None
         is_new = after.predictor != before.predictor or (_predicts(after) and not _predicts(before))
@@ -234,7 +231,6 @@ class LiveConfiguration(LiveConfigurationPort):
         return self._settings
 
     def shown(self) -> ConfigurationShown:
-        """The configuration with masks in the place of secrets."""
         if self._shown is None:
             self._shown = self._documents.shown(self._settings)
         return ConfigurationShown(version=self._version, document=self._shown)
@@ -242,7 +238,6 @@ class LiveConfiguration(LiveConfigurationPort):
     async def put(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
     ) -> ConfigurationChanged:
-        """Change what `document` names; a change that was begun is not left half done when nobody waits for it."""
         change = asyncio.create_task(self._put(document, expected_version, persist=persist))
         self._changes.add(change)
         change.add_done_callback(self._changes.discard)

@@ -69,21 +69,17 @@ class ControlService(ControlPort):
             store.close()
 
     async def health(self) -> Health:
-        """How riglm is; does not wait for the store."""
         return await self._desks.doctor.health()
 
     async def readiness(self) -> Readiness:
-        """Whether clients can be served as they should be."""
         return await self._desks.doctor.readiness()
 
     async def configuration(self) -> ConfigurationShown:
-        """The configuration in force."""
         return await self._proxy.look(self._desks.configuration.shown)
 
     async def put_configuration(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
     ) -> ConfigurationChanged:
-        """Change the configuration."""
         return await self._proxy.ask(
             lambda: self._desks.configuration.put(document, expected_version=expected_version, persist=persist),
             patience=CHANGING_SECONDS,
@@ -92,59 +88,46 @@ class ControlService(ControlPort):
     async def sessions(
         self, *, active_only: bool = False, limit: int = 100, cursor: str | None = None
     ) -> Page[SessionEntry]:
-        """Sessions, newest first."""
         return await self._desks.sessions.entries(active_only=active_only, limit=limit, cursor=cursor)
 
     async def session(self, session_id: UUID) -> SessionDetail:
-        """One session."""
         return await self._desks.sessions.detail(session_id)
 
     async def prediction(self, session_id: UUID) -> SessionPrediction:
-        """What a session's next list would be, and why."""
         return await self._desks.predictions.of(session_id)
 
     async def tools(
         self, *, unused_only: bool = False, since: float = 0.0, limit: int = 100, cursor: str | None = None
     ) -> Page[ToolEntry]:
-        """Every tool, most used first, then by name."""
         return await self._desks.tools.entries(unused_only=unused_only, since=since, limit=limit, cursor=cursor)
 
     async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
-        """One tool, over all servers that had it."""
         return await self._desks.tools.detail(name, since=since)
 
     async def put_override(self, wish: OverrideWish) -> Override:
-        """Make an override, which counts when this returns."""
         return await self._desks.steering.put(wish)
 
     async def overrides(self, *, limit: int = 100, cursor: str | None = None) -> Page[Override]:
-        """The overrides that have not expired, the latest first."""
         return await self._desks.steering.entries(limit=limit, cursor=cursor)
 
     async def override(self, override_id: UUID) -> Override:
-        """One override."""
         return await self._desks.steering.one(override_id)
 
     async def delete_override(self, override_id: UUID) -> None:
-        """Remove an override, which counts no longer when this returns."""
         await self._desks.steering.delete(override_id)
 
     async def embedder(self) -> Mapping[str, Any]:
-        """The capability signal, as `index_status` gives it."""
         return await self._desks.doctor.embedder()
 
     async def summary(self, *, since: float = 0.0) -> Summary:
-        """All at a glance."""
         return await self._desks.statistics.summary(since)
 
     async def series(
         self, *, since: float | None = None, until: float | None = None, buckets: int = 60
     ) -> tuple[Bucket, ...]:
-        """What happened over time, oldest first."""
         return await self._desks.history.buckets(since=since, until=until, count=buckets)
 
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:
-        """The tools that are used together most, and their pairs."""
         return await self._desks.tools.cooccurrence(limit)
 
 

@@ -39,7 +39,6 @@ class BridgeLink(UpstreamLink):
         self._subscription = Subscription(self._link, self._enveloped, lambda said: outlet.unsolicited(self, said))
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Answer what the modern era took away; forward the rest in the client's envelope."""
         match message.method:
             case "initialize":
                 self._initialize(message, reply)
@@ -58,28 +57,23 @@ class BridgeLink(UpstreamLink):
                 self._forward(message.method or "", message.params, reply, _completed)
 
     def send(self, message: Message) -> None:
-        """Take an answer of the client to where it is needed; forward notifications that the modern era knows."""
         if message.is_response:
             self._questions.answered(message)
         elif message.method not in _GONE_NOTIFICATIONS:
             self._link.send(message)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Give up whatever is on its way for a request: the upstream's answer, or the client's."""
         request = self._requests.get(id(reply))
         if request is not None:
             request.cancel(notice)
 
     def listen(self, *, listening: bool) -> None:
-        """Hear of changes, or not."""
         self._subscription.listen(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """In the modern era a broken stream is lost."""
         stream.ended()
 
     async def close(self) -> None:
-        """Give up all requests; the way to the upstream is not ours alone."""
         self._subscription.close()
         for request in list(self._requests.values()):
             request.cancel(None)

@@ -46,18 +46,15 @@ class Resumption(Stream):
         self._underway = underway
 
     def continued(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass a message on."""
         exchange = self._underway(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
         if exchange is not None:
             exchange.replied(message)
         self._stream.continued(message, event)
 
     def primed(self, event: EventMark) -> None:
-        """Pass a place on."""
         self._stream.primed(event)
 
     def ended(self) -> None:
-        """Pass the end on."""
         self._stream.ended()
 
 
@@ -85,11 +82,9 @@ class DirectConversation(HandshakeConversation):
 
     @property
     def resumable(self) -> bool:
-        """Whether the upstream's own places in its streams pass to the client."""
         return self._link.resumable
 
     def spellings(self, tool: str) -> tuple[str, ...]:
-        """The one name under which the client knows a tool: its own."""
         return (tool,)
 
     def accept(
@@ -138,7 +133,6 @@ class DirectConversation(HandshakeConversation):
 
     @property
     def tickets(self) -> Mapping[str, bytes]:
-        """What names the upstream's session, if another process can go on with it."""
         ticket = self._link.ticket
         return {self._upstream.spec.name: ticket} if ticket else {}
 
@@ -147,7 +141,6 @@ class DirectConversation(HandshakeConversation):
         return self._link.adopt(ticket, carried.handshake, carried.told)
 
     def heard(self, notice: Message) -> None:
-        """Another process was told that a list changed."""
         self._channel.push(notice)
 
     def release_upstream(self) -> None:
@@ -254,11 +247,9 @@ class Connection(ClientConnection):
 
     @property
     def owes(self) -> bool:
-        """Whether the client asked something that is not answered yet; a subscription has no answer to wait for."""
         return not all(one.done for one in self._owed)
 
     def received(self, line: bytes) -> None:
-        """Take one message; what is none is answered with an error, and so is what riglm fails at."""
         if self._arrived is not None:
             self._arrived()
         try:
@@ -297,7 +288,6 @@ class Connection(ClientConnection):
             self._conversation.listen(listening=True)
 
     async def close(self) -> None:
-        """The client is gone."""
         for exchange in list(self._modern.values()):
             self._proxy.modern.cancel(exchange)
         if self._conversation is not None:

@@ -93,7 +93,6 @@ class BridgedRequest(Reply):
         self._link.request(self.message, self)
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass on a notification; places are left out, since nobody can go back to them."""
         if not self._done:
             self.client.related(message)
 
@@ -101,7 +100,6 @@ class BridgedRequest(Reply):
         """Streams of this era cannot be taken up again."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Take the answer of one round; its HTTP status means something else to a client of the handshake era."""
         if self._done:
             return
         if message.error:
@@ -117,7 +115,6 @@ class BridgedRequest(Reply):
             self.client.replied(jsonrpc.result(self.client.message.id or b"null", raw))
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        """Tell the client that no answer will come."""
         if not self._done:
             self._end()
             self.client.failed(kind, words)

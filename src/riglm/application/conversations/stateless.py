@@ -130,7 +130,6 @@ class Stateless(ModernRequests):
         self._probe = EraProbe(upstream, self._link)
 
     def spellings(self, tool: str) -> tuple[str, ...]:
-        """The one name under which clients know a tool: its own."""
         return (tool,)
 
     def accept(

@@ -67,7 +67,6 @@ class Listen(Reply):
         self._owner = owner
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """The upstream tells something."""
         if message.method == ACKNOWLEDGED:
             self._owner.acknowledged(self, message)
         else:
@@ -77,13 +76,11 @@ class Listen(Reply):
         """Streams of this era cannot be taken up again."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """The upstream will tell nothing more, or refuses to."""
         error = message if message.error else _ENDED
         again = jsonrpc.error_code(error) == jsonrpc.INTERNAL_ERROR
         self._owner.ended(self, lambda change: change.refused(error), again=again)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        """The upstream cannot be reached."""
         again = kind is not ErrorKind.PROTOCOL
         self._owner.ended(self, lambda change: change.reply.failed(kind, words), again=again)
 
@@ -174,7 +171,6 @@ class Subscription(ListenOwner):
                 self._link.cancel(listen, None)
 
     def acknowledged(self, listen: Listen, message: Message) -> None:
-        """The upstream takes a listen up."""
         if listen is not self._next:
             return
         self._wait(None)
@@ -196,7 +192,6 @@ class Subscription(ListenOwner):
         self._refresh()
 
     def told(self, listen: Listen, message: Message) -> None:
-        """Pass on what the upstream tells, without the mark of the subscription."""
         if listen is not self._current and listen is not self._next:
             return
         fields = jsonrpc.members(message.params)
@@ -207,7 +202,6 @@ class Subscription(ListenOwner):
         self._on_message(jsonrpc.notification(message.method or "", jsonrpc.join_object(fields)))
 
     def ended(self, listen: Listen, tell: Callable[[Change], None], *, again: bool) -> None:
-        """A listen is over, which `tell` says to those who wait for it; `again` when another may fare better."""
         if listen is self._current:
             self._current = None
         elif listen is self._next:

@@ -210,7 +210,6 @@ class _UsageSoFar(UsageSource):
         self._uses.append(use)
 
     async def refresh(self, session: Session, profile: str) -> None:
-        """Recompute the estimates if they are due."""
         now = self._clock()
         self._model = UsageModel((self._uses, self._uses), now)
         usage = self._model.usage
@@ -220,11 +219,9 @@ class _UsageSoFar(UsageSource):
             )
 
     def usage(self, session: Session, profile: str) -> Usage | None:
-        """Return the estimate for lists."""
         return None if self._warm_set is None else self._warm_set.usage
 
     def model(self, session: Session, profile: str) -> UsageModel:
-        """Return the estimate for results."""
         return self._model
 
 
@@ -247,7 +244,6 @@ class _PerfectSearch(NullPrediction):
     """A search whose query is the name of the tool, and which finds that tool."""
 
     async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> Any:
-        """Return the tool of this name."""
         return _Matches(hits=[_Match(name=query)])
 
 

@@ -32,7 +32,6 @@ class Told(Check):
         self._told = told
 
     async def examine(self) -> Sequence[Finding]:
-        """It."""
         return [self._told]
 
 
@@ -124,5 +123,4 @@ class Labelled(Check):
         self._label = label
 
     async def examine(self) -> Sequence[Finding]:
-        """What the other check finds."""
         return [replace(each, place=f"{self._label}: {each.place}") for each in await self._check.examine()]

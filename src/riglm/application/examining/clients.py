@@ -36,7 +36,6 @@ class ClientsSeenCheck(Check):
         self._by_client = by_client
 
     async def examine(self) -> Sequence[Finding]:
-        """A finding for each client that the store knows."""
         try:
             facts = await self._store.facts()
         except AnalyticsUnavailable:
@@ -84,7 +83,6 @@ class ClientFilesCheck(Check):
         self._version = version
 
     async def examine(self) -> Sequence[Finding]:
-        """A finding for each entry of a client that is riglm, and for each that was and is not any more."""
         return await aside(self._look)
 
     def _look(self) -> list[Finding]:

@@ -31,7 +31,6 @@ class UnusableConfiguration(Check):
         self._problems = problems
 
     async def examine(self) -> Sequence[Finding]:
-        """A finding for each problem."""
         return [told(line, Severity.ERROR) for line in self._problems.splitlines()]
 
 
@@ -56,7 +55,6 @@ class ConfigurationCheck(Check):
         self._secrets = secrets
 
     async def examine(self) -> Sequence[Finding]:
-        """What is in use, and what is to be noted."""
         place = str(self._file) if self._file else "riglm.yaml"
         found = [_finding(*_in_use(place, self._servers, is_there=self._file is not None))]
         found += [told(note, Severity.WARNING) for note in self._notes]
@@ -148,7 +146,6 @@ class PortsCheck(Check):
         self._places = places
 
     async def examine(self) -> Sequence[Finding]:
-        """A finding for each place."""
         return await aside(lambda: [self._at(place) for place in self._places])
 
     def _at(self, place: Place) -> Finding:
@@ -188,7 +185,6 @@ class MachineCheck(Check):
         self._platform = platform
 
     async def examine(self) -> Sequence[Finding]:
-        """The versions and the clock."""
         python = ".".join(map(str, self._python))
         found = [_machine_finding(Severity.OK, "riglm", f"{self._riglm}, started as {self._program}")]
         if self._python[:2] < _LEAST_PYTHON:
@@ -219,7 +215,6 @@ class EmbedderCheck(Check):
         self._is_used = is_used
 
     async def examine(self) -> Sequence[Finding]:
-        """Which model is at work, how long it takes, and why if it is another one."""
         if not self._is_used:
             return [_embedder_finding(Severity.NOTE, "model", "none is used: filtering and knowledge are both off")]
         try:
@@ -251,7 +246,6 @@ class KnowledgeCheck(Check):
         self._store = store
 
     async def examine(self) -> Sequence[Finding]:
-        """How much there is, and how much of it can be found."""
         if not self._settings.enabled:
             return [_knowledge_finding(Severity.OK, "inner_voice.retrieve", "is off, as it is by default")]
         try:

@@ -97,7 +97,6 @@ class ServersCheck(Check):
         self._list_timeout = list_timeout_of(client, timeouts.grace, timeouts.list)
 
     async def examine(self) -> Sequence[Finding]:
-        """A finding or more for each server, and those about their tools."""
         async with self._open_all() as upstreams:
             visited = await asyncio.gather(*map(self._visitor.visit, upstreams))
         told = [finding for each in visited for finding in self._told(each, is_alone=len(self._keys) == 1)]
@@ -169,7 +168,6 @@ class UnvisitedCheck(Check):
         self._left_alone = left_alone
 
     async def examine(self) -> Sequence[Finding]:
-        """A finding for each."""
         broken = [_finding(Severity.ERROR, each.spec.name, each.what, _fix(each)) for each in self._missing]
         return [*broken, *(_finding(Severity.NOTE, spec.name, _words(spec)) for spec in self._left_alone)]
 

@@ -40,7 +40,6 @@ class StoreCheck(Check):
         self._private = private
 
     async def examine(self) -> Sequence[Finding]:
-        """What was found."""
         return [*await self._of_store(), *await aside(self._of_files), *await aside(self._waiting)]
 
     async def _of_store(self) -> list[Finding]:

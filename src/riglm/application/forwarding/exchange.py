@@ -213,7 +213,6 @@ class Exchange(Reply, Underway):
             self.call.stopwatch.came()
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass on what belongs to the request."""
         if self.done:
             return
         seen = message if self.on_server_message is None else self._seen(message)
@@ -221,12 +220,10 @@ class Exchange(Reply, Underway):
             self.sink.related(seen, event)
 
     def primed(self, event: EventMark) -> None:
-        """Pass on a place in the event stream."""
         if not self.done:
             self.sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass on the answer."""
         if self.done:
             return
         stopwatch = self.call.stopwatch if self.call is not None else None
@@ -243,7 +240,6 @@ class Exchange(Reply, Underway):
             stopwatch.handed_over()
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        """Answer with an error of riglm's own."""
         if self.done:
             return
         code = _FAILURE_CODE.get(kind, jsonrpc.UPSTREAM_UNAVAILABLE)
@@ -262,7 +258,6 @@ class Exchange(Reply, Underway):
         return self.sink is NOWHERE
 
     def interrupted(self) -> None:
-        """Let the client take up the stream by itself; the request stays open until its answer is seen there."""
         if not self.done:
             self.sink.interrupted()
             self.sink = NOWHERE

@@ -258,7 +258,6 @@ class StoreAside(Store):
         self._store: KnowledgePort | None = None
 
     async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[Candidate]:
-        """As `KnowledgePort.nearest`."""
         return await self._done(lambda: list(self._opened().nearest(table, asked, scope, most)))
 
     async def close(self) -> None:

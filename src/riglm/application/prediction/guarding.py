@@ -38,7 +38,6 @@ class GuardedPredictor(PredictorPort):
         self._told: set[str] = set()
 
     def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
-        """Both learn; what a slow one cannot keep up with it misses."""
         self._instead.learn(situation, tool, weight)
         if not self._room.acquire(blocking=False):
             self._tell("it cannot keep up with what it is to learn")
@@ -46,7 +45,6 @@ class GuardedPredictor(PredictorPort):
         self._worker.submit(lambda: self._guarded.learn(situation, tool, weight)).add_done_callback(self._learned)
 
     def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
-        """The guarded predictor's answer if it comes in time and is one."""
         if self._late is not None and not self._late.done():
             return self._instead.predict(situation, explain=explain)
         asked = self._worker.submit(lambda: self._guarded.predict(situation, explain=explain), Urgency.AWAITED)

@@ -91,7 +91,6 @@ class PredictionService(NullPrediction):
         self._guarded = FailingOpen(_log, "prediction failed; what it would have said is left out, and")
 
     def know(self, catalogue: Catalogue) -> None:
-        """Take note of the tools that a client can be shown."""
         self._loading.know(catalogue)
 
     def begin(self) -> None:
@@ -101,7 +100,6 @@ class PredictionService(NullPrediction):
     def predict(
         self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
     ) -> Prediction | None:
-        """What the session needs from now on among `names`, on request by signal; None with nothing to go by."""
         knowledge = self._loading.knowledge
         if knowledge is None or not names:
             return None
@@ -119,7 +117,6 @@ class PredictionService(NullPrediction):
         return None
 
     async def acquaint(self, session: Session) -> None:
-        """Have at hand what was learned for the session's principal, as far as that is soon done."""
         knowledge = self._loading.knowledge
         if knowledge is not None:
             with self._guarded:
@@ -139,7 +136,6 @@ class PredictionService(NullPrediction):
         self._lessons.catch_up()
 
     def context_confidence(self, session: Session, state: SessionState) -> float:
-        """How sure the session's context makes us, between 0 and 1."""
         knowledge = self._loading.knowledge
         if knowledge is None or state.context is None:
             return 0.0
@@ -148,7 +144,6 @@ class PredictionService(NullPrediction):
         return 0.0
 
     def size(self, session: Session, prediction: Prediction) -> int:
-        """How many of the best tools hold the next one as often as the configured coverage asks for."""
         knowledge = self._loading.knowledge
         if knowledge is None:
             return len(prediction.scores)
@@ -169,14 +164,12 @@ class PredictionService(NullPrediction):
 
     @property
     def is_ready(self) -> bool:
-        """True if meanings are compared, or the fallback that replaces this is final."""
         knowledge = self._loading.knowledge
         if knowledge is None:
             return self._loading.has_failed
         return knowledge.has_no_model or (knowledge.is_open and knowledge.index.is_complete)
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
-        """The session says what it is about; a vector that comes late is added when it comes."""
         said = state.context = Context(text=text[:LONGEST_CONTEXT])
 
         def take(embedded: Context) -> None:
@@ -227,7 +220,6 @@ class PredictionService(NullPrediction):
         self._teaching.called(taught)
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
-        """The client says whether a tool belongs to the session's context."""
         if state.context is None:
             return
         signal = MARKED_SIGNAL if relevant else 0.0
@@ -243,7 +235,6 @@ class PredictionService(NullPrediction):
         return replace(self._configured, status=state)
 
     def status(self) -> dict[str, Any]:
-        """The embedder's runtime truth, how much is indexed, and how a client does best to ask."""
         knowledge, embedder = self._loading.knowledge, self.embedder_status()
         tools, embedded = (0, 0) if knowledge is None else knowledge.index.counts()
         is_waiting = embedder.status == "loading" or (embedded < tools and embedder.semantic_quality == "high")

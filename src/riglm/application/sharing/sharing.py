@@ -64,14 +64,12 @@ class Sharing(SessionSharing):
         await self._sessions.check_key()
 
     async def opening(self, caller: Caller) -> None:
-        """A client is about to be let in."""
         place = self._registry.place_of_call(caller, b"")
         if place is not None:
             with self._guarded, Patience():
                 await self._sessions.arrive_at(place)
 
     async def opened(self, session_id: bytes, caller: Caller, handshake: Message, conversation: Conversation) -> None:
-        """A client was let in."""
         self._here[self._links.name(session_id)] = session_id
         with self._guarded, Patience():
             place = self._registry.place_of_call(caller, b"")
@@ -80,7 +78,6 @@ class Sharing(SessionSharing):
             await self._links.open(session_id, caller, handshake, conversation)
 
     async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
-        """What is needed to go on with a caller's connection here."""
         with self._guarded:
             return await self._links.find(session_id, caller)
         return None
@@ -88,7 +85,6 @@ class Sharing(SessionSharing):
     async def resume(
         self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool = True
     ) -> bool:
-        """Bring a new conversation to where the connection stands."""
         self._here[self._links.name(session_id)] = session_id
         with self._guarded:
             return await self._links.resume(session_id, carried, conversation, introduce=introduce)
@@ -97,7 +93,6 @@ class Sharing(SessionSharing):
     async def arrives(
         self, session_id: bytes, message: Message, caller: Caller, conversation: Conversation
     ) -> Parting | None:
-        """Bring a conversation up to date."""
         place, to_call = self._place(message, caller), message.method == _CALL
         ended, known, numbered = False, False, _Numbered()
         patience = Patience()
@@ -130,7 +125,6 @@ class Sharing(SessionSharing):
         return part
 
     async def modern_arrives(self, message: Message, envelope: Envelope, caller: Caller) -> Parting | None:
-        """Bring the session of a request of the modern era up to date."""
         if message.method not in _OF_SESSIONS:
             return None
         place = self._registry.place_of_request(caller, envelope.client, envelope.meta)
@@ -147,29 +141,23 @@ class Sharing(SessionSharing):
         return part
 
     async def ended(self, session_id: bytes) -> None:
-        """The client ended its connection."""
         with self._guarded:
             await self._links.end(session_id)
             await self.news.tell(LINKS, self._links.name(session_id), ENDED)
 
     async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
-        """Which connections other processes may go on with."""
         with self._guarded:
             return await self._links.lives(session_ids, longer=longer)
         return [True] * len(session_ids)
 
     def left(self, session_id: bytes) -> None:
-        """A connection is not kept here any more."""
         self._links.forget(session_id)
         self._here.pop(self._links.name(session_id), None)
 
     def tell(self, session_id: bytes, news: str) -> None:
-        """Let the other processes that keep a connection know of something."""
         self._start(self.news.tell(LINKS, self._links.name(session_id), news))
 
     def listen(self, listener: NewsListener) -> None:
-        """Tell `listener` what other processes say of connections."""
-
         def heard(about: str, what: str) -> None:
             session_id = self._here.get(about)
             if session_id is not None:

@@ -55,7 +55,6 @@ class OverheardChannel(ClientChannel):
         self._on_change = on_change
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
-        """Hand over a message."""
         if message.method == TOOLS_CHANGED:
             self._on_change()
         return self._channel.push(message, event)
@@ -89,22 +88,18 @@ class Listener(ReplySink):
             self._sink.related(jsonrpc.notification(TOOLS_CHANGED, b'{"_meta":%b}' % stamp))
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass it on; that tools are listened to is granted by riglm."""
         if message.method == ACKNOWLEDGED and self._wants_tools:
             self._granted = True
             message = message.replace(params=jsonrpc.with_member(message.params, _WANTED, b"true"))
         self._sink.related(message, event)
 
     def primed(self, event: EventMark) -> None:
-        """Pass it on."""
         self._sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass it on."""
         self._sink.replied(message, status, event)
 
     def interrupted(self) -> None:
-        """Pass it on."""
         self._sink.interrupted()
 
 

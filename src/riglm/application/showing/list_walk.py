@@ -57,12 +57,10 @@ class ListWalk(ReplySink, Underway):
         self.underway = self._ask(self.current, self)
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass on what belongs to the request; its places in a stream lead nowhere, for the answer is another one."""
         if not self.done:
             self.sink.related(message)
 
     def primed(self, event: EventMark) -> None:
-        """Begin a stream as the upstream did, but for the place: the client could not take up what riglm makes."""
         if not self.done and not self.pages:
             self.sink.primed(EventMark(None, event.retry_ms))
 
@@ -70,7 +68,6 @@ class ListWalk(ReplySink, Underway):
         """Only said to whoever can take streams up."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Take a page, and ask for the next one if there is any."""
         if self.done:
             return
         fields = jsonrpc.members(message.result) if message.result else {}

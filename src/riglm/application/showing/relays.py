@@ -16,19 +16,15 @@ class Relay(ReplySink):
         self._change = change
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass it on."""
         self._sink.related(message, event)
 
     def primed(self, event: EventMark) -> None:
-        """Pass it on."""
         self._sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass it on, changed if it is a result."""
         self._sink.replied(self._change(message) if message.result else message, status, event)
 
     def interrupted(self) -> None:
-        """Pass it on."""
         self._sink.interrupted()
 
 
@@ -40,7 +36,6 @@ class Overheard(Relay):
         self._on_change = on_change
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass it on."""
         if message.method == TOOLS_CHANGED:
             self._on_change()
         super().related(message, event)
@@ -50,15 +45,12 @@ class Unstreamed(Relay):
     """A relay whose answer must not be had in another way: it names no places at which its stream is taken up."""
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass it on without its place."""
         self._sink.related(message)
 
     def primed(self, event: EventMark) -> None:
-        """Begin the stream without a place."""
         super().primed(EventMark(None, event.retry_ms))
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass it on without its place."""
         super().replied(message, status)
 
 
@@ -70,7 +62,6 @@ class Completed(Unstreamed):
         self._complete = change
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass it on as it is made complete."""
         answer = self._complete(message)
         super().replied(answer, status if answer is message else 200)
 
@@ -83,13 +74,10 @@ class Resumed(Stream):
         self._change = change
 
     def continued(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass a message on."""
         self._stream.continued(self._change(message) if message.result else message, event)
 
     def primed(self, event: EventMark) -> None:
-        """Pass a place on."""
         self._stream.primed(event)
 
     def ended(self) -> None:
-        """Pass the end on."""
         self._stream.ended()

@@ -72,21 +72,17 @@ class TracedRequest(ReplySink):
         self._on_end = on_end
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass it on."""
         self._sink.related(message, event)
 
     def primed(self, event: EventMark) -> None:
-        """Pass it on."""
         self._sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass the answer on; that is the end."""
         self._sink.replied(message, status, event)
         if self._is_first_end():
             end(self.span, self.asked, message)
 
     def interrupted(self) -> None:
-        """The client will take the stream up by itself: what comes there is another request."""
         self._sink.interrupted()
         self.given_up()
 
@@ -115,23 +111,19 @@ class TracedConversation(Conversation):
 
     @property
     def resumable(self) -> bool:
-        """As the conversation says."""
         return self._conversation.resumable
 
     @property
     def session(self) -> Session:
-        """As the conversation says."""
         return self._conversation.session
 
     @property
     def tickets(self) -> Mapping[str, bytes]:
-        """As the conversation says."""
         return self._conversation.tickets
 
     def received(
         self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
     ) -> Underway | None:
-        """Take a message; a request in a span."""
         receive = partial(self._conversation.received, headers=headers, resumable=resumable)
         if not message.is_request:
             receive(message, sink)
@@ -148,31 +140,24 @@ class TracedConversation(Conversation):
         return request.underway
 
     def listen(self, *, listening: bool) -> None:
-        """Pass it on."""
         self._conversation.listen(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """Pass it on."""
         self._conversation.resume(last_event_id, stream)
 
     def adopt(self, carried: Carried) -> bool:
-        """Pass it on."""
         return self._conversation.adopt(carried)
 
     def heard(self, notice: Message) -> None:
-        """Pass it on."""
         self._conversation.heard(notice)
 
     def moved_on(self) -> None:
-        """Pass it on."""
         self._conversation.moved_on()
 
     def let_go(self) -> None:
-        """Pass it on."""
         self._conversation.let_go()
 
     async def close(self) -> None:
-        """Close it; whatever is open then is given up."""
         try:
             await self._conversation.close()
         finally:
@@ -201,7 +186,6 @@ class TracedModern(ModernService):
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> Underway:
-        """Take a request in a span."""
         request = TracedRequest(self._tracer, message, sink, caller.transport, self._ended, envelope.version)
         before = current.set(request)
         try:
@@ -214,18 +198,15 @@ class TracedModern(ModernService):
         return underway
 
     def told(self, message: Message) -> None:
-        """Pass it on."""
         self._service.told(message)
 
     def cancel(self, underway: Underway, notice: Message | None = None) -> None:
-        """Pass it on; the span is over."""
         self._service.cancel(underway, notice)
         request = self._open.get(id(underway))
         if request is not None:
             request.given_up()
 
     def input_schema(self, tool: str) -> bytes | None:
-        """As the service says."""
         return self._service.input_schema(tool)
 
     def _ended(self, request: TracedRequest) -> None:

@@ -36,12 +36,10 @@ class TracedUpstream(UpstreamPort):
         self._stateless: UpstreamLink | None = None
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
-        """A link of one client."""
         overheard = _Outlet(outlet)
         return overheard.belongs_to(TracedLink(self._upstream.connect(overheard), self._tracer))
 
     def stateless(self, outlet: Outlet) -> UpstreamLink:
-        """The link of all."""
         if self._stateless is None:
             overheard = _Outlet(outlet)
             link = TracedLink(self._upstream.stateless(overheard), self._tracer)
@@ -49,23 +47,18 @@ class TracedUpstream(UpstreamPort):
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:
-        """As the upstream says."""
         return self._upstream.supports(era)
 
     def learned(self, era: Era, *, supported: bool) -> None:
-        """Pass it on."""
         self._upstream.learned(era, supported=supported)
 
     def health(self) -> UpstreamHealth:
-        """As the upstream says."""
         return self._upstream.health()
 
     def hold(self, *, on: bool) -> None:
-        """Pass it on."""
         self._upstream.hold(on=on)
 
     async def close(self) -> None:
-        """Close it."""
         await self._upstream.close()
 
 
@@ -80,16 +73,13 @@ class TracedLink(UpstreamLink):
 
     @property
     def resumable(self) -> bool:
-        """As the link says."""
         return self._link.resumable
 
     @property
     def ticket(self) -> bytes:
-        """As the link says."""
         return self._link.ticket
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Forward a request in a span."""
         client = current.get()
         within = client.span if client is not None and not client.is_over else None
         attributes = {**attributes_of(message, _WIRES[self.spec.kind]), "riglm.upstream": self.spec.name}
@@ -99,34 +89,27 @@ class TracedLink(UpstreamLink):
         self._link.request(sent, leg)
 
     def send(self, message: Message) -> None:
-        """Pass it on."""
         self._link.send(message)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Pass it on; the span is over."""
         leg = self._legs.pop(id(reply), None)
         self._link.cancel(reply if leg is None else leg, notice)
         if leg is not None:
             leg.span.ended(CANCELLED)
 
     def listen(self, *, listening: bool) -> None:
-        """Pass it on."""
         self._link.listen(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """Pass it on."""
         self._link.resume(last_event_id, stream)
 
     def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
-        """Pass it on."""
         return self._link.adopt(ticket, handshake, told)
 
     def let_go(self) -> None:
-        """Pass it on."""
         self._link.let_go()
 
     async def close(self) -> None:
-        """Close it."""
         await self._link.close()
 
 

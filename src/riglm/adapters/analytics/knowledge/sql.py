@@ -80,31 +80,25 @@ class SqlKnowledge(KnowledgePort):
         self._indexes.clear()
 
     def add_thoughts(self, thoughts: Sequence[Thought]) -> Added:
-        """Keep thoughts, all or none."""
         return self._add(Table.THOUGHTS, thoughts)
 
     def add_entities(self, entities: Sequence[Entity]) -> Added:
-        """Keep entities, all or none."""
         return self._add(Table.ENTITIES, entities)
 
     def tell_anew(self, owner: str, names: Sequence[str]) -> int:
-        """Write the text of entities from their current relations; return how many changed."""
         with self._database.writing() as connection:
             return tell_anew(connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity))
 
     def add_observations(self, observations: Sequence[Observation]) -> Added:
-        """Keep observations, all or none."""
         return self._add(Table.OBSERVATIONS, observations)
 
     def add_relations(self, relations: Sequence[Relation]) -> int:
-        """Keep relations, all or none; how many were new."""
         rows = [relation_row(each) for each in relations]
         with self._database.writing() as connection:
             insert = insert_into(connection, kg_relation).on_conflict_do_nothing().returning(kg_relation.c.hash)
             return sum(len(connection.execute(insert.values(list(some))).all()) for some in slices(rows))
 
     def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
-        """The pieces of a table that are most similar to a vector, the most similar first, exactly."""
         kept = TABLES[table]
         with self._database.reading() as connection:
             with self._indexing:
@@ -115,7 +109,6 @@ class SqlKnowledge(KnowledgePort):
         return [candidate(table, rows[id_], score) for id_, score in found if id_ in rows]
 
     def counts(self, owner: str | None, model: str) -> KnowledgeCounts:
-        """How much there is."""
         with self._database.reading() as connection:
             without = 0
             numbers = {}
@@ -133,7 +126,6 @@ class SqlKnowledge(KnowledgePort):
             )
 
     def entities_named(self, owner: str, names: Sequence[str]) -> Sequence[Entity]:
-        """An owner's entities with these names, without their vectors."""
         hashes = [content_hash(name) for name in names]
         query = select(*_without_vector(kg_entity)).where(kg_entity.c.owner == owner)
         with self._database.reading() as connection:
@@ -144,7 +136,6 @@ class SqlKnowledge(KnowledgePort):
             ]
 
     def relations_of(self, owner: str, names: Sequence[str]) -> Sequence[Relation]:
-        """An owner's relations that have an entity of these names at either end."""
         hashes = [content_hash(name) for name in names]
         found: dict[str, Relation] = {}
         with self._database.reading() as connection:
@@ -155,14 +146,12 @@ class SqlKnowledge(KnowledgePort):
         return list(found.values())
 
     def ids(self, table: Table, scope: Scope) -> Sequence[UUID]:
-        """All that the scope lets be seen."""
         columns = TABLES[table].c
         with self._database.reading() as connection:
             rows = connection.execute(_seen(select(columns.id, columns.tags), table, scope))
             return [row.id for row in rows if _is_tagged(row, scope)]
 
     def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
-        """The pieces that were made last, newest first, without their vectors."""
         kept = TABLES[table]
         query = _seen(select(*_without_vector(kept)), table, scope)
         found: list[Piece] = []
@@ -176,7 +165,6 @@ class SqlKnowledge(KnowledgePort):
         return found
 
     def without_vector(self, table: Table, model: str, most: int) -> Sequence[Piece]:
-        """Pieces that no vector of this model is known of, oldest first."""
         kept = TABLES[table]
         query = select(*_without_vector(kept)).where(or_(kept.c.model.is_(None), kept.c.model != model))
         with self._database.reading() as connection:
@@ -184,7 +172,6 @@ class SqlKnowledge(KnowledgePort):
             return [PIECES[table](row) for row in rows]
 
     def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
-        """Give pieces their vectors."""
         kept = TABLES[table]
         change = update(kept).where(kept.c.id == bindparam("piece"))
         with self._database.writing() as connection:
@@ -194,7 +181,6 @@ class SqlKnowledge(KnowledgePort):
                 connection.execute(change, list(some))
 
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
-        """Remove pieces; how many there were. An entity takes along what is known of it, and its name elsewhere."""
         kept = TABLES[table]
         gone = 0
         with self._database.writing() as connection:
@@ -209,7 +195,6 @@ class SqlKnowledge(KnowledgePort):
         return gone
 
     def forget_owner(self, owner: str | None) -> int:
-        """Remove all that is an owner's: how many pieces there were."""
         gone = 0
         with self._database.writing() as connection:
             for kept in TABLES.values():

@@ -70,15 +70,12 @@ class ClaudeCodeTranscripts(TranscriptsPort):
         self._folder = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
 
     def files(self, place: Path | None = None) -> list[Path]:
-        """The transcripts in a file or folder, by default in that of the user."""
         return found_below(place or self._folder, "*.jsonl")
 
     def wrote(self, file: Path) -> bool:
-        """Whether a file begins as this client's transcripts do."""
         return not any(mark in head(file) for mark in _OTHERS)
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
-        """What happened, in the order written."""
         conversation = _Conversation(file.stem)
         for number, text, is_whole, fault in lines(file, advance):
             if fault:

@@ -109,17 +109,14 @@ class CodexTranscripts(TranscriptsPort):
         self._folders = (folder / "sessions", folder / "archived_sessions")
 
     def files(self, place: Path | None = None) -> list[Path]:
-        """The transcripts in a file or folder, by default in those of the user."""
         places = self._folders if place is None else (place,)
         found = [file for each in places for file in found_below(each, "rollout-*.jsonl")]
         return sorted(found, key=lambda file: file.name)  # by the time in it: what is forked comes before its forks
 
     def wrote(self, file: Path) -> bool:
-        """Whether a file begins as this client's transcripts do."""
         return b'"session_meta"' in head(file)
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
-        """What happened, in the order written."""
         conversation = _Conversation(file.stem)
         for number, text, is_whole, fault in lines(file, advance):
             if fault:

@@ -45,16 +45,13 @@ class GeminiTranscripts(TranscriptsPort):
         self._folder = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
 
     def files(self, place: Path | None = None) -> list[Path]:
-        """The transcripts in a file or folder, by default in that of the user."""
         found = found_below(place or self._folder, "*.jsonl")
         return found if place is not None else [file for file in found if "chats" in file.parts]
 
     def wrote(self, file: Path) -> bool:
-        """Whether a file begins as this client's transcripts do."""
         return b'"projectHash"' in head(file)
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
-        """What happened, in the order written."""
         lane, messages = "", dict[str, _Record]()
         for number, text, is_whole, fault in lines(file, advance):
             if fault:

@@ -65,15 +65,12 @@ class Events(Stream):
         self._notify()
 
     def continued(self, message: Message, event: EventMark | None = None) -> None:
-        """Append a message."""
         self.put(encode_message(message, event))
 
     def primed(self, event: EventMark) -> None:
-        """Append a place."""
         self.put(encode_event(b"", id=event.id, retry_ms=event.retry_ms))
 
     def ended(self) -> None:
-        """No more will come."""
         self._ended = True
         self._notify()
 
@@ -183,15 +180,12 @@ class Answer(HttpAnswer):
         self._born = time.monotonic()
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Send an event."""
         self._stream().continued(message, event)
 
     def primed(self, event: EventMark) -> None:
-        """Send an event without a message."""
         self._stream().primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Send the reply, as JSON if it is the first word."""
         if self._events is not None:
             self._events.continued(message, event)
             self._events.ended()
@@ -201,19 +195,16 @@ class Answer(HttpAnswer):
             self._notify()
 
     def interrupted(self) -> None:
-        """End the stream without a reply."""
         if self._reply is None:
             self._stream().ended()
 
     def ping(self, now: float) -> None:
-        """Say something if nothing was said for a while."""
         if self._events is not None:
             self._events.ping(now)
         elif self._reply is None and now - self._born >= QUIET_SECONDS:
             self._stream().put(PING)
 
     async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
-        """Send the answer."""
         await self._wake
         if self._events is not None:
             await self._events.run(send, extra(None))
@@ -247,21 +238,17 @@ class Parted(ReplySink):
         self._parting = parting
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass it on."""
         self._sink.related(message, event)
 
     def primed(self, event: EventMark) -> None:
-        """Pass it on."""
         self._sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass it on a little later."""
         task = asyncio.get_running_loop().create_task(self._part(message, status, event))
         _waiting.add(task)
         task.add_done_callback(_waiting.discard)
 
     def interrupted(self) -> None:
-        """Pass it on."""
         self._sink.interrupted()
 
     async def _part(self, message: Message, status: int, event: EventMark | None) -> None:

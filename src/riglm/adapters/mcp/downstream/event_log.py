@@ -120,7 +120,6 @@ class LoggedAnswer(HttpAnswer):
         self._settled: asyncio.Future[None] | None = None
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Send an event."""
         if not self.done:
             self._say(message)
 
@@ -128,7 +127,6 @@ class LoggedAnswer(HttpAnswer):
         """The server names no places that mean anything to the client."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Send the reply, in one piece with its priming event if it is the first word."""
         if self.done:
             return
         self.done = True
@@ -140,7 +138,6 @@ class LoggedAnswer(HttpAnswer):
         self._settle()
 
     def interrupted(self) -> None:
-        """No reply will come: the stream ends, and cannot be taken up."""
         if not self.done:
             self.done = True
             self._stream()
@@ -148,7 +145,6 @@ class LoggedAnswer(HttpAnswer):
             self._log.drop(self)
 
     def ping(self, now: float) -> None:
-        """Say something if nothing was said for a while."""
         if self._reader is not None:
             self._reader.ping(now)
 
@@ -171,7 +167,6 @@ class LoggedAnswer(HttpAnswer):
             self._log.drop(self)
 
     async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
-        """Send the answer; returns when the request is settled, also when the client left before."""
         if not self._begun.done():
             timer = asyncio.get_running_loop().call_later(SOON, self._prime)
             try:

@@ -247,7 +247,6 @@ class _Greeting(Answer):
         self.accepted = False
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Note the verdict on the way."""
         self.accepted = not message.error
         super().replied(message, status, event)
 

@@ -62,7 +62,6 @@ class HttpSession(ClientChannel):
         return self._log
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
-        """Send a message over the open stream."""
         if self.events is None or not self.events.is_open:
             return False
         self.events.continued(message, event)
@@ -202,7 +201,6 @@ class SharedHttpSession(HttpSession):
         super().__init__(proxy, caller, session_id)
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
-        """Send a message over the open stream, and let other processes know if a list changed."""
         pushed = super().push(message, event)
         if message.method in _CHANGES and not self._hears:
             self._sharing.tell(self.id, message.method)
@@ -272,7 +270,6 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         self._sharing.tell(session.id, LISTENING)
 
     def heard(self, session_id: bytes, news: str) -> None:
-        """Another process says something of a session that is kept here."""
         session = self._open.get(session_id)
         if isinstance(session, SharedHttpSession):
             if news == ENDED:
@@ -281,7 +278,6 @@ class SharedHttpSessions(HttpSessions, NewsListener):
                 session.hear(news)
 
     async def end(self, session: HttpSession) -> None:
-        """The client ended its session, for all processes."""
         await self._sharing.ended(session.id)
         self.discard(session)
 
@@ -291,12 +287,10 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         self.discard(session)
 
     def discard(self, session: HttpSession) -> None:
-        """Close a session here."""
         self._sharing.left(session.id)
         super().discard(session)
 
     async def reap(self) -> None:
-        """Close the idle sessions, and prolong all that are in use."""
         now = time.monotonic()
         if now - self._prolonged_at > self._idle_seconds / _PROLONGED_PARTS:
             self._prolonged_at = now
@@ -304,7 +298,6 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         await super().reap()
 
     async def close(self) -> None:
-        """Leave all sessions to the other processes."""
         for session in list(self._open.values()):
             self.let_go(session)
         await super().close()
@@ -316,7 +309,6 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         self.let_go(session)
 
     async def _expire(self, session: HttpSession) -> None:
-        """Close a session, and end it if no other process has used it either."""
         [lives] = await self._sharing.lives([session.id], longer=False)
         if lives:
             self.let_go(session)

@@ -238,14 +238,12 @@ class Lines(ReplySink, ClientChannel):
         self._on_reply = on_reply
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Write it."""
         self._write(message.line + b"\n")
 
     def primed(self, event: EventMark) -> None:
         """Pipes have no places to name."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Write it."""
         self._write(message.line + b"\n")
         self._on_reply()
 
@@ -253,7 +251,6 @@ class Lines(ReplySink, ClientChannel):
         """Pipes cannot be taken up again; links know and never say this."""
 
     def push(self, message: Message, event: EventMark | None = None) -> bool:
-        """Write it: a pipe is always open."""
         self._write(message.line + b"\n")
         return True
 

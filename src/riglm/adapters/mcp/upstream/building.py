@@ -95,27 +95,22 @@ class HttpUpstream(UpstreamPort):
         self.condition = RequestsCondition(place.spec.name)
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
-        """Return a link with a separate session."""
         link = HandshakeHttpLink(self, outlet)
         self._links.add(link)
         return link
 
     def stateless(self, outlet: Outlet) -> UpstreamLink:
-        """The link that all requests of the modern era share."""
         if self._stateless is None:
             self._stateless = ModernHttpLink(self, outlet, self._input_schema)
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:
-        """True if the server supports this era."""
         return self._eras.get(era)
 
     def learned(self, era: Era, *, supported: bool) -> None:
-        """Remember an era."""
         self._eras[era] = supported
 
     def health(self) -> UpstreamHealth:
-        """The condition of the server."""
         return self.condition.health
 
     def unreachable(self, reason: str) -> None:
@@ -128,7 +123,6 @@ class HttpUpstream(UpstreamPort):
         self._links.discard(link)
 
     async def close(self) -> None:
-        """End all sessions."""
         links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]
         await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
         self.deadlines.close()

@@ -49,7 +49,6 @@ class ChannelLink(UpstreamLink):
         )
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Forward a request."""
         key = jsonrpc.id_key(message.id or b"null")
         if key in self._pending:
             reply.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
@@ -64,11 +63,9 @@ class ChannelLink(UpstreamLink):
         self._pending.add(key, reply)
 
     def send(self, message: Message) -> None:
-        """Forward a notification or a response."""
         self._line.tell(message.line)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Forward the client's notice, and forget the request."""
         if self._pending.withdraw(reply) is not None:
             self.send(notice or cancellation(reply.message.id or b"null", "the client gave up"))
 
@@ -76,11 +73,9 @@ class ChannelLink(UpstreamLink):
         """A channel always listens."""
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """A channel has no places to go back to."""
         stream.ended()
 
     async def close(self) -> None:
-        """Close the channel."""
         self._line.shut()
         self._pending.close()
         try:

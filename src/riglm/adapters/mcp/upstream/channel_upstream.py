@@ -48,7 +48,6 @@ class ChannelUpstream(UpstreamPort):
         return self.spec.sharing != "shared"
 
     def connect(self, outlet: Outlet) -> UpstreamLink:
-        """Return a link with a dedicated channel, or one that shares a channel."""
         if not self.has_room():
             return self._table().attach(outlet)
         link = ChannelLink(self.spec, self.open, outlet, self._patience, self._links.discard, self._condition)
@@ -56,25 +55,20 @@ class ChannelUpstream(UpstreamPort):
         return link
 
     def stateless(self, outlet: Outlet) -> UpstreamLink:
-        """The link that all requests of the modern era share."""
         if self._stateless is None:
             self._stateless = SharedLink(self.spec, self.open_stateless, outlet, self._patience, self._condition)
         return self._stateless
 
     def supports(self, era: Era) -> bool | None:
-        """True if the server supports this era."""
         return self._eras.get(era)
 
     def learned(self, era: Era, *, supported: bool) -> None:
-        """Remember an era."""
         self._eras[era] = supported
 
     def health(self) -> UpstreamHealth:
-        """The condition of the server."""
         return self._condition.health
 
     async def close(self) -> None:
-        """Close every channel."""
         closing = [link.close() for link in self._links] + [shared.close() for shared in self._shared]
         if self._stateless is not None:
             closing.append(self._stateless.close())

@@ -57,30 +57,25 @@ class HandshakeHttpLink(HttpLink):
 
     @property
     def resumable(self) -> bool:
-        """The upstream's events keep their ids on the way to the client."""
         return True
 
     def block(self, post: Post) -> bytes:
-        """The header block for a request."""
         post.session = self._session
         return self._around.headers + self._session
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Forward a request."""
         if message.method == "initialize":
             self._remember(message)
             self._session = b""
         super().request(message, reply)
 
     def dispatch(self, post: Post) -> None:
-        """Send a request, after the handshake's end has arrived."""
         if self._held is not None:
             self._held.append(lambda: self.dispatch(post))
         elif not post.over:
             super().dispatch(post)
 
     def send(self, message: Message) -> None:
-        """Forward a notification or a response; what follows the handshake's end waits until that arrived."""
         if self._held is not None:
             self._held.append(lambda: self.send(message))
         elif message.method == "notifications/initialized":
@@ -91,7 +86,6 @@ class HandshakeHttpLink(HttpLink):
             self.tell(self._around.headers + self._session, message, seconds)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Forward the client's notice, and let the request's connection go a little later."""
         post = self._under_way(reply)
         if post is not None:
             self.ended(post)
@@ -99,7 +93,6 @@ class HandshakeHttpLink(HttpLink):
             self.send(notice or _cancellation(post.message, "the client gave up"))
 
     def listen(self, *, listening: bool) -> None:
-        """Keep a stream open, or not."""
         if listening:
             if self._listening is None:
                 self._listening = Listening(self._get, self.limit, self._heard)
@@ -113,7 +106,6 @@ class HandshakeHttpLink(HttpLink):
                 self._listening = None
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """Ask for the rest of a stream."""
         exchange: Exchange
 
         def ended() -> None:
@@ -125,11 +117,9 @@ class HandshakeHttpLink(HttpLink):
 
     @property
     def ticket(self) -> bytes:
-        """The headers that name the session; empty while it is not open."""
         return self._session
 
     def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
-        """Go on with the session that these headers name."""
         if not names_a_session(ticket):
             return False
         self._remember(handshake)
@@ -141,11 +131,9 @@ class HandshakeHttpLink(HttpLink):
         return True
 
     def let_go(self) -> None:
-        """Others go on with the session."""
         self._session = b""
 
     async def close(self) -> None:
-        """End the session."""
         self._around.closed(self)
         if self._listening is not None:
             self._listening.stop()
@@ -162,13 +150,11 @@ class HandshakeHttpLink(HttpLink):
             farewell.abort()
 
     def headed(self, post: Post, headers: Headers) -> None:
-        """The answer to the handshake brings the session's id."""
         super().headed(post, headers)
         if post.message.method == "initialize":
             self._offered = headers.get(b"mcp-session-id") or b""
 
     def answered(self, post: Post, message: Message) -> None:
-        """Note what a new session of the upstream must be sent again."""
         method = post.message.method
         if method == "initialize" and message.result:
             version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
@@ -181,7 +167,6 @@ class HandshakeHttpLink(HttpLink):
             self._repeated.pop(_subject(post.message), None)
 
     def refused(self, post: Post, message: Message | None) -> bool:
-        """An upstream that forgot the session is greeted again, once for each request."""
         if not self._handshake or post.message.method == "initialize" or post.repeated:
             return False
         gone = forgot(post.status, post.message, message, in_session=_names_session(post.session))
@@ -198,7 +183,6 @@ class HandshakeHttpLink(HttpLink):
         return True
 
     def take_up(self, post: Post, last_event_id: bytes) -> None:
-        """Ask for the rest of a request's stream."""
         post.exchange = self._get(last_event_id, post)
 
     def _remember(self, handshake: Message) -> None:

@@ -130,7 +130,6 @@ class HttpLink(UpstreamLink, PostOwner):
         """The header block for a request."""
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Forward a request."""
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more: {_CLOSED}")
             return
@@ -146,18 +145,15 @@ class HttpLink(UpstreamLink, PostOwner):
         post.exchange = self._send(b"POST", self.block(post), post.message.line, post)
 
     def headed(self, post: Post, headers: Headers) -> None:
-        """The server can be reached."""
         self._around.condition.answered(post.status)
 
     def answered(self, post: Post, message: Message) -> None:
         """Nothing to note."""
 
     def refused(self, post: Post, message: Message | None) -> bool:
-        """An HTTP error is the answer."""
         return False
 
     def failed(self, post: Post, failure: HttpFailure) -> None:
-        """Try once more what cannot have been run; otherwise the request fails."""
         if failure.reused and post.message.method not in NEVER_TWICE and not post.repeated:
             post.repeated = True
             post.again()
@@ -168,20 +164,16 @@ class HttpLink(UpstreamLink, PostOwner):
         post.fail(ErrorKind.UNAVAILABLE, f"cannot be reached: {failure}")
 
     def take_up(self, post: Post, last_event_id: bytes) -> None:
-        """Streams are not resumable here."""
         post.fail(ErrorKind.UNAVAILABLE, "closed the stream before its answer")
 
     def ended(self, post: Post) -> None:
-        """Forget a request."""
         self._around.deadlines.remove(post.waiting)
         self._take(post.reply)
 
     def linger(self, exchange: Exchange, seconds: float) -> None:
-        """Leave a connection open for a while."""
         self._deliveries.keep(exchange, seconds)
 
     def left(self, exchange: Exchange) -> None:
-        """It closed before."""
         self._deliveries.over(exchange)
 
     def tell(self, block: bytes, message: Message, seconds: float, then: Callable[[], None] = lambda: None) -> None:
@@ -195,7 +187,6 @@ class HttpLink(UpstreamLink, PostOwner):
         self._deliveries.keep(exchange, seconds, then)
 
     async def close(self) -> None:
-        """Let all connections go."""
         self._closed = True
         for post in list((self._posts or {}).values()):
             post.fail(ErrorKind.UNKNOWN, f"did not answer before {_CLOSED}")

@@ -37,22 +37,18 @@ class _Events(ResponseSink):
         self._parser: EventParser | None = None
 
     def head(self, status: int, headers: Headers) -> None:
-        """Read events only from an event stream."""
         self._status = status
         if status == 200 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
             self._parser = EventParser(self._event, self._limit)
 
     def data(self, chunk: bytes) -> None:
-        """Take a piece."""
         if self._parser is not None:
             self._parser.feed(chunk)
 
     def end(self) -> None:
-        """The stream ended."""
         self._on_end(self._status)
 
     def failed(self, failure: HttpFailure) -> None:
-        """The stream broke."""
         self._on_end(self._status)
 
     def _event(self, event: Event) -> None:

@@ -145,7 +145,6 @@ class Post(ResponseSink):
                 self.exchange.abort()
 
     def head(self, status: int, headers: Headers) -> None:
-        """Note how the answer comes."""
         self.status = status
         if self.over:
             return
@@ -154,7 +153,6 @@ class Post(ResponseSink):
             self._parser = EventParser(self._event, self._owner.limit)
 
     def data(self, chunk: bytes) -> None:
-        """Take a piece of the answer."""
         if self._parser is None:
             self._body.add(chunk)
             too_much = self._body.size > self._owner.limit
@@ -166,7 +164,6 @@ class Post(ResponseSink):
             self.abandon()
 
     def end(self) -> None:
-        """The HTTP answer is complete."""
         if self.over:
             self._leave()
             return
@@ -200,7 +197,6 @@ class Post(ResponseSink):
             self.fail(kind, f"answered HTTP {self.status}")
 
     def failed(self, failure: HttpFailure) -> None:
-        """The exchange broke."""
         if self.over:
             self._leave()
             return
@@ -295,16 +291,13 @@ class Told(ResponseSink):
         self._status = 0
 
     def head(self, status: int, headers: Headers) -> None:
-        """Note the status."""
         self._status = status
 
     def data(self, chunk: bytes) -> None:
         """Nothing is owed, so nothing is read."""
 
     def end(self) -> None:
-        """It arrived."""
         self._done(self._status)
 
     def failed(self, failure: HttpFailure) -> None:
-        """It may not have arrived."""
         self._done(0)

@@ -164,7 +164,6 @@ class ModernHttpLink(HttpLink):
         self._input_schema = input_schema
 
     def block(self, post: Post) -> bytes:
-        """The header block for a request: the client's own headers where it sent some, computed ones otherwise."""
         given = post.reply.headers
         if given:
             return self._around.headers + b"".join(b"%b: %b\r\n" % pair for pair in given.items())
@@ -173,12 +172,10 @@ class ModernHttpLink(HttpLink):
         return self._around.headers + headers.for_request(post.message, version, self._parameters(post.message))
 
     def send(self, message: Message) -> None:
-        """Forward a notification."""
         block = self._around.headers + headers.for_request(message, _LATEST, ())
         self.tell(block, message, self._around.place.patience.initialize)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Close the request's connection."""
         post = self._under_way(reply)
         if post is not None:
             self.ended(post)
@@ -188,7 +185,6 @@ class ModernHttpLink(HttpLink):
         """In this era a client listens by a request."""
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """In this era a broken stream is lost."""
         stream.ended()
 
     def _parameters(self, message: Message) -> tuple[headers.Annotated, ...]:

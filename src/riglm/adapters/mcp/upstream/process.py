@@ -234,7 +234,6 @@ class Child(asyncio.SubprocessProtocol, Channel):
         self._settle()
 
     async def close(self) -> None:
-        """Close the child's input and wait; then ask it to go; then kill it, with all that it started."""
         if self._process is None:
             return
         self.closing = True

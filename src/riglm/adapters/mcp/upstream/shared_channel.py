@@ -169,23 +169,19 @@ class SharedLink(SharedChannel, UpstreamLink):
         self._refusals = 0
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Forward a request under a new id."""
         self.ask(message, reply)
 
     def send(self, message: Message) -> None:
-        """Forward a notification; a cancellation names an id of one client's own and means nothing here."""
         if message.method != "notifications/cancelled":
             self.tell(message)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Send it to the upstream, under the id that it knows."""
         self.give_up(reply, notice)
 
     def listen(self, *, listening: bool) -> None:
         """A channel always listens."""
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """A channel has no places to go back to."""
         stream.ended()
 
     def release(self) -> Channel | None:
@@ -205,11 +201,9 @@ class SharedLink(SharedChannel, UpstreamLink):
         self._line.discard(channel)
 
     async def opened(self, channel: Channel) -> None:
-        """A new process has not answered anything yet."""
         self._answers = self._refusals = 0
 
     def answer(self, asked: Message, answer: Message) -> Message:
-        """Put the client's own id into the end of a subscription."""
         self._answers += 1
         self._refusals += bool(answer.error)
         if asked.method == "subscriptions/listen" and answer.result and b"subscriptionId" in answer.line:
@@ -218,12 +212,10 @@ class SharedLink(SharedChannel, UpstreamLink):
         return answer
 
     def unawaited(self, answer: Message) -> None:
-        """A late response shows just as much about the server."""
         self._answers += 1
         super().unawaited(answer)
 
     def said(self, message: Message) -> None:
-        """Find the request that a message belongs to: in this era there is hardly anything else."""
         if b"subscriptionId" in message.line:
             self._published(message)
         elif message.method == "notifications/message":

@@ -26,7 +26,6 @@ class Seat(UpstreamLink):
         self._closed = False
 
     def request(self, message: Message, reply: Reply) -> None:
-        """Forward a request, or answer it with what is known already."""
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more")
             return
@@ -44,7 +43,6 @@ class Seat(UpstreamLink):
         self._shared.ask(message, asked)
 
     def send(self, message: Message) -> None:
-        """Forward a notification or a response; a cancellation of what is not underway means nothing to the others."""
         if message.is_response:
             self._shared.respond(self, message)
         elif message.method == "notifications/initialized":
@@ -53,7 +51,6 @@ class Seat(UpstreamLink):
             self._shared.tell(message)
 
     def cancel(self, reply: Reply, notice: Message | None) -> None:
-        """Send it to the server, under the id that it knows."""
         asked = self._underway.pop(id(reply), None)
         if asked is not None:
             self._shared.give_up(asked, notice)
@@ -64,11 +61,9 @@ class Seat(UpstreamLink):
         """A channel always listens."""
 
     def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        """A channel has no places to go back to."""
         stream.ended()
 
     async def close(self) -> None:
-        """Leave; what was asked is given up."""
         if self._closed:
             return
         self._closed = True
@@ -108,21 +103,18 @@ class Asked(Reply):
         return jsonrpc.text(jsonrpc.members(self.message.params).get("uri")) or ""
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass on what belongs to the request."""
         self.reply.related(message, event)
 
     def primed(self, event: EventMark) -> None:
         """Channels have no places to name."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Pass on the answer."""
         self.seat.over(self)
         if message.error:
             self.seat.refused(self)
         self.reply.replied(message, status, event)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        """Pass on that no answer will come."""
         self.seat.over(self)
         self.seat.refused(self)
         self.reply.failed(kind, words)
@@ -155,7 +147,6 @@ class Greeting(Reply):
         return True
 
     def related(self, message: Message, event: EventMark | None = None) -> None:
-        """Pass it on to the client that was first."""
         for reply in self._replies[:1]:
             reply.related(message, event)
 
@@ -163,13 +154,11 @@ class Greeting(Reply):
         """Channels have no places to name."""
 
     def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
-        """Send a response to every client, each under its own id."""
         self._on_end()
         for reply in list(self._replies):
             reply.replied(message.replace(id=reply.message.id or b"null"), status)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        """Notify every client."""
         self._on_end()
         for reply in list(self._replies):
             reply.failed(kind, words)
@@ -270,28 +259,23 @@ class SharedHandshake(SharedChannel):
             self.tell(response.replace(id=theirs))
 
     def answer(self, asked: Message, answer: Message) -> Message:
-        """Note what a replacement process would have to be sent."""
         if asked.method in NOTED:
             self._introduction.answered(asked, answer)
         return answer
 
     def unawaited(self, answer: Message) -> None:
-        """It may be the answer to a handshake that was repeated."""
         if not self._introduction.heard(answer):
             super().unawaited(answer)
 
     async def opened(self, channel: Channel) -> None:
-        """Repeat the handshake on a channel that replaces a broken one."""
         await self._introduction.repeat(channel, self._patience.initialize)
         self._initialized = self._introduction.result is not None
 
     def down(self, words: str) -> None:
-        """The request of the process gets no response."""
         self._questions.clear()
         super().down(words)
 
     def said(self, message: Message) -> None:
-        """Pass on to those whom it concerns."""
         if message.id is not None:
             self._asked(message)
         elif message.method == "notifications/cancelled":

@@ -63,7 +63,6 @@ class SseChannel(Channel, ResponseSink):
             raise
 
     def write(self, line: bytes) -> None:
-        """Send one message."""
         if self._over:
             return
         if self._held is not None:
@@ -76,28 +75,23 @@ class SseChannel(Channel, ResponseSink):
         self._post(_Post(self, message))
 
     async def close(self) -> None:
-        """Let all connections go."""
         self._shut()
 
     def head(self, status: int, headers: Headers) -> None:
-        """Read on only if this is an event stream."""
         kind = (headers.get(b"content-type") or b"").lower()
         if status != 200 or not kind.startswith(b"text/event-stream"):
             self._end(f"answered HTTP {status} instead of an event stream{_HINTS.get(status, '')}")
 
     def data(self, chunk: bytes) -> None:
-        """Take a piece of the stream."""
         try:
             self._parser.feed(chunk)
         except EventTooLarge:
             self._end(f"sent a message over the limit of {self._place.limit} bytes (`limits.message_bytes`)")
 
     def end(self) -> None:
-        """The stream is over."""
         self._end("closed its event stream")
 
     def failed(self, failure: HttpFailure) -> None:
-        """The stream broke."""
         self._end(f"lost its event stream: {failure}")
 
     def delivered(self, post: "_Post") -> None:
@@ -214,11 +208,9 @@ class SseUpstream(ChannelUpstream):
         self._place = place
 
     async def open(self, receiver: Receiver) -> Channel:
-        """Open an event stream."""
         channel = SseChannel(self._place, receiver)
         await channel.open()
         return channel
 
     def supports(self, era: Era) -> bool | None:
-        """The transport was removed before the modern era began."""
         return era is Era.HANDSHAKE

@@ -41,7 +41,6 @@ class Trial(Channel):
         child.hand_over(self._witness)
 
     def write(self, line: bytes) -> None:
-        """Send one message."""
         if self._told is not None:
             self._told.append(line)
             if self._timer is None:
@@ -50,7 +49,6 @@ class Trial(Channel):
             self._channel.write(line)
 
     async def close(self) -> None:
-        """End the process, or the start of another."""
         self._witness.done = True
         if self._timer is not None:
             self._timer.cancel()
@@ -132,7 +130,6 @@ class StdioUpstream(ChannelUpstream):
         self._crowded = False
 
     def has_room(self) -> bool:
-        """True if one more client connection may have a dedicated process."""
         if self.spec.sharing != "auto":
             return super().has_room()
         room = len(self._links) < self.spec.max_processes
@@ -145,13 +142,11 @@ class StdioUpstream(ChannelUpstream):
         return room
 
     def hold(self, *, on: bool) -> None:
-        """Read nothing from the processes that run, or read on; meanwhile no deadline comes nearer."""
         self._clock.hold(on=on)
         for child in list(self._children):
             child.hold(on=on)
 
     async def open(self, receiver: Receiver) -> Channel:
-        """Start a process, or take over the one that was found to support only this era."""
         if self.spec.sharing == "session" and len(self._running) >= self.spec.max_processes:
             raise UpstreamUnavailable(
                 f"has {len(self._running)} processes running, as many as `max_processes` allows: "
@@ -164,7 +159,6 @@ class StdioUpstream(ChannelUpstream):
         return Trial(spare, receiver, self._start, self._stateless.discard, _PROOF_SECONDS)
 
     async def open_stateless(self, receiver: Receiver) -> Channel:
-        """Start a process."""
         child = self._child(receiver)
         await child.start()
         return child
