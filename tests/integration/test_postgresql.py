@@ -436,6 +436,7 @@ def test_without_the_extension_pairs_are_kept_and_an_upgrade_takes_it_up_when_it
 
 def test_a_user_who_may_not_add_the_extension_has_a_store_without_it(limited, postgres, postgres_url):
     role = sql.Identifier(str(conninfo_to_dict(limited)["user"]))
+    postgres.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT -1").format(role))
     postgres.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(role), name_of(postgres_url))
     postgres.execute("DROP EXTENSION vector CASCADE", name_of(postgres_url))
     assert schema.upgrade(limited).pending == ()

@@ -38,7 +38,7 @@ Commit = Callable[[], None]
 
 
 class Follower(Protocol):
-    """A part of riglm that goes by the configuration."""
+    """A part of riglm that depends on the configuration."""
 
     @abstractmethod
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
@@ -66,7 +66,7 @@ class FilteringFollower(Follower):
     """The filter: new decisions are made whole, and put in the place of the old ones at once."""
 
     def __init__(self, filtering: FilteringService, tell: Callable[[], None]) -> None:
-        """`tell` starts to tell the clients whose list is another one now."""
+        """`tell` starts to notify the clients whose list changed."""
         self._filtering = filtering
         self._tell = tell
         self._aside = Aside()
@@ -134,7 +134,7 @@ class PredictionFollower(Follower):
 
 
 class Aside:
-    """Does jobs that block, one at a time on a thread of their own; one that hangs holds up none that comes later."""
+    """Runs blocking jobs, one at a time on a separate thread; one that hangs delays no later job."""
 
     def __init__(self) -> None:
         """The thread starts with the first job."""
@@ -147,7 +147,7 @@ class Aside:
         *,
         on_late: Callable[[_Value], object] = lambda _: None,
     ) -> _Value:
-        """What a job gives; after so many `seconds` it is waited for no longer, and `on_late` is given what it gives.
+        """Return the result of a job; if it takes longer than `seconds`, raise and pass the result to `on_late` later.
 
         Raises:
             TimeoutError: it took longer.
@@ -347,17 +347,17 @@ def _require_leave(paths: Sequence[KeyPath], settings: Settings) -> None:
 def _refusal(path: KeyPath, settings: Settings) -> str | None:
     """Why a path may not be changed in this way; None when it may."""
     if path[0] == "control":
-        return "access to riglm is not changed through itself — fix: change the file, and start riglm anew"
+        return "access to riglm is not changed through itself — fix: change the file, and restart riglm"
     if path[0] in _SERVERS and not settings.control.allow_upstream_changes:
         return (
-            "servers are not changed in this way — fix: change the file and start riglm anew, or set "
+            "servers are not changed in this way — fix: change the file and restart riglm, or set "
             "control.allow_upstream_changes there"
         )
     return None
 
 
 def _too_late(path: KeyPath) -> Fault:
-    detail = "this key is read at the start only — fix: ask with persist=true, and start riglm anew"
+    detail = "this key is read at the start only — fix: send persist=true, and restart riglm"
     return Fault(path=".".join(path), detail=detail)
 
 

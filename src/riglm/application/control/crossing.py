@@ -17,7 +17,7 @@ from riglm.domain.errors import AnalyticsUnavailable
 from riglm.ports.analytics import AnalyticsPort
 
 PATIENCE_SECONDS: Final = 5.0
-"""Whoever asks waits no longer for an answer, unless told otherwise."""
+"""Seconds to wait for an answer by default."""
 
 _CLOSING_SECONDS: Final = 0.25
 
@@ -64,9 +64,9 @@ class ProxyLoop:
 
 
 class StoreThread:
-    """A thread with a store of its own, which it opens at the first question, and anew after that was away.
+    """A thread with a separate store, which it opens at the first query, and again after the store was unavailable.
 
-    A store that hangs holds up this thread alone: whoever asks then is told so at once.
+    A hanging store delays this thread only: callers get an error at once.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class StoreThread:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the store was away when it was last asked, or is not getting on."""
+        """True if the store was unavailable at the last query, or makes no progress."""
         return self._failed or self._is_stuck()
 
     async def ask(
@@ -94,10 +94,10 @@ class StoreThread:
         undo: Callable[[AnalyticsPort, Answer], object] | None = None,
         patience: float | None = None,
     ) -> Answer:
-        """The store's answer; with `undo`, what was done too late for whoever asked is undone.
+        """Return the store's answer; with `undo`, an action that finished too late for its caller is undone.
 
         Raises:
-            ControlUnavailable: the store is away, or did not answer in time.
+            ControlUnavailable: the store is unavailable, or did not answer in time.
         """
         if self._is_stuck():
             raise _too_late()
@@ -119,7 +119,7 @@ class StoreThread:
             raise
 
     def close(self) -> None:
-        """Ask nothing more, and close the store, as far as that is soon done."""
+        """Query nothing more, and close the store if that takes little time."""
         with self._lock:
             self._is_ended, begun = True, self._is_begun
         if begun:
@@ -163,7 +163,7 @@ class StoreThread:
 
 
 class _Inquiry(Generic[Answer]):
-    """One question, and whether anybody still waits for its answer."""
+    """One query, and whether its caller still waits."""
 
     def __init__(
         self, question: Callable[[AnalyticsPort], Answer], undo: Callable[[AnalyticsPort, Answer], object] | None
@@ -174,7 +174,7 @@ class _Inquiry(Generic[Answer]):
         self._is_answered = self._is_given_up = False
 
     def run(self, store: AnalyticsPort) -> Answer:
-        """Ask; undo what was done if nobody waits for it any more."""
+        """Run the query; undo it if its caller waits no longer."""
         answer = self._question(store)
         with self._lock:
             self._is_answered = not self._is_given_up
@@ -194,10 +194,10 @@ def _too_late() -> ControlUnavailable:
 
 
 KEPT_SECONDS: Final = 2.0
-"""So long an answer is given again."""
+"""Seconds for which an answer is reused."""
 
 SHARE: Final = 0.03
-"""So much of a core all questions that are asked again and again cost together, at most."""
+"""Maximum share of a core for all repeated queries together."""
 
 _LATELY_SECONDS: Final = 60.0
 _MOST_KEPT: Final = 64
@@ -219,7 +219,7 @@ class Remembering:
 
     The more work the questions of the last minute are, the longer all their answers are kept, so that looking on costs
     no more than `SHARE`. An answer that takes longer than `patience` seconds is waited for no longer: an older one is
-    given, if there is any. It is there for whoever asks when it has come.
+    used, if there is one. The late answer is used for later queries.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class Remembering:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     async def ask(self, key: Hashable, question: Callable[[], Awaitable[tuple[_Answer, float]]]) -> _Answer:
-        """The answer to the question that `key` stands for, which comes with the seconds of work that it was.
+        """Return the answer to the query with this `key`; `question` returns it with the seconds of work.
 
         Raises:
             ControlUnavailable: it takes too long, and there is no older one; or what the question raises.
@@ -275,11 +275,11 @@ class Remembering:
 
 def _noticed(asking: asyncio.Task[Any]) -> None:
     if not asking.cancelled():
-        asking.exception()  # whoever still waits is told; if nobody does, that is no fault
+        asking.exception()  # waiting callers get it; without any it is no fault
 
 
 COUNTING_SECONDS: Final = 60.0
-"""Counting may take so long; who asks gets the answer when it is there."""
+"""Seconds that counting may take; callers get the answer when it is ready."""
 
 
 class Counting:
@@ -290,10 +290,10 @@ class Counting:
         self._remembering = Remembering()
 
     async def counted(self, key: Hashable, question: Callable[[AnalyticsPort], _Answer]) -> _Answer:
-        """The answer to the question that `key` stands for.
+        """Return the answer to the query with this `key`.
 
         Raises:
-            ControlUnavailable: the store is away, or takes too long.
+            ControlUnavailable: the store is unavailable, or takes too long.
         """
 
         def timed(store: AnalyticsPort) -> tuple[_Answer, float]:

@@ -10,7 +10,7 @@ from riglm.domain.schemas.control_api import EmbedderSignal, Health, Readiness, 
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 
 _PATIENCE_SECONDS: Final = 2.0
-"""Whoever asks how riglm is waits less long: a proxy that does not get on is an answer as well."""
+"""Seconds to wait for the health of riglm: less than usual, since a blocked proxy is an answer as well."""
 
 _UNAVAILABLE: Final = "unavailable"
 
@@ -19,7 +19,7 @@ _UNAVAILABLE: Final = "unavailable"
 class Looks:
     """Ways to look at the parts of riglm, each called on the proxy's loop.
 
-    `tool_counts` gives how many tools each server listed last, as far as it did; `embedder` the capability signal.
+    `tool_counts` returns the number of tools in the last list of each server; `embedder` the capability signal.
     """
 
     upstreams: Callable[[], Sequence[UpstreamHealth]]
@@ -85,7 +85,7 @@ class Doctor:
         )
 
     async def readiness(self) -> Readiness:
-        """Whether clients can be served: a store that is away, or an embedder, keeps nobody from that."""
+        """True if clients can be served: an unavailable store or embedder prevents no client from that."""
         return _readiness(await self._seen())
 
     async def embedder(self) -> Mapping[str, Any]:

@@ -37,12 +37,12 @@ from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.control import ControlPort, LiveConfigurationPort
 
 CHANGING_SECONDS: Final = 30.0
-"""A change of the configuration may take so long: predictors are tried before they count."""
+"""Seconds that a change of the configuration may take: predictors are tried before they count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desks:
-    """Those who answer, each for its own kind of questions."""
+    """The parts that answer, each for one kind of queries."""
 
     sessions: Sessions
     predictions: Predictions

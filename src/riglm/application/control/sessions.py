@@ -1,4 +1,4 @@
-"""Sessions as people look at them: those at work here, and those in the store."""
+"""Sessions of this process and sessions in the store."""
 
 import base64
 import json
@@ -61,7 +61,7 @@ def page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> P
 
 
 class Sessions:
-    """Puts the sessions at work here over what is stored of them."""
+    """Merges the sessions of this process with the stored ones."""
 
     def __init__(self, proxy: ProxyLoop, store: StoreThread, registry: SessionRegistry) -> None:
         """The registry is asked on the proxy's loop."""
@@ -85,7 +85,7 @@ class Sessions:
         """One session, with its latest calls and lists.
 
         Raises:
-            NotThere: nobody knows it.
+            NotThere: there is no such session.
         """
         session = await self._proxy.look(lambda: self._registry.known(session_id))
 
@@ -107,7 +107,7 @@ class Sessions:
 
 
 def unknown_session(session_id: object) -> NotThere:
-    """Nobody knows this session."""
+    """Return the error for an unknown session."""
     return NotThere(f"there is no session {session_id}: it was forgotten, purged, or never was")
 
 
@@ -193,7 +193,7 @@ class Predictions:
         """What the next list would be, and why.
 
         Raises:
-            NotThere: nobody knows the session.
+            NotThere: there is no such session.
         """
         here = await self._proxy.ask(lambda: self._of_one_here(session_id))
         if here is not None:
@@ -231,7 +231,7 @@ class Predictions:
 def _recorded(
     store: AnalyticsPort, session_id: UUID
 ) -> tuple[Session, Sequence[ToolInvocation], tuple[str, ...]] | None:
-    """A session, its latest calls, and the tools that it was last told of."""
+    """Return a session, its latest calls, and the tools of its last list."""
     summary = store.session_of(session_id)
     if summary is None:
         return None

@@ -55,8 +55,8 @@ class Steering:
 
         Raises:
             Invalid: it is not usable.
-            Conflict: it would be over before it began, is for all and for somebody, or about a tool of riglm's own.
-            NotThere: it is for a session that nobody knows.
+            Conflict: it would end before it begins, has a key with the scope `all`, or is about a meta-tool.
+            NotThere: it is for an unknown session.
         """
         now = self._clock()
         faults = tuple(_faults(wish))
@@ -129,7 +129,7 @@ class Steering:
         return [each for each in await self._store.ask(lambda store: store.list_overrides()) if each.holds(now)]
 
     async def _known_session(self, key: str) -> UUID:
-        """The id of a session that an override names, at work here or recorded."""
+        """Return the id of the session that an override names, from this process or the store."""
         try:
             session_id = UUID(key)
         except ValueError:
@@ -166,7 +166,7 @@ def _over_already(wish: OverrideWish, now: float) -> str:
     """What is wrong with an end that is not later than now, by the member that gave it."""
     if wish.expires_at is not None and wish.expires_at <= now:
         return "expires_at lies in the past — fix: a later time, or `expires_in` seconds"
-    return "expires_in is too short a time to tell from now — fix: more seconds"
+    return "expires_in is too short — fix: more seconds"
 
 
 def _place(each: Override) -> tuple[float, UUID]:

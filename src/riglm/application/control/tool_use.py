@@ -26,7 +26,7 @@ from riglm.ports.overview import ToolStatistics, Usage
 FRESH_SECONDS: Final = 30.0
 """So old it may be; maintenance lets it become much older, since nothing else waits for it."""
 
-_SHARE: Final = 100.0  # it is computed again after so many times what it took
+_SHARE: Final = 100.0  # it is computed again after this many times its duration
 
 
 class Company:
@@ -39,7 +39,7 @@ class Company:
         self._pause = FRESH_SECONDS
 
     def refresh(self, store: AnalyticsPort) -> None:
-        """Compute it anew if it is old, and if nobody else looks after the store; blocks."""
+        """Compute it again if it is old, and if no other process maintains the store; blocks."""
         now = self._clock()
         if now - max(store.latest_refresh(), self._tried_at) < self._pause:
             return
@@ -88,7 +88,7 @@ class History:
 
 
 def mean(total: int, count: int) -> float | None:
-    """The mean of so many; None of none."""
+    """Return the mean of `count` values; None without any."""
     return total / count if count else None
 
 
@@ -115,7 +115,7 @@ LiveTools = Callable[[], Mapping[str, str]]
 
 
 class ToolUse:
-    """Puts the tools that are listed now beside those that are recorded."""
+    """Merges the tools that are listed now with those that are recorded."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ def _tool_key(invocations: int, tool: str, upstream: str) -> tuple[int, str, str
 
 
 def _exists(found: ToolStatistics) -> bool:
-    """Whether more than a call by that name speaks for a tool: that it ran, or that riglm or a server offered it."""
+    """True if more than a call by that name indicates a tool: that it ran, or that riglm or a server offered it."""
     return bool(found.uses or found.listed or found.searched or found.in_lists or found.upstream == OWN_UPSTREAM)
 
 

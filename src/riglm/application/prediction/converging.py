@@ -18,7 +18,7 @@ from riglm.domain.session_state import MOST_CALLS
 from riglm.ports.analytics import AnalyticsPort
 
 LESSONS: Final = "lesson"
-"""The kind of news that say what a call taught."""
+"""The kind of broadcast that contains a training example."""
 
 _DELAY_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 3
@@ -40,7 +40,7 @@ class _Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Converging:
-    """Tells the lessons of this process, and learns those of the others."""
+    """Publishes the training examples of this process, and learns those of other processes."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Converging:
         try:
             lesson = msgspec.json.decode(what, type=_Lesson)
         except msgspec.MsgspecError:
-            _log.warning("ignored a lesson of another process that is none")
+            _log.warning("ignored an invalid training example of another process")
             return
         if lesson.calls is not None:
             situation = Situation(

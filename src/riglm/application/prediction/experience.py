@@ -88,10 +88,10 @@ def _prefix(tool: str) -> str:
 
 
 MOST_SCOPES: Final = 32
-"""Scopes whose experience is held, those that were asked for last; another one is replayed when it is needed."""
+"""Maximum number of scopes in memory, the latest used; others are replayed when they are needed."""
 
 _MOST_CHANGED: Final = 20_000
-_SLICE_SECONDS: Final = 0.05  # whoever waits for the worker, waits so long for a replay at most
+_SLICE_SECONDS: Final = 0.05  # the longest that other work of the worker waits for a replay
 _log: Final = logging.getLogger("riglm.prediction")
 
 OnLoop = Callable[[Callable[[], None]], object]
@@ -111,7 +111,7 @@ class Experience:
     replayed_until: float = -math.inf
 
     def learn(self, situation: Situation, tool: str, signal: float) -> None:
-        """A call of `tool` was made in `situation`, and is as telling as `signal` says."""
+        """A call of `tool` was made in `situation`, with the weight of `signal`."""
         if tool in situation.candidates:
             expected = self.predictor.predict(situation)
             self.coverage.observe(expected, situation.candidates.index(tool))
@@ -123,7 +123,7 @@ class Experience:
         learn(example.situation, example.tool, example.signal)
 
     def learn_along(self, situation: Situation, tool: str, signal: float) -> None:
-        """Somebody else showed the list that the call was made from: how long it was to be is not learned."""
+        """The client's list came from elsewhere: its size is not learned."""
         self.predictor.learn(situation, tool, signal)
         self.used.add(tool)
 
@@ -183,11 +183,11 @@ class Experiences:
             self._meanwhile.setdefault(scope, []).append((at, lesson))
 
     def known(self, scope: str) -> Experience | None:
-        """What was learned in a scope that was asked for lately, None in another."""
+        """Return the model of a scope that is in memory, None for another scope."""
         return self._held.get(scope)
 
     async def ready(self, scope: str, seconds: float) -> None:
-        """Wait until a scope is replayed, or for so long."""
+        """Wait until a scope is replayed, at most this many seconds."""
         if self.held(scope) is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -206,7 +206,7 @@ class Experiences:
                 self._load(scope)
 
     def reread(self) -> None:
-        """Make all experience anew from what is recorded now; what there is serves until then."""
+        """Rebuild all scope models from what is recorded now; the current ones are used until then."""
         self._outdated.update(self._loading)
         for scope in self._held:
             self._load(scope)
@@ -217,9 +217,9 @@ class Experiences:
             experience.coverage.aim(goal, least, most)
 
     def anew(self, done: Callable[[], None], *, forget: bool) -> None:
-        """Make all experience anew since `make` makes another one now; what there is serves until then.
+        """Rebuild all scope models because `make` creates a different one now; the current ones are used until then.
 
-        `done` is told on the event loop. With `forget`, what there is serves nobody any more.
+        `done` is called on the event loop. With `forget`, the current models are dropped at once.
         """
         if forget:
             self._held.clear()
@@ -274,7 +274,7 @@ class Experiences:
             self._on_loop(lambda: self._take(scope, made))
 
     def _fail(self, scope: str) -> None:
-        _log.warning("past sessions could not be read anew: what is known counts, if anything is", exc_info=True)
+        _log.warning("past sessions could not be read again; the current models stay", exc_info=True)
         blank = self._make()
         self._on_loop(lambda: self._take(scope, blank if self._on_anew else self._held.get(scope, blank)))
 

@@ -1,4 +1,4 @@
-"""A predictor that was not written here: it may raise, answer nonsense or take its time, and nobody notices."""
+"""Isolation for third-party predictors: on an exception, an invalid score or a timeout, a fallback answers."""
 
 import logging
 import threading
@@ -19,7 +19,7 @@ _MOST_UNLEARNED: Final = 20_000  # what is replayed at a start comes all at once
 
 
 class GuardedPredictor(PredictorPort):
-    """Asks a predictor on a thread of its own, and another one in its place while it is late or wrong.
+    """Runs a predictor on a separate thread, and a fallback in its place while it is late or wrong.
 
     `patience` is in seconds. A predictor that was late is not asked again before it has come back. It is asked before
     it learns what is still waiting to be learned.
@@ -77,9 +77,7 @@ class GuardedPredictor(PredictorPort):
         if what not in self._told:
             self._told.add(what)
             name = type(self._guarded).__name__
-            _log.error(
-                "predictor %s failed: %s; another one stands in, and this is said once", name, what, exc_info=error
-            )
+            _log.error("predictor %s failed: %s; a fallback is used (logged once)", name, what, exc_info=error)
 
 
 def _is_sound(found: object, count: int) -> bool:
@@ -89,7 +87,7 @@ def _is_sound(found: object, count: int) -> bool:
         likely = np.zeros(count) if found.log_probabilities is None else found.log_probabilities
         sound = all(_is_finite(each, count) for each in (found.scores, *found.contributions.values(), likely))
         return sound and bool((likely <= _ROUNDED).all())
-    except Exception:  # noqa: BLE001  # whatever a stranger put there, it is not what was asked for
+    except Exception:  # noqa: BLE001  # a third-party predictor may raise anything
         return False
 
 

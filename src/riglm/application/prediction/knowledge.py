@@ -61,7 +61,7 @@ class Learner:
         self._forget(self.pairs.pruned(self.most_pairs))
 
     def described_anew(self, fingerprints: Mapping[str, str]) -> None:
-        """Tools changed what they say of themselves: what was learned of them before does not count any more."""
+        """Forget what was learned of tools whose descriptions changed."""
         self._forget(self.pairs.forget_tools(fingerprints))
 
     def _forget(self, ids: list[UUID]) -> None:
@@ -138,14 +138,14 @@ class Knowledge:
         self.index.use(pairs)
 
     def relearned(self, pairs: LearnedPairs) -> None:
-        """Go on with these pairs, and learn all else anew."""
+        """Continue with these pairs, and learn everything else again."""
         self.experiences.reread()
         self.recalled(pairs)
 
     def follow(self, plan: Plan, on_anew: Callable[[], None] | None, *, forget: bool = False) -> None:
-        """Go by another plan; with `on_anew` all experience is made anew by it, and told when it is.
+        """Follow a new plan; with `on_anew` all scope models are rebuilt by it, and it is called when they are.
 
-        With `forget`, what was learned together until now serves nobody meanwhile.
+        With `forget`, the shared model is not used meanwhile.
         """
         self.plan = plan
         self.learner.most_pairs = plan.most_pairs
@@ -165,7 +165,7 @@ class Knowledge:
 class Recollection:
     """What earlier runs left to know, brought back on the worker: first what the predictor learned, then the pairs.
 
-    A store that is away means a cold start, and is logged.
+    An unavailable store means a cold start, and is logged.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Recollection:
         Of learned pairs at most `most_pairs` are kept, hashed under `key`.
 
         `names` gives the keyed hash of the name of a client, by which a pair knows who taught it.
-        `by_principal` says that scopes are principals; else there is one, the empty one, for the calls of all.
+        With `by_principal`, scopes are principals; otherwise there is one scope, the empty one, for all calls.
         """
         self._open_store = open_store
         self._make_predictor = make_predictor
@@ -243,9 +243,9 @@ class Recollection:
             return LearnedPairs(self._key)
 
     def again(self, knowledge: Knowledge) -> Callable[[], None]:
-        """Learn anew from what the store holds now; what is given makes it count, and is for the event loop.
+        """Learn again from what the store holds now; the result puts it into use and is for the event loop.
 
-        Whatever the store raises passes: what was learned before goes on to count then.
+        If the store fails, what was learned before stays in use.
         """
         pairs = self._restored(knowledge.opened_embedder().model)
         return lambda: knowledge.relearned(pairs)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 MOST_LESSONS: Final = 256
-"""Whole lessons that wait; of what comes beyond them only the gist is learned."""
+"""Maximum number of waiting training examples; of further ones only the pair update is learned."""
 
 MOST_GISTS: Final = 2_000
-"""Gists that wait; one that comes beyond them is learned at once, while its call waits, once learning has begun."""
+"""Maximum number of waiting pair updates; further ones are learned at once if learning has begun."""
 
 Lesson = Callable[[], None]
 
@@ -26,15 +26,15 @@ _log: Final = logging.getLogger("riglm.prediction")
 class Lessons:
     """A queue that is worked off on the event loop one at a time, in at most a tenth of its time.
 
-    While calls follow each other closely it takes a fiftieth: whichever call comes during a lesson waits for its end.
+    While calls follow each other closely it takes a fiftieth, because a call during an update waits for its end.
     Until `begin` nothing is learned: what calls teach is added to what earlier runs taught, which is loaded first.
 
-    A whole lesson is costly, and can be had again from the store at the next start. Its gist is cheap, can be had from
-    nowhere else, and is never left out: gists come before whole lessons, and the end waits for them.
+    A full update is expensive and can be rebuilt from the store at the next start. A pair update is cheap and exists
+    nowhere else: pair updates come before full updates, and the end waits for them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`clock` tells how long a lesson took, in seconds."""
+        """`clock` measures the duration of an update, in seconds."""
         self._clock = clock
         self._gists: deque[Lesson] = deque()
         self._waiting: deque[tuple[Lesson, Lesson | None]] = deque()
@@ -50,7 +50,7 @@ class Lessons:
         return len(self._gists) + len(self._waiting)
 
     def add(self, whole: Lesson, gist: Lesson | None = None) -> None:
-        """Have something learned, or at least its gist, which is a part of the whole; neither may raise."""
+        """Queue an update, or at least its pair update, which is a part of it; neither may raise."""
         if len(self._waiting) < MOST_LESSONS:
             self._waiting.append((whole, gist))
             self._wait()
@@ -75,14 +75,14 @@ class Lessons:
         self._set_timer()
 
     def catch_up(self) -> None:
-        """Learn all that waits now, if learning has begun: nobody's call is in the way."""
+        """Learn all that waits now, if learning has begun: no call is delayed by it."""
         while self._begun and self._gists:
             self._gists.popleft()()
         while self._begun and self._waiting:
             self._waiting.popleft()[0]()
 
     def finish(self, seconds: float) -> None:
-        """Learn the gist of all that is left, and whole lessons as far as there is time, if learning has begun."""
+        """Learn the remaining pair updates, and full updates while there is time, if learning has begun."""
         until = self._clock() + seconds
         while self._begun and self._gists:
             self._gists.popleft()()
@@ -120,7 +120,7 @@ class Lessons:
         self._set_timer()
 
     def _is_in_the_way(self, now: float) -> bool:
-        """Whether a call may come at any moment, and there was a lesson not long ago."""
+        """True if a call may come at any moment, and there was an update shortly before."""
         has_calls = now - self._last_added < _PAUSE_SECONDS
         return has_calls and now - self._last_end < self._last_seconds / _SHARE_BESIDE_CALLS
 
@@ -132,7 +132,7 @@ class Lessons:
     def _tell(self) -> None:
         if self._skipped:
             _log.warning(
-                "%d lessons were left out, since there was no time to learn them: what the calls teach of their order "
+                "%d training examples were left out for lack of time: what these calls teach about their order "
                 "counts from the next start on",
                 self._skipped,
             )

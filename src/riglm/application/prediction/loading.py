@@ -106,13 +106,13 @@ class Loading:
         return self.knowledge is None or self.knowledge.experiences.held(scope) is not None
 
     def relearn(self) -> None:
-        """Learn anew, on the worker, from what the store holds now; what loads just now is learned anew after that."""
+        """Learn again, on the worker, from what the store holds now; what is loading is learned again afterwards."""
         call = asyncio.get_running_loop().call_soon_threadsafe
         if not self._closed:
             self._worker.submit(lambda: self._learn_anew(call), Urgency.BACKGROUND)
 
     def follow(self, plan: Plan, *, anew: bool, forget: bool) -> None:
-        """Go by another plan from now on; `anew` and `forget` as in `Knowledge.follow`."""
+        """Follow a new plan; `anew` and `forget` as in `Knowledge.follow`."""
         self._plan = plan
         if self._recollection is not None:
             self._recollection.follow(plan)
@@ -120,11 +120,11 @@ class Loading:
             self.knowledge.follow(plan, self._on_anew if anew else None, forget=forget)
 
     def when_anew(self, listener: Callable[[], None]) -> None:
-        """Tell somebody, on the event loop, when all was learned anew by another plan."""
+        """Register a callback, on the event loop, for the end of relearning by a new plan."""
         self._on_anew = listener
 
     async def close(self) -> None:
-        """Begin nothing any more, let whoever waits go on, and the model go."""
+        """Start nothing more, release callers that wait, and close the model."""
         self._closed = True
         self._worker.stop()
         self.knowledge = None
@@ -165,7 +165,7 @@ class Loading:
         try:
             swap = self._recollection.again(self._made)
         except Exception:  # noqa: BLE001  # what was learned before is better than nothing
-            _log.warning("what was learned could not be read anew", exc_info=True)
+            _log.warning("what was learned could not be read again", exc_info=True)
         else:
             on_loop(swap)
 

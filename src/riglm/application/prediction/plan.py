@@ -1,4 +1,4 @@
-"""What of the configuration prediction goes by, as far as it can change while riglm runs."""
+"""The part of the configuration that prediction depends on and that may change while riglm runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ PATIENCE: Final = 10.0
 """Seconds for which a client waits for its words, and the tools they are compared with, to be embedded."""
 
 MARKED_SIGNAL: Final = 1.5
-"""What a client says of a tool by `mark_tool` counts like a search that found it."""
+"""Feedback by `mark_tool` counts like a search that found the tool."""
 
 _ADVICE: Final = {
     "high": "Ask in natural language: meaning counts more than words.",
@@ -123,7 +123,7 @@ class PredictionService(NullPrediction):
                 await knowledge.experiences.ready(self._scope_of(session), self._patience)
 
     async def caught_up(self, session: Session, seconds: float) -> bool:
-        """Have at hand the model and all that was told until now, for whoever has time; whether `seconds` were enough.
+        """Wait for the model and for all queued updates; return True if `seconds` were enough.
 
         A prediction that could not be loaded is not waited for.
         """
@@ -247,18 +247,18 @@ class PredictionService(NullPrediction):
         }
 
     def relearn(self) -> None:
-        """Learn anew from what the store holds now, in the background: what is gone from it does not count any more."""
+        """Learn again from what the store holds now, in the background; deleted records no longer count."""
         self._asked.clear()
         self._loading.relearn()
 
     def follow(self, plan: Plan, *, anew: bool) -> None:
-        """Go by another plan; with `anew` by another predictor, as soon as it has learned from the record."""
+        """Follow a new plan; with `anew`, use a new predictor as soon as it has learned from the records."""
         parts = plan.by_principal != self._by_principal
         self._by_principal = plan.by_principal
         self._loading.follow(plan, anew=anew or parts, forget=parts)
 
     def when_anew(self, listener: Callable[[], None]) -> None:
-        """Tell somebody when another predictor answers than before."""
+        """Register a callback for a change of the predictor."""
         self._loading.when_anew(listener)
 
     @property
@@ -267,7 +267,7 @@ class PredictionService(NullPrediction):
         return self._loading.knowledge
 
     def when_learned(self, listener: Listener) -> None:
-        """Tell somebody what each call taught."""
+        """Register a callback for the training example of each call."""
         self._teaching.when_learned(listener)
 
     def learn_along(self, situation: Situation, tool: str, found: Found) -> None:
@@ -280,7 +280,7 @@ class PredictionService(NullPrediction):
         self._teaching.called_elsewhere(here, tool, found, self._scope(situation.principal))
 
     async def close(self) -> None:
-        """Learn what is left, as far as there is time, and let the model go."""
+        """Learn what is left while there is time, and close the model."""
         self._lessons.finish(_CLOSING_SECONDS)
         with self._guarded:
             await self._loading.close()

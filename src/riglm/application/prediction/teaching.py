@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
 _log: Final = logging.getLogger("riglm.prediction")
 
 Listener = Callable[[Situation | None, str, Found], None]
-"""Told what was known before a call, its tool, and how it was found; no situation: only that a tool fits a context."""
+"""Called with what was known before a call, its tool and its discovery; without a situation, the context counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,20 +44,20 @@ class Taught:
 
 
 class Teaching:
-    """Puts lessons in the queue: pairs are the gist, which is cheap and nowhere else; the order of calls is the rest.
+    """Queues updates: the pair update is cheap and exists nowhere else, the order of calls can be rebuilt.
 
     A call is learned whole before its pair is, or its pair would foretell it.
     """
 
     def __init__(self, lessons: Lessons, knowledge: "Callable[[], Knowledge | None]") -> None:
-        """`knowledge` gives what is known, None before it is loaded and after it was let go."""
+        """`knowledge` returns what is known, None before it is loaded and after it was closed."""
         self._lessons = lessons
         self._knowledge = knowledge
         self._on_learned: Listener = lambda *_: None
-        self._guarded = FailingOpen(_log, "a lesson failed; what it would have taught is left out, and")
+        self._guarded = FailingOpen(_log, "a training example failed and is left out;")
 
     def when_learned(self, listener: Listener) -> None:
-        """Tell somebody what each lesson taught."""
+        """Register a callback for each training example."""
         self._on_learned = listener
 
     def called(self, taught: Taught) -> None:
@@ -75,7 +75,7 @@ class Teaching:
         self._lessons.add_gist(learn)
 
     def called_elsewhere(self, situation: Callable[[], Situation], tool: str, found: Found, scope: str) -> None:
-        """Have a call learned that another process served; where its scope is not held, the store tells it later."""
+        """Learn from a call that another process served; a scope that is not in memory is read later."""
 
         def learn() -> None:
             knowledge = self._knowledge()

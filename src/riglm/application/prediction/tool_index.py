@@ -23,11 +23,11 @@ MAX_AWAITED: Final = 1_000
 """Tools without a vector that a search waits for: embedding them takes twenty seconds."""
 
 MOST_TOOLS: Final = 20_000
-"""Tools beyond so many are shown and routed as ever, and not predicted."""
+"""Maximum number of tools that are predicted; others are listed and routed as usual."""
 
 _READING_SECONDS: Final = 10.0
 _BATCH: Final = 8
-_GROWTH: Final = 4  # vectors count anew whenever there are a quarter more of them: matrices are made a few times
+_GROWTH: Final = 4  # vectors are stacked again when there are a quarter more of them
 _MOST_LISTS: Final = 256
 _log: Final = logging.getLogger("riglm.prediction")
 
@@ -60,7 +60,7 @@ class ToolIndex:
         owners: ToolOwners,
         on_changed: Callable[[Mapping[str, str]], None],
     ) -> None:
-        """`on_changed` is told, on the worker, the new fingerprints of the tools that describe themselves anew."""
+        """`on_changed` is called on the worker with the new fingerprints of tools whose descriptions changed."""
         self.retriever: Retriever | None = None
         self._worker = worker
         self._embedder = embedder
@@ -70,7 +70,7 @@ class ToolIndex:
         self._can_embed = False
         self._reading: Future[None] | None = None
         self._unread: deque[Catalogue] = deque()
-        self._lists: dict[bytes, int] = {}  # what was read, and how often tools had described themselves anew by then
+        self._lists: dict[bytes, int] = {}  # lists that were read, and the number of changed descriptions by then
         self._described_anew = 0
         self._last: Catalogue | None = None
         self._profiles: dict[str, ToolProfile] = {}
@@ -149,7 +149,7 @@ class ToolIndex:
         return 0.0 if self.retriever is None else self.retriever.confidence(context, scope=scope)
 
     def fingerprint(self, tool: str) -> str:
-        """The fingerprint of what a tool says of itself; empty when it is not known."""
+        """The fingerprint of a tool's description; empty if it is not known."""
         said = self._profiles.get(tool)
         return said.fingerprint if said is not None else ""
 

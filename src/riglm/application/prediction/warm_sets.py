@@ -62,7 +62,7 @@ class WarmSets:
         self._guarded = FailingOpen(_log, "recorded use could not be read; lists are made from what was read last, and")
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Register a callback for a warm set that replaces another one."""
+        """Register a callback for replaced warm sets."""
         self._on_change = callback
 
     def follow(self, *, period: float, by_principal: bool) -> None:

@@ -24,13 +24,13 @@ _LAST_BATCH_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How many seconds to wait for a store that is away: twice as long each time, with jitter."""
+    """Seconds to wait for an unavailable store: twice as many each time, with jitter."""
 
     first: float = 1.0
     longest: float = 30.0
 
     def delay(self, failures: int) -> float:
-        """The pause after so many failures in a row, at least one."""
+        """Return the pause after this many failures in a row, at least one."""
         full = min(self.longest, self.first * 2.0 ** min(failures - 1, 32))
         return full * random.uniform(0.5, 1.0)  # noqa: S311  # jitter is no secret
 
@@ -40,7 +40,7 @@ class Dispatcher:
 
     A batch stays with a store that is slow, or still opens, for `patience` seconds where there is a spool.
 
-    At any time one batch may be with the writer (`given`), the next one made beside it (`ready`), and some in hand
+    At any time one batch may be with the writer (`given`), the next one prepared (`ready`), and some pending
     (`held`) that nothing else may pass: they go to the spool, or to the store when their turn has come.
     """
 
@@ -73,7 +73,7 @@ class Dispatcher:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the store was away when it was last asked."""
+        """True if the store was unavailable at the last attempt."""
         return self._failures > 0
 
     def open_store(self) -> None:
@@ -85,7 +85,7 @@ class Dispatcher:
         while not self._is_over():
             try:
                 self._do_next()
-            except Exception:  # noqa: BLE001  # whatever went wrong, records still come
+            except Exception:  # noqa: BLE001  # records still arrive, and must be handled
                 self._complaints.complain("handing out records failed; it is tried again", traceback=True)
                 with self._queue.changed:
                     self._queue.changed.wait_for(lambda: self._queue.is_abandoned, _PAUSE_AFTER_A_FAULT)
@@ -139,7 +139,7 @@ class Dispatcher:
             self._failures += 1
             delay = self._backoff.delay(self._failures)
             self._retry_at = time.monotonic() + (min(delay, _PAUSE_AT_THE_END) if self._is_ending else delay)
-            self._complaints.complain("records wait, the store is away: %s", failure)
+            self._complaints.complain("records wait because the store is unavailable: %s", failure)
             return True
         if self._failures:
             _log.info("the store is back after %d failures", self._failures)
@@ -229,7 +229,7 @@ class Dispatcher:
             self._held.append(rest)
 
     def _can_take(self) -> bool:
-        """Whether a batch is there, and a place for it; also asked by whoever holds the queue's lock."""
+        """True if there is a batch and a place for it; also called by the holder of the queue's lock."""
         if self._held:
             return self._may_pass_held() and self._queue.due_in() == 0.0
         if self._is_storing():
@@ -243,7 +243,7 @@ class Dispatcher:
         return self._given is None and not (self._is_turn_of_replay() and self._can_replay())
 
     def _may_pass_held(self) -> bool:
-        """Whether what is held waits for room in a full spool alone, and a store that works is free for the rest."""
+        """True if pending batches only wait for room in a full spool, and a working store is free for the rest."""
         if self._overflow is None or not self._overflow.is_refusing or not self._has_more():
             return False
         is_free = self._given is None and self._is_well() and not (self._is_turn_of_replay() and self._can_replay())

@@ -1,4 +1,4 @@
-"""Maintenance: what is computed from the records and cleared away from time to time, on a thread of its own."""
+"""Maintenance: derived data is recomputed and old records are deleted, on a separate thread."""
 
 import logging
 import threading
@@ -13,24 +13,22 @@ from riglm.domain.retention import Expiry, Forgotten, Removed
 from riglm.ports.analytics import AnalyticsPort
 
 MOST_LEARNED_PAIRS: Final = 20_000
-"""So many are kept in the store, whoever learned them: several times what one process works with."""
+"""Maximum number of learned pairs in the store: several times what one process uses."""
 
-_MANY: Final = 10_000  # so many removed rows may leave space that is worth giving back
-_CLOCKS_APART: Final = (
-    60.0  # seconds by which the clocks of machines may differ; to be told once too often does no harm
-)
-_RESERVE: Final = 0.2  # and so much of the store is left empty for what is recorded next
+_MANY: Final = 10_000  # deleted rows from which on space is returned
+_CLOCKS_APART: Final = 60.0  # seconds by which the clocks of machines may differ; a repeated callback does no harm
+_RESERVE: Final = 0.2  # the share of the store that stays empty for new records
 
 _log: Final = logging.getLogger("riglm.maintenance")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """When maintenance looks after the store, in seconds.
+    """Intervals of maintenance, in seconds.
 
     `delay` leaves the start to the client; then co-occurrence is refreshed at every `interval` that stored new records,
     and what is too old is purged every `purge`. Where another process is at it, this one tries again after `retry`.
-    Whether somebody was forgotten is asked every `watch`.
+    Erasures are looked up every `watch`.
     """
 
     delay: float = 10.0
@@ -43,10 +41,10 @@ class Rhythm:
 class Maintenance:
     """Refreshes co-occurrence, bounds what was learned, ends sessions left open, removes what is too old or forgotten.
 
-    One process at a time does so for a store: whoever gets its lease. A session whose process was killed has no end:
-    after `idle_gap` seconds without a record the last one is taken for it. `stored` tells how many records this process
-    stored so far; `expiry` tells what is too old at a time; `on_forgotten` is told when somebody was forgotten, so that
-    what this process learned of them is let go. The store is opened by this thread for each round, and closed again.
+    One process at a time does this for a store: the one that holds its lease. A session of a killed process has no end:
+    after `idle_gap` seconds without a record, its last record counts as its end. `stored` returns the number of records
+    that this process stored; `expiry` returns what is too old at a time; `on_forgotten` is called after an erasure, so
+    that this process drops what it learned from it. This thread opens the store for each round, and closes it again.
     """
 
     def __init__(
@@ -87,9 +85,9 @@ class Maintenance:
         self._idle_gap = seconds
 
     def when_forgotten(self, let_go: Callable[[Sequence[Forgotten]], None]) -> None:
-        """Tell somebody, on this thread and before `on_forgotten`, which sessions were forgotten since the start.
+        """Register a callback for erased sessions, on this thread and before `on_forgotten`.
 
-        They are told again when there are more.
+        It is called again when there are more.
         """
         self._let_go.append(let_go)
 
@@ -133,7 +131,7 @@ class Maintenance:
         return True
 
     def watch(self) -> None:
-        """Tell whom it concerns when somebody was forgotten since the last time."""
+        """Call the callbacks if something was erased since the last time."""
         if self._on_forgotten is None and not self._let_go:
             return
         try:
@@ -188,7 +186,7 @@ class Maintenance:
             pause = self._rhythm.interval if self.look_after() else self._rhythm.retry
 
     def _paused(self, seconds: float) -> bool:
-        """Wait, asking now and then whether somebody was forgotten; whether this is the end."""
+        """Wait, checking for erasures from time to time; return True at the end."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self._ending.wait(min(left, self._rhythm.watch)):

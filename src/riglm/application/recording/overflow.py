@@ -20,15 +20,15 @@ _RETRY_SECONDS: Final = 0.5
 class Overflow:
     """Moves records between the queue's account and a spool. The recorder's thread alone uses it.
 
-    Whatever the spool raises counts as its being away, and comes no further: it is told, and tried again later.
-    `has_more` says whether records wait in the spool: what depends on the order must queue up there. `size_bytes` is
-    what the spool takes on disk; any thread may ask for it.
+    Any error of the spool counts as unavailable, and goes no further: it is logged, and tried again later.
+    `has_more` is True while records wait in the spool: records that depend on the order must queue there.
+    `size_bytes` is what the spool takes on disk; any thread may read it.
     """
 
     def __init__(
         self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, most: int, complaints: Complaints
     ) -> None:
-        """At most so many records are stored at once."""
+        """`most` is the maximum number of records that are stored at once."""
         self._open_spool = open_spool
         self._most = most
         self._queue = queue
@@ -54,7 +54,7 @@ class Overflow:
         return self._failed_at is not None
 
     def open(self) -> None:
-        """Adopt what processes left that are gone."""
+        """Adopt the spools of ended processes."""
         try:
             self._opened()
         except Exception as error:  # noqa: BLE001  # see the class
@@ -105,7 +105,7 @@ class Overflow:
         self._fetch()
 
     def sync_in(self) -> float | None:
-        """In how many seconds what was kept is to be synced, None if all is."""
+        """Return the seconds until the spool must be synced, None if everything is."""
         return None if self._dirty_since is None else max(0.0, self._dirty_since + _SYNC_SECONDS - time.monotonic())
 
     def sync_if_due(self) -> None:
@@ -188,7 +188,7 @@ _log: Final = logging.getLogger("riglm.recorder")
 class RecordWriter:
     """Stores one batch at a time, and settles each record with the queue that it came from.
 
-    The store is opened by this thread for the first batch, and anew after it failed. `changed` of the queue is notified
+    This thread opens the store for the first batch, and again after a failure. `changed` of the queue is notified
     at the end of each batch.
     """
 
@@ -258,7 +258,7 @@ class RecordWriter:
         self._let_go()
 
     def _stored(self, batch: Batch) -> AnalyticsUnavailable | None:
-        """Store what is left of a batch, narrowing down to records that are refused; None, or why the store is away."""
+        """Store the rest of a batch, isolating refused records; return why the store is unavailable, or None."""
         try:
             store = self._opened()
             while batch.left and not batch.taken_away:
@@ -276,7 +276,7 @@ class RecordWriter:
             store.record_many(part)
         except AnalyticsUnavailable:
             raise
-        except Exception:  # noqa: BLE001  # whatever a store raises, the rest is still to be stored
+        except Exception:  # noqa: BLE001  # a store may raise anything, and the rest must still be stored
             batch.at_once = max(1, len(part) // 2)
             if len(part) == 1 and self._queue.settle(batch, refused=1):
                 self._complaints.complain("the store refuses a record; it is dropped", traceback=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 LEAST_PAUSE_SECONDS: Final = 0.02
-_PAUSES: Final = 2.0  # so many times as long as the step before: others have the store two thirds of the time
+_PAUSES: Final = 2.0  # times the duration of the step before: others have the store two thirds of the time
 
 _REST_SHARE: Final = 0.25
-_LONGEST_REST_SECONDS: Final = 0.12  # whoever waits for SQLite looks every 100 ms whether it is free
+_LONGEST_REST_SECONDS: Final = 0.12  # a waiting SQLite connection polls every 100 ms
 
 _Step = TypeVar("_Step")
 
@@ -18,7 +18,7 @@ _Step = TypeVar("_Step")
 def at_a_pace(steps: Iterator[_Step], wait: Callable[[float], object]) -> Iterator[_Step]:
     """The steps, each followed by a pause that is longer than it took.
 
-    `wait` is given the pause in seconds; what it returns says whether to give up what is left.
+    `wait` is called with the pause in seconds; if it returns True, the rest is given up.
     """
     while True:
         began = time.monotonic()
@@ -35,7 +35,7 @@ def at_a_pace(steps: Iterator[_Step], wait: Callable[[float], object]) -> Iterat
 def rest_after(seconds: float) -> float:
     """For how many seconds a replay leaves the store to others after a batch that took `seconds`.
 
-    That is a quarter, and no more than others need to get in: a batch that took long mostly waited, for somebody's lock
+    That is a quarter, but no more than others need to get in: a batch that took long mostly waited for a lock
     or a server that hung, and others lost nothing by that.
     """
     return min(_REST_SHARE * seconds, _LONGEST_REST_SECONDS)

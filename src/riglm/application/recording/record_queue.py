@@ -28,7 +28,7 @@ _BREATH_SECONDS: Final = 0.02  # an answer that was just given is on its way out
 class QueueLimits:
     """How much may wait. A batch is closed by its number of records or by the age of its oldest, in seconds.
 
-    Past the share `high_water` of either limit the queue is to be relieved by other means than the store.
+    Past the share `high_water` of either limit, records must go elsewhere than to the store.
     """
 
     records: int = 10_000
@@ -42,8 +42,8 @@ class QueueLimits:
 class RecordCounts:
     """What became of all records so far: accepted = stored + queued + spooled + dropped, always.
 
-    `queued` includes what is being stored. `recovered` says how many of those accepted came out of the spools of
-    processes that are gone. `reasons` says for which reason how many were dropped: `full`, when the queue and the spool
+    `queued` includes what is being stored. `recovered` is the number of accepted records that came from the spools of
+    ended processes. `reasons` is the number of dropped ones by reason: `full`, when the queue and the spool
     were; `refused` by the store; `damaged` in the spool; or `closed`, at the end. `spool_bytes` is what the spool takes
     on disk.
     """
@@ -64,7 +64,7 @@ class Batch:
 
     `left` is the number of those of which it is not settled what became of them; `done` counts the settled ones at the
     beginning of `records`. At most `at_once` are stored in one transaction: less than all while the store refuses one
-    of them. A batch that was `taken_away` from the thread that stores it is another one's to settle; one that
+    of them. A batch that was `taken_away` from the thread that stores it is settled elsewhere; one that
     `is_held_back` holds nothing but what must not pass the spool.
     """
 
@@ -87,7 +87,7 @@ class Batch:
 class RecordQueue:
     """Takes records from any thread, hands them out in batches, and counts what becomes of each.
 
-    `changed` is notified when there may be something to do; whoever holds it may ask for `is_closed`, `is_abandoned`,
+    `changed` is notified when there may be something to do; its holder may call `is_closed`, `is_abandoned`,
     `is_empty`, `is_pressed`, `is_behind` and `due_in`, and call nothing else.
     """
 
@@ -138,7 +138,7 @@ class RecordQueue:
             return Batch(items=items, left=count, size_bytes=sum(size for _, size in taken))
 
     def put_aside(self, batch: Batch, aside: Callable[[Record], bool]) -> Batch:
-        """Take the records that are to be put aside out of a batch that nobody works on, into one of their own."""
+        """Move the records for which `aside` is True out of an unused batch, into a separate one."""
         with self._lock:
             rest = batch.rest
             put = [record for record in rest if aside(record)]
@@ -147,7 +147,7 @@ class RecordQueue:
             return Batch(records=put, left=len(put))
 
     def settle(self, batch: Batch, *, stored: int = 0, refused: int = 0) -> bool:
-        """Count the next records of a batch as stored, or as refused by the store; False when it was taken away."""
+        """Count the next records of a batch as stored or refused; False if it was taken from this thread."""
         with self._lock:
             if not batch.taken_away:
                 self._stored += stored
@@ -163,7 +163,7 @@ class RecordQueue:
             self._leave(batch, 1)
 
     def take_away(self, batch: Batch) -> Batch:
-        """Take from the thread that stores a batch what is not settled: whatever comes of it there counts no more."""
+        """Take the unsettled records from the thread that stores a batch; its result there does not count any more."""
         with self._lock:
             batch.taken_away = True
             return Batch(records=batch.rest, left=batch.left, size_bytes=batch.size_bytes)
@@ -178,7 +178,7 @@ class RecordQueue:
             batch.done += count
 
     def recover(self, count: int) -> None:
-        """Count records that were found in the spool of a process that is gone."""
+        """Count records that were found in the spool of an ended process."""
         with self._lock:
             self._accepted += count
             self._recovered += count
@@ -199,7 +199,7 @@ class RecordQueue:
             batch.done += count
 
     def rest(self, seconds: float) -> None:
-        """Wait `seconds`, or until somebody waits for the queue to empty, or shortly after it was let begin."""
+        """Wait `seconds`, or until a caller waits for the queue to empty, or shortly after `begin`."""
         with self.changed:
             self.changed.wait_for(lambda: self._begun or self._hurried or self._closed, seconds)
             if self._begun:
@@ -233,7 +233,7 @@ class RecordQueue:
             self.changed.notify_all()
 
     def empty(self) -> None:
-        """Drop what nobody took."""
+        """Drop what was not taken."""
         with self._lock:
             self._dropped["closed"] += len(self._items)
             self._acknowledged += len(self._items)
@@ -270,7 +270,7 @@ class RecordQueue:
         return not self._items
 
     def is_pressed(self) -> bool:
-        """Whether so much waits, or is being stored, that it should go elsewhere."""
+        """True if more is waiting or being stored than the high-water mark allows."""
         return bool(self._items) and (
             len(self._items) + self._in_hand > self._high_records or self._bytes > self._high_bytes
         )
@@ -297,7 +297,7 @@ class RecordQueue:
         return waiting + self._in_hand == self._high_records or self._bytes - size <= self._high_bytes < self._bytes
 
     def _leave(self, batch: Batch, count: int) -> None:
-        """Count records of a batch as gone from the queue, or, those of the spool, from there."""
+        """Count records of a batch as removed from the queue, or from the spool."""
         batch.left -= count
         if batch.from_spool:
             self._spooled -= count

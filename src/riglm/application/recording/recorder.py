@@ -1,4 +1,4 @@
-"""The recorder: stores records from threads of its own, so that no call ever waits for storage."""
+"""The recorder: stores records from separate threads, so that no call waits for storage."""
 
 import logging
 import threading
@@ -25,16 +25,16 @@ _GLANCE_SECONDS: Final = 0.05
 class Recorder:
     """Takes records at once and stores them later: in order, in batches, each at least once.
 
-    One thread hands out batches, another one stores them. While the store is away, slow, or hangs, what comes goes to
+    One thread hands out batches, a second one stores them. While the store is unavailable, slow or hangs, records go to
     the spool, and from there to the store when it is back, oldest first and in turn with what comes then; what
-    processes left that are gone comes before. Invocations and exposures may overtake the spool; what depends on the
-    order (sessions, their ends, what was learned) queues up in it. Without a spool records wait in the queue. What
+    ended processes left comes before. Invocations and exposures may overtake the spool; records that depend on the
+    order (sessions, their ends, what was learned) queue up in it. Without a spool records wait in the queue. What
     finds the queue full is dropped and counted.
 
     After `patience` seconds with one batch the store counts as slow.
 
     For `head_start` seconds, or until `begin`, nothing is done: what is imported to open the store would slow the first
-    answers. At the end a store that works is given `close_timeout` seconds, one that is away or does not get on much
+    answers. At the end a working store gets `close_timeout` seconds, one that is unavailable or makes no progress much
     less; the rest goes to the spool.
     """
 
@@ -74,7 +74,7 @@ class Recorder:
         self._at_once = True
 
     def opened(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds for a store that is to be opened at once; whether it is open."""
+        """Wait at most `timeout` seconds for a store that is opened at once; return True if it is open."""
         return self._at_once and self._writer.opened(timeout)
 
     def begin(self) -> None:
@@ -98,7 +98,7 @@ class Recorder:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the store was away when something was last stored."""
+        """True if the store was unavailable at the last attempt."""
         return self._dispatcher.is_failing
 
     def close(self, timeout: float | None = None) -> RecordCounts:

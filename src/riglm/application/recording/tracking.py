@@ -87,7 +87,7 @@ class TrackingService:
         meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`meter` counts what is noted; None where nobody asked for numbers."""
+        """`meter` counts records; None without metrics."""
         self._meter = meter
         self._put = recorder.put
         self._hasher = hasher
@@ -105,11 +105,11 @@ class TrackingService:
         self._keeps_arguments = choice == "raw"
 
     def when_closed(self, listener: Callable[[Session], None]) -> None:
-        """Tell somebody else of the end of every session too."""
+        """Register a callback for the end of every session."""
         self._listeners.append(listener)
 
     def when_listed(self, listener: Callable[[], None]) -> None:
-        """Tell somebody of the first list that a client is shown, once."""
+        """Register a callback for the first list that a client gets; it is called once."""
         self._first_list = listener
 
     def session_opened(self, session: Session) -> None:

@@ -103,7 +103,7 @@ async def test_a_principal_whose_past_cannot_be_read_starts_cold_and_learns(capl
         await loaded(stage, "ann")
         await call(stage, "ann", "play_song")
         assert first(stage, "ann") == "play_song"
-    assert "could not be read anew" in caplog.text
+    assert "could not be read again" in caplog.text
 
 
 async def test_a_tool_that_describes_itself_anew_is_what_was_never_used():
@@ -146,7 +146,7 @@ async def test_a_burst_of_calls_and_marks_is_kept_whole_by_a_clean_end(caplog):
             service.called(session, state, name, Found.LISTED, names)
         service.marked(session, state, names[300], relevant=True)
     assert {pair.tool for pair in stage.store.list_learned_pairs("model-a")} == set(names)
-    assert "lessons were left out" in caplog.text
+    assert "training examples were left out" in caplog.text
 
 
 async def test_a_mark_does_not_wait_for_the_calls_before_it():

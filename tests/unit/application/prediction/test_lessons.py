@@ -132,7 +132,7 @@ async def test_what_was_never_begun_is_not_learned_at_the_end_and_told(caplog):
     lessons.add_gist(lambda: learned.append(3))
     lessons.finish(1.0)
     assert learned == []
-    assert "2 lessons were left out" in caplog.text
+    assert "2 training examples were left out" in caplog.text
 
 
 async def test_what_is_left_out_is_told_once_a_minute_with_its_number(caplog):

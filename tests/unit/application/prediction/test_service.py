@@ -506,7 +506,7 @@ async def test_what_was_learned_goes_on_to_count_when_the_store_cannot_be_read_a
         await stage.at_rest()
         stage.store = kept
         assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "read_file"
-    assert "could not be read anew" in caplog.text
+    assert "could not be read again" in caplog.text
 
 
 async def test_before_anything_is_loaded_there_is_nothing_to_learn_anew():

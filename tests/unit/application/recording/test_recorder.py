@@ -249,7 +249,7 @@ def test_records_wait_while_the_store_is_away_and_are_stored_when_it_is_back(sho
     assert list(shop.list_invocations(session.id)) == calls
     assert shop.opened == shop.closed > 1
     messages = [record.getMessage() for record in caplog.records]
-    assert messages[0] == "records wait, the store is away: the shop is shut"
+    assert messages[0] == "records wait because the store is unavailable: the shop is shut"
     assert messages[1].startswith("the store is back after")
     assert messages[2:] == ["recording ended"]
 
